@@ -37,7 +37,7 @@ class Talk(Reader):
         self.session = ServerSession(service, shared_channel=shared_channel)
         self.outbox = service.open_outbox(Peer(principal))
         self.listeners: dict[RequestId, ReplyTarget] = {}
-        self._peer = Peer(principal)
+        self.peer = Peer(principal)
         self._ids: Iterator[int] = itertools.count(1)
         self._received: deque[Json] = deque()
         self._params: dict[RequestId, Json] = {}
@@ -50,7 +50,7 @@ class Talk(Reader):
 
     def send_bytes(self, data: bytes) -> ReplyTarget | OpenBatch | Rejected | None:
         """Send bytes as they are; returns what the session says to them."""
-        return self.session.receive(received(data, DEFAULT_LIMITS, self._peer), self.outbox)
+        return self.session.receive(received(data, DEFAULT_LIMITS, self.peer), self.outbox)
 
     def send(self, message: Json) -> None:
         self._oracle.sent(message)

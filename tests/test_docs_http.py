@@ -49,3 +49,12 @@ async def test_the_applications_are_reached_where_the_page_says(
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=page()[app])) as client:
         with trio.fail_after(10):
             assert (await client.options(f"http://localhost{path}")).status_code == status
+
+
+async def test_a_caller_has_the_scopes_that_the_page_gives_it() -> None:
+    names = page()
+    bob = await names["authenticate_with_scopes"]({"authorization": "Bearer another-one"})
+    alice = await names["authenticate_with_scopes"]({"authorization": "Bearer a-long-random-token"})
+    assert (sorted(bob.scopes), sorted(alice.scopes)) == (["notes:read"], ["notes:read", "notes:write"])
+    assert [names["is_editor"](caller) for caller in (None, bob, alice)] == [False, False, True]
+    assert alice.claims == {"team": "blue"}

@@ -85,3 +85,15 @@ def test_the_page_lists_everything_that_a_context_can_do() -> None:
 
 def test_the_numbers_are_those_of_the_code() -> None:
     assert f"The first {MAX_VALUES} suggestions" in PAGE.prose
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_a_tool_reports_and_reads_a_resource(page: Names, mode: str) -> None:
+    reports = list[float]()
+    with trio.fail_after(BOUND):
+        async with Client.connect(page["server"], mode=mode) as client:
+            result = await client.call_tool(
+                "restore", {"number": "1"}, on_progress=lambda report: reports.append(report.progress)
+            )
+    assert "library://catalogue" in result.text
+    assert reports == [0, 1, 2]

@@ -33,7 +33,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .client import Change, Client, ResponseCache, accept, accept_defaults, decline, dismiss
+    from .client import Change, Client, ElicitRouter, ResponseCache, accept, accept_defaults, decline, dismiss
     from .runtime import CancelReason
     from .server import (
         Accepted,
@@ -51,13 +51,14 @@ if TYPE_CHECKING:
         Titled,
         ToolResult,
     )
-    from .session import ChannelServer, ServiceOptions
+    from .session import Caller, ChannelServer, ServiceOptions
 
 __all__ = [
     "Accepted",
     "Audio",
     "BranchElicitNotAllowed",
     "BranchLimit",
+    "Caller",
     "CancelReason",
     "CapabilityError",
     "Change",
@@ -68,6 +69,7 @@ __all__ = [
     "Disconnected",
     "Dismissed",
     "Elicit",
+    "ElicitRouter",
     "ElicitationInvalid",
     "Elicited",
     "File",
@@ -96,9 +98,9 @@ __all__ = [
 
 # Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
 _PACKAGES = {
-    "client": ("Change", "Client", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
+    "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
-    "session": ("ChannelServer", "ServiceOptions"),
+    "session": ("Caller", "ChannelServer", "ServiceOptions"),
 }
 _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 

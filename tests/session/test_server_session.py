@@ -203,7 +203,7 @@ async def test_progress_is_sent_only_to_who_asked_for_it(era: type[Legacy]) -> N
 
 
 @pytest.mark.parametrize("values", [[2, 1], [1, 1], [math.nan], [math.inf], [-math.inf]], ids=str)
-async def test_progress_that_does_not_rise_is_refused_in_the_tool(era: type[Legacy], values: list[float]) -> None:
+async def test_progress_that_does_not_rise_is_dropped(era: type[Legacy], values: list[float]) -> None:
     async def steps(ctx: Context) -> str:
         for value in values:
             await ctx.progress(value)
@@ -214,7 +214,7 @@ async def test_progress_that_does_not_rise_is_refused_in_the_tool(era: type[Lega
         messages = [await player.talk.receive()]
         while messages[-1].get("id") != call:
             messages.append(await player.talk.receive())
-        assert "progress must rise" in str(messages[-1])
+        assert not messages[-1]["result"].get("isError")
         assert len(values) - 1 == len(messages) - 1  # what was right before it was sent
 
 

@@ -32,9 +32,9 @@ async def plain() -> str:
 
 @server.tool
 async def raising(ctx: Context) -> str:
-    """Fail in a way that nobody expected."""
+    """Fail in an unexpected way."""
     await ctx.progress(1)
-    raise RuntimeError("nobody expected it")
+    raise RuntimeError("unexpected")
 
 
 @server.tool
@@ -52,6 +52,24 @@ async def reporting(ctx: Context) -> str:
         await ctx.progress(done, 3)
         await ctx.log("info", {"done": done})
     return "reported"
+
+
+@server.tool(heartbeat=0.4)
+async def beating(ctx: Context) -> str:
+    """Report by itself, before and after a question."""
+    await trio.sleep(1)
+    await ctx.elicit("Go on?", int)
+    await trio.sleep(1)
+    effects.did("beaten")
+    return "done"
+
+
+@server.tool
+async def reading(ctx: Context) -> str:
+    """Read a resource that asks."""
+    contents = (await ctx.read_resource(NOTE)).contents
+    effects.did("read")
+    return str(len(contents))
 
 
 @server.tool
@@ -354,7 +372,7 @@ def threads_in_turns() -> Iterator[None]:
         async with limiter:
             try:
                 await trio.sleep(1)
-            except trio.Cancelled:  # nobody waits any more, but no thread knows that
+            except trio.Cancelled:  # no task waits any more, but no thread knows that
                 fn()
                 raise
             return fn()

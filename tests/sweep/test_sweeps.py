@@ -37,6 +37,8 @@ TOOLS = [
     "plain",
     "sleeping",
     "reporting",
+    "beating",
+    "reading",
     "asking",
     "asking_twice",
     "sampling",
@@ -51,7 +53,7 @@ TOOLS = [
     "too_slow",
     "hanging_up",
 ]
-OFTEN = {"asking_twice", "fanned", "stepping", "cleaning", "several_calls", "a_listener"}
+OFTEN = {"asking_twice", "beating", "fanned", "stepping", "cleaning", "several_calls", "a_listener"}
 """Those that are interrupted at every step in every run of the tests."""
 STRIDE = 5
 OTHERS: list[Scenario] = [

@@ -12,6 +12,7 @@ from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session.channel import AnyChannel, MessageChannel
 from trio_mcp.session.envelope import Envelope, Received, received
+from trio_mcp.session.raised import RaisedErrors
 from trio_mcp.session.transport import ChannelServer
 
 from .background import open_background
@@ -31,6 +32,8 @@ def memory_pair(buffer: int = BUFFER) -> tuple[MemoryChannel, MemoryChannel]:
 
 class MemoryChannel(MessageChannel):
     """One end of a `memory_pair`."""
+
+    in_process = True
 
     def __init__(self, sends: trio.MemorySendChannel[bytes], receives: trio.MemoryReceiveChannel[bytes]) -> None:
         self._sends = sends
@@ -77,13 +80,20 @@ async def serve(server: ChannelServer, *, channel: AnyChannel) -> None:
 
 @asynccontextmanager
 async def connect(
-    target: ChannelServer, *, buffer: int = BUFFER, shutdown_grace: float = SHUTDOWN_GRACE
+    target: ChannelServer,
+    *,
+    buffer: int = BUFFER,
+    shutdown_grace: float = SHUTDOWN_GRACE,
+    raise_exceptions: bool = False,
 ) -> AsyncGenerator[MemoryChannel]:
     """Serve `target` in a separate task and yield the client's end.
 
+    With `raise_exceptions`, the client raises the exceptions of the server's functions.
     Leaving the block closes the client's end; the server has `shutdown_grace` seconds to return before it is cancelled.
     """
     ours, theirs = memory_pair(buffer)
+    if raise_exceptions:
+        ours.raised = theirs.raised = RaisedErrors()
     async with open_background() as nursery:
         stopped = trio.Event()
         nursery.start_soon(_serve, target, theirs, stopped)

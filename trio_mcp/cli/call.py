@@ -22,6 +22,7 @@ from ..protocol.meta import REQUIRED_CAPABILITIES
 from ..protocol.revisions import SUPPORTED
 from ..types import Tool
 from .arguments import pairs, read_arguments, signature
+from .child_stderr import printable_stderr
 from .errors import CommandError, Status, rejected, translate_errors
 from .interrupts import run_command
 from .numbers import seconds
@@ -78,15 +79,21 @@ def execute(options: Namespace) -> int:
 async def call(options: Namespace, prompting: Prompting) -> int:
     # Around the connection too: to start a server, to shake hands with it and to close it may all hang.
     with trio.move_on_after(options.timeout):
-        with translate_errors():
-            async with connection(options, prompting) as client:
-                return await run_call(client, options, prompting)
+        async with printable_stderr() as stderr:
+            # Inside, where the errors are not yet in the group of a nursery.
+            with translate_errors():
+                async with connection(options, prompting, stderr) as client:
+                    return await run_call(client, options, prompting)
     raise CommandError(f"timed out after {options.timeout:g} seconds; the call was cancelled", Status.REFUSED)
 
 
-def connection(options: Namespace, prompting: Prompting) -> Client:
-    """Return a client for the target; entering it opens the connection."""
-    target = read_target(options.target)
+def connection(options: Namespace, prompting: Prompting, stderr: int | None = None) -> Client:
+    """Return a client for the target; entering it opens the connection.
+
+    Args:
+        stderr: where the stderr of a server that is started goes, as for `subprocess.Popen`.
+    """
+    target = read_target(options.target, debug=options.debug)
     connect = partial(
         Client.connect,
         target,
@@ -104,7 +111,7 @@ def connection(options: Namespace, prompting: Prompting) -> Client:
         return connect(headers=dict(pairs(options.header, "--header ", form)))
     # A command gets the whole environment, and not only the safe part that a host would pass on: the user who wrote the command
     # could have run it in this shell.
-    return connect(env=os.environ)
+    return connect(env=os.environ, stderr=stderr)
 
 
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
@@ -112,8 +119,11 @@ SCHEMES = ("http", "https", "ws", "wss")
 """The URL schemes for which there is a transport."""
 
 
-def read_target(text: str) -> str | list[str]:
+def read_target(text: str, *, debug: bool = False) -> str | list[str]:
     """Return a URL as it is, a command as its words, and for a `.py` file (or `FILE:name`) the command that serves it.
+
+    Args:
+        debug: let that server tell its unexpected errors.
 
     Raises:
         CommandError: the URL has another scheme, the command cannot be split, or there is no such file.
@@ -134,7 +144,7 @@ def read_target(text: str) -> str | list[str]:
     if len(words) == 1 and path.endswith(".py"):
         if not Path(path).is_file():
             raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
-        return [sys.executable, "-m", "trio_mcp", "run", *words]
+        return [sys.executable, "-m", "trio_mcp", "run", *words, *(["--debug"] if debug else [])]
     return words
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from contextlib import redirect_stdout
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -16,11 +17,14 @@ from .errors import CommandError, Status
 MODULE_NAME = "served_file"
 
 
-def load_server(target: str) -> Server:
+def load_server(target: str, *, tell_errors: bool = False) -> Server:
     """Return the server in `FILE` or `FILE:name`; without a name the only one, or the one called `server`.
 
     The file is imported, so code under `if __name__ == "__main__":` does not run. Its folder comes first on the path, as it
     does for `python FILE`.
+
+    Args:
+        tell_errors: send unexpected exceptions to the callers, unless the server's own options say whether to.
 
     Raises:
         CommandError: there is no such file or server, or the file raised an error.
@@ -30,7 +34,10 @@ def load_server(target: str) -> Server:
         raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
     # stdout may be the connection to the client, which a `print` would break.
     with redirect_stdout(sys.stderr):
-        return choose(load(path), path, name)
+        server = choose(load(path), path, name)
+    if tell_errors and server.options.tell_errors is None:
+        return server.with_options(replace(server.options, tell_errors=True))
+    return server
 
 
 def split_target(target: str) -> tuple[Path, str | None]:

@@ -24,5 +24,5 @@ def describe(parser: ArgumentParser) -> None:
 
 def execute(options: Namespace) -> int:
     log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
-    load_server(options.file).run()
+    load_server(options.file, tell_errors=options.debug).run()
     return 0

@@ -41,7 +41,7 @@ def describe(parser: ArgumentParser) -> None:
 
 def execute(options: Namespace) -> int:
     log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
-    server = load_server(options.file)
+    server = load_server(options.file, tell_errors=options.debug)
     try:
         server.run(
             "http",

@@ -30,6 +30,9 @@ from ..session.idle_timeout import OnProgress
 from ..types import (
     CallToolRequestParams,
     CallToolResult,
+    CompleteRequestParams,
+    CompletionArgument,
+    CompletionContext,
     GetPromptRequestParams,
     GetPromptResult,
     InputRequiredResult,
@@ -37,8 +40,11 @@ from ..types import (
     JsonObject,
     JsonValue,
     Model,
+    PromptReference,
     ReadResourceRequestParams,
     ReadResourceResult,
+    Reference,
+    ResourceTemplateReference,
 )
 from .handlers import answer_round
 from .link import Link
@@ -167,16 +173,16 @@ class Calls:
                     return result, number
                 # No answers after the last round that is allowed: the user would fill in a form that is never sent.
                 if number < options.max_rounds:
-                    params = await self._answered(params, result, number)
+                    params = await self._answered(params, result, number, what)
             raise LimitExceeded(f"the server asked in more than {options.max_rounds} rounds; the limit is max_rounds")
         raise timeout_error(options.timeout, what)
 
     async def _answered(
-        self, params: InputResponseRequestParams, asked: InputRequiredResult, number: int
+        self, params: InputResponseRequestParams, asked: InputRequiredResult, number: int, asker: str
     ) -> InputResponseRequestParams:
         """Return the params of the next round: those of the first, with the answers and the state."""
         codec = self._link.session.terms.codec
-        answers = await answer_round(self._options.handlers.request_handlers, asked.input_requests or {}, codec)
+        answers = await answer_round(self._options.handlers.find_for(asker), asked.input_requests or {}, codec)
         if not answers:
             await trio.sleep(EMPTY_ROUND_DELAYS[min(number, len(EMPTY_ROUND_DELAYS) - 1)])
         # Both members are replaced, also by None: a state that the server did not send again must not be echoed (M-MRTR-8c).
@@ -212,3 +218,18 @@ def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonV
             mistake("the arguments of the tool", 'a mapping of names to values, such as {"city": "Lisbon"}', arguments)
         )
     return dict(arguments)
+
+
+def complete_params(
+    ref: Reference, argument: str, value: str, context: Mapping[str, str] | None
+) -> CompleteRequestParams:
+    """Return the params of `completion/complete`; raise `TypeError` if an argument has the wrong type."""
+    if not isinstance(ref, PromptReference | ResourceTemplateReference):
+        raise TypeError(
+            "ref says whose argument it is: PromptReference(name=...) or ResourceTemplateReference(uri=...), "
+            f"of trio_mcp.types, not {ref!r:.80}"
+        )
+    check_str("argument", argument)
+    check_str("value", value)
+    known = None if context is None else CompletionContext(arguments=check_str_mapping("context", context))
+    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=known)

@@ -8,34 +8,29 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Self, TypeVar, Unpack, overload
 
-from ..checks import check_choice, check_seconds, check_str, check_str_mapping
+from ..checks import check_choice, check_seconds
 from ..session import AnyChannel, ChannelServer
 from ..types import (
     CallToolResult,
     ClientCapabilities,
-    CompleteRequestParams,
     CompleteResult,
     Completion,
-    CompletionArgument,
-    CompletionContext,
     GetPromptResult,
     Implementation,
     JsonValue,
     LoggingLevel,
     Prompt,
-    PromptReference,
     ReadResourceResult,
     Reference,
     RequestParams,
     Resource,
     ResourceTemplate,
-    ResourceTemplateReference,
     ServerCapabilities,
     Tool,
 )
 from ..types.logging import LOGGING_LEVELS
 from .cache import ResponseCache
-from .calls import CallKeywords, CallOptions, Calls
+from .calls import CallKeywords, CallOptions, Calls, complete_params
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
 from .link import Link
@@ -91,6 +86,7 @@ class Client:
         probe_timeout: float = PROBE_TIMEOUT,
         cache: ResponseCache | None = None,
         principal: str | None = None,
+        raise_exceptions: bool = False,
         **options: object,
     ) -> Client:
         """Return a client for a URL, for a command to run (a list of arguments), or for a server object in this process.
@@ -107,6 +103,8 @@ class Client:
                 seconds.
             cache: stores responses for as long as the server allows; several clients may share it. None caches nothing.
             principal: cache partition for private responses; defaults to a digest of `headers`.
+            raise_exceptions: for tests with a server object: a call raises the unexpected exception of the server's function,
+                instead of returning or raising its error.
             options: options of the transport, such as `headers` for HTTP and `env` for a command.
 
         `on_log` and `on_change` are plain functions, called in the task that reads from the server.
@@ -125,6 +123,8 @@ class Client:
             probe_timeout=probe_timeout,
             cache=cache_view(cache, target, principal, options.get("headers"), handlers.capabilities),
         )
+        if raise_exceptions:
+            options["raise_exceptions"] = True
         return cls(open_target(target, options), made)
 
     # life
@@ -382,18 +382,3 @@ class Client:
 
     async def _read_all(self, kind: ListKind[T], timeout: float) -> list[T]:
         return await run_with_timeout(timeout, kind.method, partial(self._lists.read_all, kind))
-
-
-def complete_params(
-    ref: Reference, argument: str, value: str, context: Mapping[str, str] | None
-) -> CompleteRequestParams:
-    """Return the params of `completion/complete`; raise `TypeError` if an argument has the wrong type."""
-    if not isinstance(ref, PromptReference | ResourceTemplateReference):
-        raise TypeError(
-            "ref says whose argument it is: PromptReference(name=...) or ResourceTemplateReference(uri=...), "
-            f"of trio_mcp.types, not {ref!r:.80}"
-        )
-    check_str("argument", argument)
-    check_str("value", value)
-    known = None if context is None else CompletionContext(arguments=check_str_mapping("context", context))
-    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=known)

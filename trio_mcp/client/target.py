@@ -45,6 +45,8 @@ def open_target(target: object, options: Mapping[str, object]) -> AbstractAsyncC
     transport = find_transport(name)
     if isinstance(target, str):
         check_url(target)
+    if "raise_exceptions" in options and name != "memory":
+        raise TypeError("raise_exceptions=True needs a server object in this process, as in Client.connect(server)")
     check_options(name, "connect", options)
     for option, value in options.items():
         if option in DURATIONS:

@@ -97,6 +97,10 @@ class BranchTerms:
             parent_system_prompt=self.system_prompt,
         )
 
+    def within(self, parent: BranchTerms) -> BranchTerms:
+        """Return the terms of a handler that runs for another one: its own questions, and what the other one may do."""
+        return replace(self, max_depth=parent.max_depth, budget=parent.budget, allow_elicit=parent.allow_elicit)
+
 
 BODY = BranchTerms()
 """The terms of a body without options."""

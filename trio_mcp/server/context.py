@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 import trio
 
-from ..checks import check_choice, check_seconds
 from ..errors import BranchElicitNotAllowed, ElicitationInvalid
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
-from ..session import Call, Question, RequestFacts
+from ..session import Call, Question
 from ..types import (
-    LOGGING_LEVELS,
     CreateMessageRequestParams,
+    GetPromptResult,
     JsonObject,
     JsonValue,
     ListRootsResult,
-    LoggingLevel,
     Model,
     ModelPreferences,
+    ReadResourceResult,
     RequestParams,
     Root,
     SamplingMessage,
@@ -29,7 +28,9 @@ from .ask_timeout import AskTimeout
 from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, charge, sampling_question, user_message
 from .branching import BODY, NO_OPTIONS, BranchOptions, BranchTerms, Messages, check_branch_options, freeze_messages
 from .forms import Elicit, form_question
+from .nested import get_prompt, read_resource
 from .options import check_branch
+from .reporting import Reporter
 from .step_results import run_step
 
 T = TypeVar("T")
@@ -39,16 +40,16 @@ C = TypeVar("C")
 R = TypeVar("R", bound=Model)
 
 
-class Context:
+class Context(Reporter):
     """The running call: asks the user and the model, reports, and starts branches. A function gets it by declaring a parameter.
 
     It can be used until the call ends, in any task of the call. Each branch gets a separate context, with separate messages.
     """
 
-    __slots__ = ("_call", "_lane", "_messages", "_terms")
+    __slots__ = ("_lane", "_messages", "_terms")
 
     def __init__(self, call: Call, lane: Lane, terms: BranchTerms = BODY, messages: Messages = ()) -> None:
-        self._call = call
+        super().__init__(call)
         self._lane = lane
         self._terms = terms
         self._messages = messages
@@ -94,7 +95,7 @@ class Context:
             raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
         text, problem, limit = message, "", None if timeout == math.inf else AskTimeout(timeout)
         for _ in range(reask + 1):
-            form, question = form_question(text, schema, self._terms.keys)
+            form, question = form_question(text, schema, self._terms.keys, self._call.target_name)
             result = await self._ask(question, limit)
             if result.action == "decline":
                 return Declined()
@@ -182,38 +183,6 @@ class Context:
         # Not `async def`: each coroutine more is half a kilobyte of a call that waits, and thousands may wait.
         return self._call.ask(self._lane, question) if limit is None else limit.ask(self._call, self._lane, question)
 
-    # reporting
-
-    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
-        """Send a progress notification, if the caller requested them. Values must increase.
-
-        Waits while the client is slow to read; a cancel while waiting leaves the notification unsent.
-        """
-        await self._call.progress(progress, total, message)
-
-    async def log(self, level: LoggingLevel, data: JsonValue, *, logger: str | None = None) -> None:
-        """Send a log message to the client, if it wants messages of that level. Never put secrets in it (L-LOG-1s).
-
-        Raises:
-            ValueError: there is no such level, whether or not the client wants log messages.
-        """
-        check_choice("level", level, LOGGING_LEVELS)
-        await self._call.log(level, data, logger)
-
-    async def end_stream(self, retry: float | None = None) -> None:
-        """End the HTTP stream of this call, so that the client reconnects after `retry` seconds (L-HTTP-7s).
-
-        It then receives what was sent in the meantime. Without `retry` the client decides when to reconnect. The call continues;
-        it is cancelled if the client has not reconnected `retry` plus `HttpLimits.disconnect_grace` seconds later. This works
-        only over Streamable HTTP with 2025-11-25; otherwise it does nothing. If it is cancelled, the stream may have ended.
-
-        Raises:
-            ValueError: `retry` is negative or not finite.
-        """
-        if retry is not None:
-            check_seconds("retry", retry, finite=True)
-        await self._call.end_stream(retry)
-
     # running
 
     async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:
@@ -232,6 +201,26 @@ class Context:
         If `fn` is cancelled, nothing is recorded, and a replay runs it again.
         """
         return await run_step(self._call, self._lane, name, fn, args)
+
+    async def read_resource(self, uri: str) -> ReadResourceResult:
+        """Read a resource of this server, as a branch of this call, and return its contents.
+
+        It may ask the user, as this body or branch may. An exception of the resource's function propagates unchanged.
+
+        Raises:
+            ResourceNotFound: there is no such resource.
+            PeerError: the URI is not valid for the function; code -32602, as a client receives.
+            BranchLimit: it timed out, or the call has too many branches or they nest too deep.
+        """
+        return await read_resource(self._call, self._lane, self._terms, uri)
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+        """Return a prompt of this server, rendered as a branch of this call; see `read_resource`.
+
+        Raises:
+            PeerError: there is no such prompt, or its arguments are wrong; code -32602, as a client receives.
+        """
+        return await get_prompt(self._call, self._lane, self._terms, name, arguments)
 
     async def branch(self, fn: BranchBody[T], **options: Unpack[BranchOptions]) -> T:
         """Run `fn(child)`, with a new context, as a branch and return its value; an exception propagates unchanged.
@@ -289,14 +278,6 @@ class Context:
         return await race(self._lane, *(work for work, _, _ in prepared), max_depth=prepared[0][2])
 
     # facts
-
-    @property
-    def request(self) -> RequestFacts:
-        """The current request: id, method, protocol version, client, capabilities, principal, headers, `_meta`.
-
-        A modern call that asks takes several requests; this is the latest.
-        """
-        return self._call.facts
 
     @property
     def deadline(self) -> float:

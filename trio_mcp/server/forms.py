@@ -20,6 +20,7 @@ from pydantic import BaseModel, GetJsonSchemaHandler, PydanticUserError, Validat
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, to_json
 
+from ..protocol.meta import ELICIT, ELICITS
 from ..protocol.schema.references import dereference
 from ..session import Question
 from ..types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue, RequestedSchema
@@ -39,8 +40,6 @@ COMMON = {"type", "title", "description", "default"}
 FORMATS = {"email", "uri", "date", "date-time"}
 MAX_PROBLEMS = 5
 """How many problems the line about a wrong value names."""
-ELICITS = "trio-mcp/elicits"
-"""The member of `_meta` in which a tool, prompt or resource publishes the questions that it may ask."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,12 +164,13 @@ def form_of(schema: type[T]) -> Form[T]:
 
 
 def form_question(
-    message: str, schema: object, declared: AbstractSet[str]
+    message: str, schema: object, declared: AbstractSet[str], asker: str
 ) -> tuple[Form[object], Question[ElicitResult]]:
     """Return the form of a type or of a declared question, and the question that shows it.
 
     Args:
         declared: the keys that the tool, prompt or resource has published.
+        asker: its name.
 
     Raises:
         FormError: the schema is no type.
@@ -185,7 +185,8 @@ def form_question(
     elif isinstance(schema, Mapping | str | BaseModel):
         raise FormError(f"elicit() takes a type, such as str or a pydantic model, not {schema!r}")
     form: Form[object] = form_of(schema)
-    params = ElicitRequestFormParams(mode="form", message=message, requested_schema=form.requested_schema)
+    meta: JsonObject | None = None if name is None else {ELICIT: {"tool": asker, "key": name}}
+    params = ElicitRequestFormParams(mode="form", message=message, requested_schema=form.requested_schema, meta=meta)
     return form, Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), name)
 
 

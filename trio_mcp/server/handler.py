@@ -38,8 +38,19 @@ class Handler:
     terms: BranchTerms
     token_budget: int | None
 
-    async def run(self, values: dict[str, object], convert: Callable[[object], M], call: Call, actor: Actor) -> M:
+    async def run(
+        self,
+        values: dict[str, object],
+        convert: Callable[[object], M],
+        call: Call,
+        at: Actor | Lane,
+        parent: BranchTerms | None = None,
+    ) -> M:
         """Call the function and return its value, converted to a result.
+
+        Args:
+            at: the actor of a call, or the lane of a branch that runs a resource or prompt for another handler.
+            parent: the terms of that handler.
 
         Raises what the function raises; of an exception group, the exception that `exception_to_report` chooses.
         """
@@ -47,7 +58,9 @@ class Handler:
             terms = self.terms
             if self.token_budget is not None:
                 terms = replace(terms, budget=TokenBudget(self.token_budget))
-            values = {**values, self.context: Context(call, Lane(actor), terms)}
+            lane = at if isinstance(at, Lane) else Lane(at)
+            terms = terms if parent is None else terms.within(parent)
+            values = {**values, self.context: Context(call, lane, terms)}
         try:
             # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
             running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))

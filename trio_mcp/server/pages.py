@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
@@ -71,6 +71,7 @@ class Pages(Generic[T]):
         make_page: the type of its result.
         member: the name of the member that holds the items.
         hidden: returns the items that a client does not see, if the list depends on that.
+        hideable: returns the items that some callers do not see; with any, the list is private.
     """
 
     catalog: Catalog[T]
@@ -78,6 +79,7 @@ class Pages(Generic[T]):
     make_page: Callable[..., Model]
     member: str
     hidden: Callable[[RequestFacts], frozenset[T]] = lambda _facts: frozenset()
+    hideable: Callable[[], Collection[T]] = tuple
     _snapshot: object = None
     _encoded: dict[tuple[str, int, frozenset[T]], Encoded] = field(default_factory=dict)
 
@@ -107,7 +109,6 @@ class Pages(Generic[T]):
         cursor = settings.cursors.issue(facts.method, shown[-1].number) if len(items) > len(shown) else None
         members = {self.member: [numbered.item.model for numbered in shown]}
         # M-CACHE-1s: every page says for how long and for whom it may be cached.
-        page = self.make_page(
-            **members, next_cursor=cursor, ttl_ms=round(settings.ttl * 1000), cache_scope=settings.scope
-        )
+        scope = "private" if self.hideable() else settings.scope
+        page = self.make_page(**members, next_cursor=cursor, ttl_ms=round(settings.ttl * 1000), cache_scope=scope)
         return facts.terms.codec.encode_result(facts.method, page, settings.server_info_json)

@@ -10,6 +10,7 @@ from ..runtime import ThreadLimiter
 from ..session.changes import Change
 from .completion import make_completer
 from .handler import Function
+from .homes import remember_home
 from .options import check_function, check_not_class, check_uri_and_function
 from .prompts import Prompt, PromptKeywords, make_prompt
 from .registry import Registry
@@ -51,8 +52,8 @@ class Registration:
 
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
         return annotation. The options are `name`, `title`, `description`, `annotations`, `icons`, `timeout` (seconds), `meta`,
-        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget` and `max_result` (bytes);
-        `trio_mcp.server.ToolKeywords` explains each.
+        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget`, `max_result` (bytes),
+        `tags`, `scopes`, `visible` and `heartbeat` (seconds); `trio_mcp.server.ToolKeywords` explains each.
 
         Raises:
             TypeError: the function is a class or its signature is not possible for a tool, or there is no such option.
@@ -68,6 +69,7 @@ class Registration:
         if options.get("max_result") is not None:
             self._registry.keeps_results = True
         self._registry.tools.add(tool.name, tool)
+        remember_home(function, self)
         return tool
 
     def remove_tool(self, name: str) -> None:

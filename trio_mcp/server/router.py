@@ -11,16 +11,19 @@ from .pages import Pages, PageSettings
 from .prompts import get_prompt
 from .registry import Registry
 from .resources import read_resource
-from .tool import call_tool, check_retry_headers, uncallable_tools
+from .tool import call_tool, check_retry, uncallable_tools
+from .tool_access import RestrictedTools
 
 
 def routes_of(registry: Registry, settings: PageSettings) -> Mapping[str, Route]:
     """Return the functions that serve the requests about a registry, by method."""
     tools, prompts = registry.tools, registry.prompts
     resources, templates = registry.resources, registry.templates
+    restricted = RestrictedTools(tools)
+    hidden = partial(uncallable_tools, tools, restricted)
     # The catalogs are bound here, so that a request goes directly to the module of what it is about.
     return {
-        "tools/list": Pages(tools, settings, ListToolsResult, "tools", partial(uncallable_tools, tools)).serve,
+        "tools/list": Pages(tools, settings, ListToolsResult, "tools", hidden, restricted.hideable).serve,
         "tools/call": partial(call_tool, tools),
         "prompts/list": Pages(prompts, settings, ListPromptsResult, "prompts").serve,
         "prompts/get": partial(get_prompt, prompts),
@@ -33,4 +36,4 @@ def routes_of(registry: Registry, settings: PageSettings) -> Mapping[str, Route]
 
 def request_checks_of(registry: Registry) -> Mapping[str, RequestCheck]:
     """Return the functions that check a request that continues a call, which no route sees, by method."""
-    return {"tools/call": partial(check_retry_headers, registry.tools)}
+    return {"tools/call": partial(check_retry, registry.tools)}

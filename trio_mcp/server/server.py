@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
@@ -17,6 +17,9 @@ from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
 from ..session.changes import Change
+from ..session.channel import MessageChannel
+from ..session.event_loop import check_event_loop
+from ..session.raised import RaisedErrors
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
 from .options import check_service
@@ -24,6 +27,7 @@ from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
 from .router import request_checks_of, routes_of
 from .tool import Tool
+from .tool_access import RestrictedTools
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -142,8 +146,10 @@ class Server(Registration):
         Raises:
             LookupError: no such transport is installed.
             TypeError: it has no such option.
+            RuntimeError: this does not run on Trio.
             ConfigurationError: `TRIO_MCP_KEYS` holds no valid keys; nothing was opened.
         """
+        check_event_loop()
         if self.options.keys is None:
             # Only for its error: a transport would raise it from a nursery, wrapped in a group, after it has opened a port.
             KeyRing.from_environment()
@@ -152,22 +158,39 @@ class Server(Registration):
 
     async def serve_channel(self, channel: AnyChannel) -> None:
         """Serve one connection; returns when it has ended and its calls have cleaned up."""
-        async with self.open_service() as service:
+        options, raised = self.options, None
+        if isinstance(channel, MessageChannel):
+            raised = channel.raised
+            if channel.in_process and options.tell_errors is None:
+                options = replace(options, tell_errors=True)
+        async with self._open_service(options, raised) as service:
             await serve_channel(service, channel)
 
+    def open_service(self) -> AbstractAsyncContextManager[Service]:
+        """Open the service with which a transport serves its connections: `async with server.open_service() as service`.
+
+        Raises:
+            RuntimeError: this does not run on Trio.
+        """
+        return self._open_service(self.options)
+
     @asynccontextmanager
-    async def open_service(self) -> AsyncIterator[Service]:
-        """Open the service with which a transport serves its connections: `async with server.open_service() as service`."""
+    async def _open_service(
+        self, options: ServiceOptions, raised: RaisedErrors | None = None
+    ) -> AsyncIterator[Service]:
+        check_event_loop()
         opened = open_service(
             routes_of(self._registry, replace(self._pages, keys=self.options.keys)),
             self.identity,
             self._registry.capabilities,
             self.instructions,
-            self.options,
+            options,
             request_checks_of(self._registry),
             self._threads,
+            RestrictedTools(self._registry.tools).missing_scopes,
         )
         async with opened as service:
+            service.calls.raised = raised
             self._services[service] = None
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()

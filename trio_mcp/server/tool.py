@@ -12,7 +12,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from ..checks import check_instance, check_int
+from ..checks import check_instance, check_int, check_seconds
 from ..errors import (
     CapabilityError,
     LimitExceeded,
@@ -22,14 +22,16 @@ from ..errors import (
     QuestionRejected,
     RemoteProtocolError,
     RequestTimeout,
+    ResourceNotFound,
     ToolError,
 )
-from ..logs import peer_logger
+from ..logs import OwnText, peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..protocol.meta import REQUIRED_CAPABILITIES
+from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
 from ..runtime import Actor, CancelReason, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
+from ..session.event_loop import asyncio_hint
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
 from ..types.capabilities import lacks
@@ -52,6 +54,7 @@ from .options import (
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
+from .tool_access import RestrictedTools, ToolAccess, Visible, tags_meta, tool_access
 
 logger = peer_logger("trio_mcp.tool")
 
@@ -75,6 +78,11 @@ class ToolKeywords(OfferKeywords, total=False):
     token_budget: how many tokens the samples of a call may use, including those in branches.
     max_result: bytes of an encoded result, at least 2,048. Of a larger one a preview is sent, with a link to a resource that only
         its caller can read, for `ServiceOptions.result_ttl` seconds. Such a tool has no output schema.
+    tags: words for clients that group or filter tools; published in the tool's `_meta`.
+    scopes: what its caller must have, see `Caller`. Over HTTP, a call without them is rejected with 403 `insufficient_scope`.
+    visible: a plain function from a `Caller`, or None without authentication, to whether it sees the tool. For other callers the
+        tool does not exist.
+    heartbeat: seconds without a report of progress after which one is sent to a caller that requested progress.
     """
 
     annotations: ToolAnnotations | JsonObject
@@ -84,6 +92,10 @@ class ToolKeywords(OfferKeywords, total=False):
     max_depth: int
     token_budget: int
     max_result: int
+    tags: Collection[str]
+    scopes: Collection[str]
+    visible: Visible
+    heartbeat: float
 
 
 def check_tool_options(options: ToolKeywords) -> None:
@@ -100,6 +112,8 @@ def check_tool_options(options: ToolKeywords) -> None:
         check_int("max_result", max_result, least=LEAST_MAX_RESULT, hint="leave it out for no limit")
         if given.get("output_schema") is not None:
             raise ValueError("max_result: a preview has no structure, so that the tool cannot have an output_schema")
+    if (heartbeat := given.get("heartbeat")) is not None:
+        check_seconds("heartbeat", heartbeat, positive=True, finite=True, hint="leave it out for no heartbeat")
     # A string is a collection of letters, each of which would be an unknown capability.
     if isinstance(requires := options.get("requires"), str):
         raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")
@@ -107,18 +121,26 @@ def check_tool_options(options: ToolKeywords) -> None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tool:
-    """A registered tool. `model` is what `tools/list` shows; `mirrored` are the arguments that headers repeat, if any."""
+    """A registered tool.
+
+    Attributes:
+        model: what `tools/list` shows.
+        mirrored: the arguments that headers repeat, if any.
+        access: who may see and call it; None for everybody.
+    """
 
     function: Function
     model: ToolModel
     timeout: float
     requires: tuple[str, ...]
     mirrored: ParameterHeaders | None
+    access: ToolAccess | None
     _arguments: Arguments
     _handler: Handler
     _convert: Converter
     _resume: ResumeMode
-    _max_result: int | None = None
+    _heartbeat: float | None
+    _max_result: int | None
 
     @property
     def name(self) -> str:
@@ -138,6 +160,8 @@ class Tool:
             CapabilityError: the client lacks a capability that the tool requires, and its revision has an error code for it.
             LimitExceeded: the function needs a thread, and cancelled calls hold them all.
         """
+        if self.access is not None and self.access.lacks_scopes(facts.caller):
+            return self._lacks_scopes(self.access)
         # Before the arguments: another client can do nothing about them.
         if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
             needed = ", ".join(self.requires)
@@ -157,7 +181,7 @@ class Tool:
             handler.threads.admit()
         if self._max_result is not None:
             run = partial(run_limited, run, self.name, self._max_result)
-        return Plan(run, self.name, self.timeout, self._error_result, self._resume)
+        return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
 
     async def _run_if_valid(self, check: DearCheck[dict[str, object]], call: Call, actor: Actor) -> CallToolResult:
         try:
@@ -165,6 +189,10 @@ class Tool:
         except ValueError as error:
             return self._invalid(error)
         return await self._handler.run(values, self._convert, call, actor)
+
+    def _lacks_scopes(self, access: ToolAccess) -> CallToolResult:
+        scopes = sorted(access.scopes)
+        return error_result(f"the tool {self.name} needs the scopes {', '.join(scopes)}", {REQUIRED_SCOPES: [*scopes]})
 
     def _invalid(self, error: ValueError) -> CallToolResult:
         # A result and not a protocol error, so that the model reads it and corrects its call.
@@ -180,14 +208,22 @@ class Tool:
             case CapabilityError() if facts.terms.codec.revision.missing_capability_is_result:
                 return error_result(str(cause), {REQUIRED_CAPABILITIES: cause.required})
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
-            case ToolError() | LimitExceeded() | RequestTimeout() | QuestionRejected() | MalformedAnswer():
+            case (
+                ToolError()
+                | LimitExceeded()
+                | RequestTimeout()
+                | ResourceNotFound()
+                | QuestionRejected()
+                | MalformedAnswer()
+            ):
                 return error_result(str(cause))
             case CancelReason() | ProtocolError() | CapabilityError():
                 return None
             case _:
                 # The reference connects what the user reports with the traceback in the log.
                 reference = secrets.token_hex(4)
-                logger.error("the tool %s failed [%s]", self.name, reference, exc_info=cause)
+                hint = OwnText(asyncio_hint(cause, "tool"))
+                logger.error("the tool %s failed [%s]%s", self.name, reference, hint, exc_info=cause)
                 return error_result(internal_error_text(self.name, reference))
 
     def __repr__(self) -> str:
@@ -202,27 +238,44 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     """
     assert isinstance(params, CallToolRequestParams)
     tool = tools.by_key.get(params.name)
-    if tool is None:
-        raise RemoteProtocolError(f"Unknown tool: {params.name[:128]}", code=INVALID_PARAMS)
+    if tool is None or (tool.access is not None and tool.access.hides_from(facts.caller)):
+        raise unknown_tool(params.name)
     check_headers(tool, facts, params)
     return tool.plan(facts, params.arguments or {})
 
 
-def uncallable_tools(tools: Catalog[Tool], facts: RequestFacts) -> frozenset[Tool]:
-    """Return the tools that this client cannot call (row 30), where a list belongs to its session."""
+def unknown_tool(name: str) -> RemoteProtocolError:
+    return RemoteProtocolError(f"Unknown tool: {name[:128]}", code=INVALID_PARAMS)
+
+
+def uncallable_tools(tools: Catalog[Tool], restricted: RestrictedTools[Tool], facts: RequestFacts) -> frozenset[Tool]:
+    """Return the tools that are hidden from this caller, and in a session those that its client cannot call (row 30)."""
+    hidden = restricted.hidden(facts)
     # A modern list belongs to no session, and may be cached for other clients.
     if not facts.terms.codec.revision.hides_gated:
-        return frozenset()
-    return frozenset(tool for tool in tools if not tool.callable_by(facts.client_capabilities))
+        return hidden
+    return hidden.union(tool for tool in tools if not tool.callable_by(facts.client_capabilities))
 
 
-def check_retry_headers(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> None:
-    """Check the headers of a request that continues a call; `call_tool` checks those of the others."""
+def check_retry(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> None:
+    """Check the caller and the headers of a request that continues a call; `call_tool` checks those of the others.
+
+    Raises:
+        RemoteProtocolError: the tool is hidden from the caller, who lacks its scopes, or a header differs.
+    """
     assert isinstance(params, CallToolRequestParams)
     tool = tools.by_key.get(params.name)
     # A tool that was removed in the meantime is no error: its calls continue.
-    if tool is not None:
-        check_headers(tool, facts, params)
+    if tool is None:
+        return
+    # The caller may have fewer rights than when the call began.
+    if tool.access is not None:
+        caller = facts.caller
+        if tool.access.hides_from(caller):
+            raise unknown_tool(params.name)
+        if tool.access.lacks_scopes(caller):
+            raise RemoteProtocolError(f"the tool {tool.name} needs the scopes {', '.join(sorted(tool.access.scopes))}")
+    check_headers(tool, facts, params)
 
 
 def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams) -> None:
@@ -260,7 +313,7 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
         # A client insists on the structure that a schema promises, and a preview has none.
         output_schema=returned.schema if options.get("max_result") is None else None,
         annotations=hints,
-        **listed_members(function, options, {REQUIRES_META_KEY: list(requires)} if requires else None),
+        **listed_members(function, options, published_meta(name, options, requires)),
     )
     max_depth = options.get("max_depth")
     terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
@@ -270,12 +323,20 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
         options.get("timeout", math.inf),
         requires,
         ParameterHeaders.of(arguments.schema) or None,
+        tool_access(name, options),
         arguments,
         make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
         returned.convert,
         resume_mode(options, harmless=hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)),
+        options.get("heartbeat"),
         options.get("max_result"),
     )
+
+
+def published_meta(name: str, options: ToolKeywords, requires: Collection[str]) -> JsonObject:
+    """Return the members of a tool's `_meta` that come from its options."""
+    tags = tags_meta(name, options.get("tags", ()))
+    return {REQUIRES_META_KEY: list(requires), **tags} if requires else tags
 
 
 def tool_return_spec(function: Function, returns: object, schema: JsonObject | None) -> ReturnSpec:

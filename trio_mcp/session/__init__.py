@@ -1,6 +1,7 @@
 """Sessions: run the calls that a protocol connection receives as actors. It alone uses both `protocol` and `runtime`."""
 
 from .batch import OpenBatch
+from .caller import Caller
 from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.facts import Question, RequestFacts, ResumeMode
 from .channel import AnyChannel, MessageChannel, as_message_channel
@@ -20,6 +21,7 @@ __all__ = [
     "ANONYMOUS",
     "AnyChannel",
     "Call",
+    "Caller",
     "ChannelServer",
     "ClientSession",
     "Envelope",

@@ -20,6 +20,7 @@ from ..protocol.jsonrpc import (
     parse,
 )
 from ..protocol.strict_json import JsonLimits, held_size
+from .caller import Caller, caller_of
 from .sizes import MESSAGE_SIZE
 
 Sent: TypeAlias = Message | Answers
@@ -38,11 +39,18 @@ class Peer(NamedTuple):
         principal: the authenticated identity, or None if the transport does not authenticate (pipes, memory).
         headers: the HTTP headers of the request that brought the message, names in lower case; empty elsewhere.
         connection: tells its connection from others, for the memory budget; None if it is unknown.
+        known_caller: the principal with its scopes and claims; None if it has none, or without a principal. Read `caller`.
     """
 
     principal: str | None = None
     headers: Mapping[str, str] = MappingProxyType({})
     connection: Hashable | None = None
+    known_caller: Caller | None = None
+
+    @property
+    def caller(self) -> Caller | None:
+        """The authenticated caller, or None."""
+        return caller_of(self.principal, self.known_caller)
 
 
 ANONYMOUS = Peer()

@@ -39,6 +39,8 @@ class ServiceOptions:
         max_depth: how deep the branches of a call may nest, whatever its tool or a branch says.
         parallel_prompts: send a legacy client all of a call's questions for the user at once, instead of one after the other.
         estimate_tokens: estimates the tokens of a sample, for budgets, if the client does not report them.
+        tell_errors: send the type and text of unexpected exceptions to the caller, instead of a reference to the log. They may
+            hold secrets. None, the default: only to a client in the same process (`Client.connect(server)`).
         on_divergence: called with a description when a replay asks a different question than the earlier run; it is also logged.
     """
 
@@ -60,6 +62,7 @@ class ServiceOptions:
     parallel_prompts: bool = False
     estimate_tokens: TokenEstimate = estimate_tokens
     on_divergence: Callable[[str], None] | None = None
+    tell_errors: bool | None = None
 
     def __post_init__(self) -> None:
         check_seconds("cancel_grace", self.cancel_grace, positive=True, hint="clean-up takes time")
@@ -70,6 +73,8 @@ class ServiceOptions:
         check_seconds("result_ttl", self.result_ttl, positive=True, finite=True)
         for name, least in (("outbox", 1), ("max_state", 0), ("watched", 0), ("max_depth", 0)):
             check_int(name, getattr(self, name), least=least)
+        if self.tell_errors is not None:
+            check_instance("tell_errors", self.tell_errors, bool, "True, False or None")
         check_instance("actors", self.actors, ActorLimits, "trio_mcp.runtime.Limits(...)")
         check_instance("memory", self.memory, MemoryBudget, "MemoryBudget(256 * 1024 * 1024)")
         check_callable("estimate_tokens", self.estimate_tokens, "a function of a request and its result")

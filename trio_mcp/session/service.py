@@ -7,23 +7,26 @@ limits and its directory of calls that modern clients may carry forward from any
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, closing
 from dataclasses import InitVar, dataclass
 from types import MappingProxyType
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
-from ..logs import peer_logger
+from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
-from ..protocol.jsonrpc import Encoded
+from ..protocol.jsonrpc import Encoded, Request
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
+from ..runtime.loop_turn import LoopTurn
 from ..types import Implementation, ServerCapabilities, declares
-from .calls.call import CallServices, RequestCheck, Route
+from .caller import Caller
+from .calls.call import Call, RequestCheck, Route
 from .calls.directory import CallDirectory
+from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, Peer, sent_size
 from .kept_results import KeptResults
 from .options import ServiceOptions
@@ -31,6 +34,13 @@ from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
 
 logger = peer_logger("trio_mcp.session")
+
+MissingScopes: TypeAlias = Callable[[Request, Callable[[], Caller | None]], frozenset[str]]
+"""Returns the scopes that a request needs, if its caller, which the function returns, lacks one of them."""
+
+
+def no_scopes(_request: Request, _caller: Callable[[], Caller | None]) -> frozenset[str]:
+    return frozenset()
 
 
 @dataclass(eq=False, repr=False)
@@ -41,6 +51,9 @@ class Service:
         capabilities: the capabilities that the server offers now; changed by `declare`.
         request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
         calls: the services that every call uses.
+        turn: what has been done for the clients since every other task of the event loop had a turn.
+        records: counts what clients can make the server log, over all connections.
+        missing_scopes: for a transport that can reject a request before it is served, as HTTP does with 403.
     """
 
     supervisor: Supervisor
@@ -52,11 +65,14 @@ class Service:
     request_checks: Mapping[str, RequestCheck]
     keys: InitVar[KeyRing | None]
     _threads: ThreadLimiter | None
+    missing_scopes: MissingScopes = no_scopes
 
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
-        self.calls = CallServices(
+        self.turn = LoopTurn()
+        self.records = RepeatedRecords(logger, lines=SHARED_LINES)
+        self.calls = CallServices[Call](
             supervisor=self.supervisor,
             options=self.options,
             server_info_json=Encoded(self.identity.encode()),
@@ -65,6 +81,8 @@ class Service:
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
             kept=KeptResults(self.options.result_ttl, self.supervisor),
+            records=self.records,
+            routes=self.routes,
         )
 
     def open_account(self, peer: Peer) -> Account:
@@ -137,6 +155,7 @@ async def open_service(
     options: ServiceOptions | None = None,
     request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
     threads: ThreadLimiter | None = None,
+    missing_scopes: MissingScopes = no_scopes,
 ) -> AsyncIterator[Service]:
     """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
@@ -150,9 +169,18 @@ async def open_service(
     keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
     async with open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor:
         service = Service(
-            supervisor, routes, identity, capabilities, instructions, options, request_checks, keys, threads
+            supervisor,
+            routes,
+            identity,
+            capabilities,
+            instructions,
+            options,
+            request_checks,
+            keys,
+            threads,
+            missing_scopes,
         )
-        with service.calls.directory as directory:
+        with closing(service.records), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
             yield service
             with trio.CancelScope(shield=True):

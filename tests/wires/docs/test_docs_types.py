@@ -9,7 +9,17 @@ from pathlib import Path
 from pages import Page
 from serving import ROOT
 
-PAGES = ["branches", "cancellation", "clients", "http", "internals/contract", "results", "servers", "websocket"]
+PAGES = [
+    "asyncio",
+    "branches",
+    "cancellation",
+    "clients",
+    "http",
+    "internals/contract",
+    "results",
+    "servers",
+    "websocket",
+]
 
 
 def test_the_code_of_every_page_is_typed(tmp_path: Path) -> None:

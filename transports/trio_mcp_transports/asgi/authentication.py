@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import trio
 
 from trio_mcp.logs import RepeatedRecords
+from trio_mcp.protocol.jsonrpc import Request
+from trio_mcp.protocol.meta import REQUIRED_SCOPES
+from trio_mcp.session import Caller, Peer, Service
+from trio_mcp.session.caller import check_principal
 
 from .access import HttpRejection
 from .failures import log_failures
 
-Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | None]]
-"""An async function from the headers of a request (names in lower case) to its principal, or None to reject the request."""
+Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | Caller | None]]
+"""An async function from the headers of a request (names in lower case) to its principal or `Caller`, or None to reject it."""
 
 Expiry: TypeAlias = Callable[[], Awaitable[None]]
 """Returns when the credentials of an open connection are no longer accepted: its headers came once, and may expire."""
@@ -23,41 +27,45 @@ Expiry: TypeAlias = Callable[[], Awaitable[None]]
 AUTHENTICATION_SECONDS: Final = 10.0
 """How long the hook may take for one request."""
 
-MAX_PRINCIPAL: Final = 1024
-"""Characters of a principal: sessions, calls and their states carry it along."""
-
 CHALLENGE = (b"www-authenticate", b"Bearer")
 """A 401 says how to do better (RFC 9110, 11.6.1)."""
 
 
-async def authenticated_principal(
-    authenticate: Authenticate, headers: Mapping[str, str], records: RepeatedRecords
-) -> str:
-    """Return the principal that the hook finds in these headers.
+async def authenticated_peer(
+    authenticate: Authenticate, headers: Mapping[str, str], connection: Hashable, records: RepeatedRecords
+) -> Peer:
+    """Return the sender of a request, as the hook finds it in these headers.
 
     Args:
+        connection: see `Peer`.
         records: what is wrong with the hook, which every request may show again.
 
     Raises:
         HttpRejection: 401, the hook returned None; 503, it took longer than `AUTHENTICATION_SECONDS`; 500, it failed or
             returned something else. The log says what was wrong with the hook, the response does not.
     """
-    principal: str | None = None
+    found: str | Caller | None = None
     with trio.move_on_after(AUTHENTICATION_SECONDS) as asking:
-        principal = await call_hook(authenticate, headers, records)
+        found = await call_hook(authenticate, headers, records)
     if asking.cancelled_caught:
         refused = "authenticate did not answer within %g seconds; the request was refused"
         records.log(refused, AUTHENTICATION_SECONDS, level=logging.ERROR)
         raise HttpRejection(503, "Who you are cannot be checked now. Try again in a moment.")
-    if not principal:
+    if not found:
         raise HttpRejection(
             401, "This server must know who calls: send an Authorization header that it accepts.", [CHALLENGE]
         )
-    return principal
+    return (
+        Peer(found, headers, connection)
+        if isinstance(found, str)
+        else Peer(found.principal, headers, connection, found)
+    )
 
 
-async def call_hook(authenticate: Authenticate, headers: Mapping[str, str], records: RepeatedRecords) -> str | None:
-    """Return what the hook returns. Anything but a principal or None is a failure: a guess could let an attacker in."""
+async def call_hook(
+    authenticate: Authenticate, headers: Mapping[str, str], records: RepeatedRecords
+) -> str | Caller | None:
+    """Return what the hook returns. Anything but a principal, a caller or None is a failure: a guess could let an attacker in."""
     with log_failures("authenticate failed; the request was refused", records):
         # Read-only, since the session keeps the same mapping.
         answer: object = authenticate(MappingProxyType(headers))
@@ -65,13 +73,33 @@ async def call_hook(authenticate: Authenticate, headers: Mapping[str, str], reco
             raise TypeError(
                 f"authenticate is an async function: write `async def`; this one returned {type(answer).__name__}"
             )
-        principal: object = await answer
-        if isinstance(principal, str):
-            # It becomes a part of keys, digests and sealed states, which are bytes. A lone surrogate cannot be encoded.
-            principal.encode()
-            if len(principal) > MAX_PRINCIPAL:
-                raise ValueError(f"authenticate returned {len(principal)} characters; {MAX_PRINCIPAL} are allowed")
-        elif principal is not None:
-            raise TypeError(f"authenticate returned {type(principal).__name__}, neither a principal nor None")
-        return principal
+        found: object = await answer
+        # An empty name is a refusal, like None.
+        if found is None or found == "" or isinstance(found, Caller):
+            return found or None
+        if isinstance(found, str):
+            return check_principal(found)
+        raise TypeError(f"authenticate returned {type(found).__name__}, neither a principal nor a Caller nor None")
     raise HttpRejection(500, "Who you are cannot be checked: something is wrong at the server.")
+
+
+def has_same_rights(peer: Peer, other: Peer) -> bool:
+    """Return whether two requests come from the same principal with the same scopes; claims may change."""
+    return peer.principal == other.principal and scopes_of(peer) == scopes_of(other)
+
+
+def scopes_of(peer: Peer) -> frozenset[str]:
+    return frozenset() if peer.known_caller is None else peer.known_caller.scopes
+
+
+def check_scopes(service: Service, request: Request, peer: Peer) -> None:
+    """Raise `HttpRejection` (403) if the sender of a request lacks a scope that it needs (RFC 6750, 3.1; L-AUTH-8s)."""
+    missing = service.missing_scopes(request, lambda: peer.caller)
+    if missing:
+        names = sorted(missing)
+        scopes = " ".join(names)
+        challenge = f'Bearer error="insufficient_scope", scope="{scopes}"'
+        rejection = HttpRejection(403, f"This needs the scopes {scopes}.", [(CHALLENGE[0], challenge.encode())])
+        rejection.request_id = request.id
+        rejection.data = {REQUIRED_SCOPES: [*names]}
+        raise rejection

@@ -25,13 +25,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import InitVar, dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Generic, NamedTuple, TypeAlias
 
 import trio
@@ -39,12 +37,11 @@ from typing_extensions import TypeVar
 
 from ...errors import Disconnected, LocalProtocolError
 from ...logs import peer_logger
-from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded, Notification
-from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import (
+    CALL_OVER_MESSAGE,
+    FINISHED_STATES,
     Actor,
-    ActorState,
     Cancelled,
     CancelReason,
     Journal,
@@ -52,75 +49,21 @@ from ...runtime import (
     Outcome,
     Raised,
     Returned,
-    Supervisor,
 )
-from ...types import (
-    JsonValue,
-    LoggingLevel,
-    LoggingMessageNotificationParams,
-    Model,
-    ProgressNotificationParams,
-)
+from ...types import JsonValue, LoggingLevel, Model
 from ..envelope import Envelope
-from ..kept_results import KeptResults
-from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
-from .directory import CallDirectory
-from .ended import EndedCall
 from .facts import Question, RequestFacts, ResumeMode
-from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
+from .failures import CANCEL_ERRORS, EXPECTED_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error, told_error
 from .legs import LegBook
 from .memory import CallMemory
+from .reports import ProgressReports, report_log, report_progress, send_heartbeats
+from .services import CallServices
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
 logger = peer_logger("trio_mcp.call")
-
-CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it cannot ask any more"
-
-
-@dataclass(eq=False)
-class CallServices:
-    """What calls need of the service that runs them.
-
-    Attributes:
-        server_info_json: the server's name and version, as modern results state them.
-        keys: seal `requestState`; None for a random key.
-        audience: the server that a state is for.
-        directory: the calls that a later request may carry forward.
-        node: names this process among those that share the keys.
-        kept: the results that were too large to be sent.
-        stray_replies: counts replies of clients that no call waited for.
-    """
-
-    supervisor: Supervisor
-    options: ServiceOptions
-    server_info_json: Encoded
-    keys: KeyRing | None
-    audience: str
-    directory: CallDirectory[Call, EndedCall]
-    node: str
-    kept: KeptResults
-    stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
-
-    @cached_property
-    def sealer(self) -> Sealer:
-        """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
-        keys = self.keys
-        if keys is None:
-            keys = KeyRing.random()
-            logging.getLogger("trio_mcp.session").warning(
-                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
-                "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
-            )
-        return Sealer(keys, audience=self.audience, ttl=self.options.actors.park_ttl)
-
-    def note_divergence(self, what: str) -> None:
-        """Report a replay that asked something else than the run before; the old answer was not used."""
-        logging.getLogger("trio_mcp.session").warning("a replay diverged: %s", what)
-        if self.options.on_divergence is not None:
-            self.options.on_divergence(what)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -138,7 +81,7 @@ class Call(ABC, Generic[OriginT_co]):
         LimitExceeded: the server runs too many calls, or has no memory left for one, or is shutting down.
     """
 
-    services: CallServices
+    services: CallServices[Call]
     _plan: Plan
     facts: RequestFacts
     """The request that it answers, or answered last."""
@@ -157,13 +100,16 @@ class Call(ABC, Generic[OriginT_co]):
     """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
     _copies: dict[ReplyTarget, None] = field(default_factory=dict, init=False)
     """Further requests that get the same reply, in the order in which they came."""
-    _last_progress: float = field(default=-math.inf, init=False)
+    _reports: ProgressReports | None = field(default=None, init=False)
+    """The progress it has reported; None before the first report."""
 
     def __post_init__(self, journal: Journal | None) -> None:
         services, plan, facts = self.services, self._plan, self.facts
         assert self.target is not None
         account = self.target.outbox.account
         size = CALL_SIZE + HEADER_SIZE * len(facts.headers) + facts.size
+        if facts.known_caller is not None:
+            size += facts.known_caller.size
         if account is not None:
             account.check(size)
         self.actor = services.supervisor.start(
@@ -181,6 +127,8 @@ class Call(ABC, Generic[OriginT_co]):
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
         self.target.work = self
+        if plan.heartbeat is not None:
+            self._start_heartbeat(plan.heartbeat)
 
     def on_quiescent(self) -> None:
         """Note that no lane can do anything more on its own."""
@@ -202,27 +150,31 @@ class Call(ABC, Generic[OriginT_co]):
     def method(self) -> str:
         return self.facts.method
 
+    @property
+    def target_name(self) -> str:
+        """The name of the tool, prompt or resource that it calls."""
+        return self._plan.target
+
     # messages about the request
 
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Report progress, if the request asked for it. A value must be finite, and more than the last one (L-PRG-1b)."""
-        token = self.facts.terms.progress_token
-        if token is None or not self.is_answering or self._is_replaying:
-            await trio.lowlevel.checkpoint()
-            return
-        if not self._last_progress < progress < math.inf:
-            raise LocalProtocolError(f"progress must rise: {progress} came after {self._last_progress}")
-        self._last_progress = progress
-        params = ProgressNotificationParams(progress_token=token, progress=progress, total=total, message=message)
-        await self.notify("notifications/progress", params)
+    def progress(self, progress: float, total: float | None, message: str | None) -> Awaitable[None]:
+        """Report progress, if the request asked for it. A value that is not finite or does not rise is dropped (L-PRG-1b)."""
+        return report_progress(self, self._opened_reports(), progress, total, message)
 
-    async def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
+    def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> Awaitable[None]:
         """Send a log message, unless its level is below the threshold of the request."""
-        if not self.is_answering or not self.facts.terms.log_threshold.passes(level) or self._is_replaying:
-            await trio.lowlevel.checkpoint()
-            return
-        params = LoggingMessageNotificationParams.model_validate({"level": level, "data": data, "logger": logger_name})
-        await self.notify("notifications/message", params)
+        return report_log(self, level, data, logger_name)
+
+    def _opened_reports(self) -> ProgressReports:
+        if self._reports is None:
+            self._reports = ProgressReports(self.services.records)
+        return self._reports
+
+    def _start_heartbeat(self, seconds: float) -> None:
+        """Report progress whenever the body has not for this long, if the request of the open leg asked for progress."""
+        if self.facts.terms.progress_token is not None:
+            reports = self._opened_reports()
+            self.services.supervisor.spawn(send_heartbeats, self, reports, seconds, reports.begin_heartbeat())
 
     async def notify(self, method: str, params: Model) -> None:
         """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over.
@@ -258,9 +210,10 @@ class Call(ABC, Generic[OriginT_co]):
         self.facts = facts
         self.target = target
         self.is_answering = True
-        self._last_progress = -math.inf
         self.cancelled_by_client = False
         target.work = self
+        if self._plan.heartbeat is not None:
+            self._start_heartbeat(self._plan.heartbeat)
 
     def join(self, target: ReplyTarget) -> None:
         """Send the outcome of the open leg to one more request, a copy of the one that started it."""
@@ -302,6 +255,8 @@ class Call(ABC, Generic[OriginT_co]):
         # Before any reply goes out: a task that the reply wakes must find the call in its new state.
         self.target, self._copies = None, {}
         self.is_answering = False
+        if self._reports is not None:
+            self._reports.end_heartbeat()
         if self.legs is not None:
             self.legs.end(outcome)
             if isinstance(outcome, Encoded) and self.actor.account is not None:
@@ -312,7 +267,7 @@ class Call(ABC, Generic[OriginT_co]):
             copy.finish(outcome)
 
     @property
-    def _is_replaying(self) -> bool:
+    def is_replaying(self) -> bool:
         """The body runs again and has not come to anything new: what it reports now was reported before."""
         return self.memory is not None and self.memory.journal.replaying
 
@@ -321,7 +276,7 @@ class Call(ABC, Generic[OriginT_co]):
     def check_can_ask(self, *, sends_requests: bool) -> None:
         """Raise unless an answer could still reach the call."""
         actor = self.actor
-        if actor.state in (ActorState.STUCK, ActorState.DONE):
+        if actor.state in FINISHED_STATES:
             raise Disconnected(CALL_OVER_MESSAGE)
         # Behind a shield a cancelled call would otherwise wait for its answer until it is given up. A request can be answered
         # when the time of the call is up, say; a round cannot, since no leg follows a cancel.
@@ -334,6 +289,8 @@ class Call(ABC, Generic[OriginT_co]):
         answer = self._leg_outcome(outcome) if ended or self.is_answering else None
         if self.is_answering:
             self.end_leg(answer)
+        if self._reports is not None:
+            self._reports.close()
         if self.legs is not None:
             self.keep_outcomes(self.legs, answer if ended else None)
 
@@ -345,7 +302,7 @@ class Call(ABC, Generic[OriginT_co]):
         try:
             answer = self._encoded_outcome(outcome)
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
-            answer = error_detail(self.facts, error, self._plan.target)
+            answer = error_detail(self.facts, self._told(error), self._plan.target)
         return None if self.actor.cancel_reason in NO_REPLY_REASONS else answer
 
     def _encoded_outcome(self, outcome: Outcome) -> LegOutcome:
@@ -356,7 +313,7 @@ class Call(ABC, Generic[OriginT_co]):
                 assert isinstance(value, Model)
                 return self._encoded(value)
             case Raised(error):
-                cause = error
+                cause = self._told(error)
             case Cancelled(reason) if reason in NO_REPLY_REASONS:
                 return None
             case Cancelled(reason):
@@ -368,6 +325,14 @@ class Call(ABC, Generic[OriginT_co]):
         if result is not None:
             return self._encoded(result)
         return CANCEL_ERRORS[cause] if isinstance(cause, CancelReason) else error_detail(self.facts, cause, plan.target)
+
+    def _told(self, error: BaseException) -> BaseException:
+        """Return the error that the caller may read, and hand an unexpected one to a client that raises it."""
+        services = self.services
+        if services.raised is not None and isinstance(error, Exception) and not isinstance(error, EXPECTED_ERRORS):
+            for target in filter(None, (self.target, *self._copies)):
+                services.raised.put(target.request_id, error)
+        return told_error(self.facts, error, self._plan.target) if services.options.tell_errors else error
 
     def _encoded(self, result: Model) -> Encoded:
         facts, info = self.facts, self.services.server_info_json
@@ -399,6 +364,7 @@ class Plan(NamedTuple):
         error_result: returns the result that reports a failure or a cancellation, or None to answer with a protocol error. A
             call that timed out is reported as a `LimitExceeded` that says which limit it was.
         resume: what happens if a retry arrives and the parked actor no longer exists.
+        heartbeat: seconds without a report of progress after which one is sent; None for no heartbeat.
     """
 
     run: Body
@@ -406,6 +372,7 @@ class Plan(NamedTuple):
     timeout: float = math.inf
     error_result: Callable[[RequestFacts, BaseException | CancelReason], Model | None] = lambda _facts, _cause: None
     resume: ResumeMode = ResumeMode.PARKED
+    heartbeat: float | None = None
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]

@@ -11,20 +11,35 @@ from pydantic_core import from_json
 
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
+from ...runtime.loop_turn import LoopTurn
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
+from ..caller import Caller, caller_of
 
 T = TypeVar("T", bound=Model)
 
 
 class RequestFacts(NamedTuple):
-    """The description of a request for its handler; `size` is its length in bytes as received."""
+    """The description of a request for its handler.
+
+    Attributes:
+        turn: what is dear to find out about the request is added to it.
+        size: its length in bytes as received.
+        known_caller: the principal with its scopes and claims; None if it has none, or without a principal. Read `caller`.
+    """
 
     id: RequestId
     method: str
     terms: RequestTerms
     principal: str | None
     headers: Mapping[str, str]
+    turn: LoopTurn
     size: int = 0
+    known_caller: Caller | None = None
+
+    @property
+    def caller(self) -> Caller | None:
+        """Who sent the request; None where the server authenticates nobody."""
+        return caller_of(self.principal, self.known_caller)
 
     @property
     def client_capabilities(self) -> ClientCapabilities:

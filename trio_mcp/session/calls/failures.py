@@ -17,11 +17,13 @@ from ...errors import (
     ResourceNotFound,
     ToolError,
 )
-from ...logs import peer_logger
+from ...groups import leaf_exceptions
+from ...logs import OwnText, peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ...runtime import CancelReason
 from ...types import ClientCapabilities, Model
 from ...types.capabilities import lacks
+from ..event_loop import asyncio_hint, text_of
 from .facts import Question, RequestFacts
 
 T = TypeVar("T", bound=Model)
@@ -41,6 +43,40 @@ SENDER_DISCONNECTED = ErrorDetail(
     INTERNAL_ERROR, "The call was cancelled because the client that carried it went away. Start it again."
 )
 """The reply to a copy of a leg whose first sender disconnected: the leg was cancelled then, and runs no more."""
+
+
+EXPECTED_ERRORS = (
+    ProtocolError,
+    ToolError,
+    CapabilityError,
+    LimitExceeded,
+    RequestTimeout,
+    ResourceNotFound,
+    QuestionRejected,
+)
+"""Errors whose text is meant for the caller."""
+
+MAX_TOLD = 10_000
+"""Characters of an unexpected error's text that a caller is told."""
+
+
+def told_error(facts: RequestFacts, error: BaseException, target: str) -> BaseException:
+    """Return an error that the caller may read: an unexpected one becomes a `ToolError` with its type and text, and is logged."""
+    if isinstance(error, EXPECTED_ERRORS):
+        return error
+    logger.error("%s failed", log_name(facts, target), exc_info=error)
+    return ToolError(exception_text(error, runner_name(facts)))
+
+
+def exception_text(error: BaseException, what: str) -> str:
+    """Return the types and texts of the exceptions in a group, or of the one exception; `what` raised it."""
+    texts = (f"{type(leaf).__name__}: {text_of(leaf)}".removesuffix(": ") for leaf in leaf_exceptions(error))
+    return f"{'; '.join(texts)[:MAX_TOLD]}{asyncio_hint(error, what)}"
+
+
+def runner_name(facts: RequestFacts) -> str:
+    """Return what runs for a request."""
+    return "tool" if facts.method == "tools/call" else "function"
 
 
 def error_detail(facts: RequestFacts, error: BaseException, target: str = "") -> ErrorDetail:
@@ -81,7 +117,8 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             return ErrorDetail(SERVER_BUSY, str(error))
         case _:
             reference = secrets.token_hex(4)
-            logger.error("%s failed [%s]", log_name(facts, target), reference, exc_info=error)
+            hint = OwnText(asyncio_hint(error, runner_name(facts)))
+            logger.error("%s failed [%s]%s", log_name(facts, target), reference, hint, exc_info=error)
             return ErrorDetail(INTERNAL_ERROR, f"Internal error; the server's log has the details under {reference}.")
 
 

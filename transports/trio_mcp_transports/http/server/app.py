@@ -7,7 +7,7 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -25,15 +25,16 @@ from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits, held_size
 from trio_mcp.runtime import Account, CancelReason
+from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
-from trio_mcp.session.channel import TURN, let_others_run
+from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Service
+from trio_mcp.session.channel import MESSAGE_COST
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
-from ...asgi.authentication import Authenticate, authenticated_principal
+from ...asgi.authentication import Authenticate, authenticated_peer, check_scopes, has_same_rights
 from ...asgi.exchange import process_modern
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import (
@@ -92,7 +93,7 @@ def asgi_app(
         allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
         allowed_origins: web sites whose pages may call the server (`https://app.example.com`).
         authenticate: an async function, called for every request: takes the headers and returns the principal (the caller's
-            name), or None to reject the request. It has 10 seconds. See `McpApp.principal_of`.
+            name), or a `Caller` with scopes and claims, or None to reject the request. It has 10 seconds. See `McpApp.caller_of`.
         limits: see `HttpLimits`.
         event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
 
@@ -180,9 +181,16 @@ class McpApp:
         Raises:
             HttpRejection: 401, the headers belong to no principal; 500 or 503, `authenticate` failed or took over 10 seconds.
         """
+        return (await self._peer(headers, None)).principal
+
+    async def caller_of(self, headers: Mapping[str, str]) -> Caller | None:
+        """Return the caller that `authenticate` finds in these headers, with its scopes and claims; see `principal_of`."""
+        return (await self._peer(headers, None)).caller
+
+    async def _peer(self, headers: Mapping[str, str], connection: Hashable) -> Peer:
         if self._authenticate is None:
-            return None
-        return await authenticated_principal(self._authenticate, headers, self._records)
+            return Peer(None, headers, connection)
+        return await authenticated_peer(self._authenticate, headers, connection, self._records)
 
     @property
     def service(self) -> Service:
@@ -227,6 +235,7 @@ class McpApp:
                 await send({"type": "lifespan.shutdown.complete"})
             finally:
                 self._running = None
+                self._records.close()
                 nursery.cancel_scope.cancel()
 
     def _started(self) -> AppState:
@@ -248,7 +257,7 @@ class McpApp:
         headers = read_headers(scope["headers"])
         # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
         check_access(headers, self._access)
-        peer = Peer(await self.principal_of(headers), headers, connection_of(scope))
+        peer = await self._peer(headers, connection_of(scope))
         expiry = None if self._authenticate is None else partial(self._wait_until_expired, peer)
         return AuthorizedRequest(scope, receive, send, peer, expiry)
 
@@ -266,7 +275,7 @@ class McpApp:
         check_post(incoming.peer.headers)
         with running.service.open_account(incoming.peer) as account:
             envelope = await self._read_message(incoming, account)
-        # A call draws what it keeps of the message from an account of its own: counted in both, a message that was found to have
+        # A call draws what it keeps of the message from a separate account: counted in both, a message that was found to have
         # room would be refused after it was parsed.
         respond = self._process(running, envelope, incoming)
         # Not kept while the call runs.
@@ -293,7 +302,7 @@ class McpApp:
         """Read the message of a request; what it takes is drawn from `account`.
 
         Raises:
-            HttpRejection: 503, the memory budget has no room for it; and what `read_body` raises.
+            HttpRejection: 503, the memory budget has no room for it; 403, its sender lacks a scope; and what `read_body` raises.
         """
         limits, peer = self.limits, incoming.peer
         announced = peer.headers.get("content-length")
@@ -301,11 +310,19 @@ class McpApp:
         # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
         size = held_size(body)
         check_room(account, size)
+        turn = self._started().service.turn
+        # Many requests may have come at the same time, each on a connection of its own.
+        if turn.is_over:
+            await turn.pass_on()
+        turn.spent += MESSAGE_COST + len(body)
         message = parse(body, self._json_limits)
+        if isinstance(message, Request):
+            check_scopes(self._started().service, message, peer)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
             account.draw(size)
-            await let_others_run()
+            await turn.pass_on()
+            turn.spent += len(body)
         return Envelope(message, peer=peer, size=size)
 
     # WebSocket
@@ -329,13 +346,13 @@ class McpApp:
     # credentials
 
     async def _wait_until_expired(self, peer: Peer) -> None:
-        """Ask the hook again and again; return when it no longer finds the same principal (reliability row 57)."""
+        """Ask the hook again and again; return when the principal or its scopes are no longer the same (reliability row 57)."""
         # A hook that fails ends it as well: whether the credentials are still good is not known then.
         with suppress(HttpRejection):
             while True:
                 # After the answer and not at fixed times: a slow hook is not asked again while it still works.
                 await trio.sleep(self.limits.recheck_seconds)
-                if await self.principal_of(peer.headers) != peer.principal:
+                if not has_same_rights(await self._peer(peer.headers, None), peer):
                     break
         logger.info("an open connection is ended: its credentials are no longer accepted")
 

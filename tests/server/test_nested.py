@@ -1,0 +1,208 @@
+"""A handler reads resources and prompts of its own server, in branches of its call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Literal
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from trio_mcp import (
+    BranchElicitNotAllowed,
+    BranchLimit,
+    Client,
+    Context,
+    PeerError,
+    ResourceNotFound,
+    Server,
+    accept,
+)
+from trio_mcp.types import CallToolResult, CreateMessageResult, TextContent, TextResourceContents
+
+BOUND = 20
+
+
+@pytest.fixture
+def server() -> Server:
+    server = Server("library", version="1")
+
+    @server.resource("library://books/{number}")
+    async def book(number: int, ctx: Context) -> str:
+        if number == 9:
+            raise ResourceNotFound(f"library://books/{number}")
+        if number == 8:
+            raise LookupError("eaten by mice")
+        if number == 7:
+            answer = await ctx.elicit("Which edition?", str)
+            return answer.content if answer.action == "accept" else answer.action
+        if number == 6:
+            return (await ctx.sample("Summarize.")).text
+        return f"book {number} at depth {ctx.depth}"
+
+    @server.resource("library://slow", timeout=5)
+    async def slow() -> str:
+        await trio.sleep(math.inf)
+        return ""
+
+    @server.prompt
+    def recommend(taste: Literal["dark", "funny"]) -> str:
+        return f"A {taste} book."
+
+    return server
+
+
+@asynccontextmanager
+async def client_of(server: Server, mode: str) -> AsyncIterator[Client]:
+    def sample(_params: object) -> CreateMessageResult:
+        return CreateMessageResult(role="assistant", content=TextContent(text="short"), model="m")
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(
+            server, mode=mode, on_elicit=lambda _: accept(value="first"), on_sample=sample
+        ) as client:
+            yield client
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+async def call(server: Server, mode: str, tool: Any, **options: Any) -> CallToolResult:
+    """Register a tool and call it."""
+    server.add_tool(tool, name="tool", **options)
+    async with client_of(server, mode) as client:
+        return await client.call_tool("tool")
+
+
+async def text_at(ctx: Context, uri: str) -> str:
+    (contents,) = (await ctx.read_resource(uri)).contents
+    assert isinstance(contents, TextResourceContents)
+    return contents.text
+
+
+async def test_a_tool_reads_a_resource_as_a_branch_of_its_call(server: Server, mode: str) -> None:
+    async def tool(ctx: Context) -> str:
+        return await text_at(ctx, "library://books/1")
+
+    assert (await call(server, mode, tool)).text == "book 1 at depth 1"
+
+
+async def test_a_tool_renders_a_prompt(server: Server, mode: str) -> None:
+    async def tool(ctx: Context) -> str:
+        (message,) = (await ctx.get_prompt("recommend", {"taste": "dark"})).messages
+        assert isinstance(message.content, TextContent)
+        return message.content.text
+
+    assert (await call(server, mode, tool)).text == "A dark book."
+
+
+async def test_resources_that_ask_can_be_read_side_by_side(server: Server, mode: str) -> None:
+    async def edition(child: Context) -> str:
+        return await text_at(child, "library://books/7")
+
+    async def tool(ctx: Context) -> str:
+        return " ".join([*await ctx.branch_all(edition, edition), await edition(ctx)])
+
+    assert (await call(server, mode, tool)).text == "first first first"
+
+
+@pytest.mark.parametrize("uri", ["library://books/9", "other://books/1"], ids=["raised", "unknown"])
+async def test_a_missing_resource_is_not_found(server: Server, mode: str, uri: str) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(ResourceNotFound) as caught:
+            await ctx.read_resource(uri)
+        return caught.value.uri
+
+    assert (await call(server, mode, tool)).text == uri
+
+
+async def test_a_missing_resource_that_the_tool_does_not_catch_is_its_error_result(server: Server, mode: str) -> None:
+    async def tool(ctx: Context) -> str:
+        return await text_at(ctx, "other://books/1")
+
+    result = await call(server, mode, tool)
+    assert result.is_error
+    assert "other://books/1" in result.text
+
+
+async def test_a_rejected_request_is_the_error_that_a_client_gets(server: Server, mode: str) -> None:
+    async def tool(ctx: Context) -> str:
+        codes = list[int]()
+        for reading in (
+            ctx.get_prompt("unheard of"),
+            ctx.get_prompt("recommend", {"taste": "sweet"}),
+            ctx.read_resource("library://books/x"),
+        ):
+            with pytest.raises(PeerError) as caught:
+                await reading
+            codes.append(caught.value.code)
+        return str(codes)
+
+    assert (await call(server, mode, tool)).text == "[-32602, -32602, -32602]"
+
+
+async def test_an_exception_of_the_function_propagates_unchanged(server: Server, mode: str) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(LookupError, match="mice"):
+            await ctx.read_resource("library://books/8")
+        return "caught"
+
+    assert (await call(server, mode, tool)).text == "caught"
+
+
+async def test_a_resource_has_its_own_timeout(server: Server, mode: str, autojump_clock: MockClock) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(BranchLimit) as caught:
+            await ctx.read_resource("library://slow")
+        return f"{caught.value.kind} {caught.value.limit:g}"
+
+    assert (await call(server, mode, tool)).text == "time 5"
+
+
+async def test_a_resource_may_do_what_its_reader_may(server: Server, mode: str) -> None:
+    async def read(child: Context) -> str:
+        with pytest.raises(BranchElicitNotAllowed):
+            await child.read_resource("library://books/7")
+        with pytest.raises(BranchLimit) as caught:
+            await child.read_resource("library://books/6")
+        return caught.value.kind
+
+    async def tool(ctx: Context) -> str:
+        tokens = await ctx.branch(read, allow_elicit=False)
+
+        async def below(child: Context) -> str:
+            with pytest.raises(BranchLimit) as caught:
+                await child.read_resource("library://books/1")
+            return caught.value.kind
+
+        return f"{tokens} {await ctx.branch(below, max_depth=1)}"
+
+    assert (await call(server, mode, tool, token_budget=0)).text == "tokens depth"
+
+
+async def test_a_server_without_resources_finds_none(mode: str) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(ResourceNotFound):
+            await ctx.read_resource("other://books/1")
+        return "caught"
+
+    assert (await call(Server("bare"), mode, tool)).text == "caught"
+
+
+@pytest.mark.parametrize("wrong", [3, None, b"library://books/1"], ids=repr)
+async def test_a_uri_or_a_name_of_another_type_is_a_type_error(server: Server, mode: str, wrong: Any) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(TypeError):
+            await ctx.read_resource(wrong)
+        with pytest.raises(TypeError):
+            await ctx.get_prompt(wrong)
+        with pytest.raises(TypeError):
+            await ctx.get_prompt("recommend", {"taste": wrong})
+        return "caught"
+
+    assert (await call(server, mode, tool)).text == "caught"

@@ -1,0 +1,348 @@
+"""Who reads the exceptions of a server's functions: their caller, a test, or the log alone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp import Client, Context, PeerError, Server, ServiceOptions, ToolError, accept
+from trio_mcp.session import serve_channel
+from trio_mcp.types import CallToolResult
+from trio_mcp_transports.memory import memory_pair
+
+BOUND = 20
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+class Broken(Exception):
+    """What the functions of the server raise."""
+
+
+def offering(tell_errors: bool | None = None) -> Server:
+    server = Server("broken", version="1", options=ServiceOptions(tell_errors=tell_errors))
+
+    @server.tool
+    async def boom() -> None:
+        raise Broken("detail")
+
+    @server.tool
+    def boom_in_thread() -> None:
+        raise Broken("detail")
+
+    @server.tool
+    async def boom_in_branches(ctx: Context) -> None:
+        async def fail(_child: Context) -> None:
+            raise Broken("detail")
+
+        await ctx.branch_all(fail)
+
+    @server.tool
+    async def boom_after_question(ctx: Context) -> None:
+        await ctx.elicit("Go on?", bool)
+        raise Broken("detail")
+
+    @server.tool
+    async def refuse() -> None:
+        raise ToolError("not today")
+
+    @server.tool
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    @server.tool
+    async def silent() -> None:
+        raise Broken
+
+    @server.tool
+    async def unspeakable() -> None:
+        class Unspeakable(Exception):
+            def __str__(self) -> str:
+                raise LookupError
+
+        raise Unspeakable
+
+    @server.tool
+    async def endless() -> None:
+        raise Broken("x" * 100_000)
+
+    @server.resource("broken://now")
+    async def now() -> str:
+        raise Broken("detail")
+
+    @server.prompt
+    async def ask() -> str:
+        raise Broken("detail")
+
+    return server
+
+
+@asynccontextmanager
+async def client_of(server: Server, mode: str, **options: Any) -> AsyncIterator[Client]:
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=mode, on_elicit=lambda _: accept(value=True), **options) as client:
+            yield client
+
+
+async def call(server: Server, mode: str, tool: str) -> CallToolResult:
+    async with client_of(server, mode) as client:
+        return await client.call_tool(tool)
+
+
+# told
+
+
+@pytest.mark.parametrize("tool", ["boom", "boom_in_thread", "boom_after_question"])
+async def test_a_client_in_the_process_is_told_the_exception(
+    mode: str, tool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await call(offering(), mode, tool)
+    assert (result.is_error, result.text) == (True, "Broken: detail")
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert record.levelno == logging.ERROR
+
+
+async def test_all_exceptions_of_a_group_are_told(mode: str) -> None:
+    assert (await call(offering(), mode, "boom_in_branches")).text == "Broken: detail"
+
+    async def both() -> None:
+        raise ExceptionGroup("two", [Broken("first"), ExceptionGroup("nested", [LookupError("second")])])
+
+    server = offering()
+    server.tool(both)
+    assert (await call(server, mode, "both")).text == "Broken: first; LookupError: second"
+
+
+TEXTS = {"silent": "Broken", "leave": "SystemExit: 3", "unspeakable": "LookupError", "refuse": "not today"}
+
+
+@pytest.mark.parametrize(("tool", "text"), TEXTS.items(), ids=TEXTS)
+async def test_whatever_is_raised_has_a_text(mode: str, tool: str, text: str) -> None:
+    assert text in (await call(offering(), mode, tool)).text
+
+
+async def test_the_text_is_bounded(mode: str) -> None:
+    assert len((await call(offering(), mode, "endless")).text) == 10_000
+
+
+REQUESTS: dict[str, Callable[[Client], Awaitable[object]]] = {
+    "resource": lambda client: client.read_resource("broken://now"),
+    "prompt": lambda client: client.get_prompt("ask"),
+}
+
+
+@pytest.mark.parametrize("request_of", REQUESTS.values(), ids=REQUESTS)
+async def test_resources_and_prompts_tell_in_their_error(
+    mode: str, request_of: Callable[[Client], Awaitable[object]]
+) -> None:
+    async with client_of(offering(), mode) as client:
+        with pytest.raises(PeerError) as caught:
+            await request_of(client)
+        assert (caught.value.code, caught.value.message) == (-32603, "Broken: detail")
+
+
+# masked
+
+
+async def test_the_option_masks_errors_in_the_process_too(mode: str) -> None:
+    result = await call(offering(tell_errors=False), mode, "boom")
+    assert result.is_error
+    assert "Broken" not in result.text
+    async with client_of(offering(tell_errors=False), mode) as client:
+        with pytest.raises(PeerError) as caught:
+            await client.read_resource("broken://now")
+        assert "Broken" not in caught.value.message
+
+
+@pytest.mark.parametrize(("tell_errors", "told"), [(None, False), (False, False), (True, True)])
+async def test_any_other_channel_is_told_by_the_option_only(mode: str, tell_errors: bool | None, told: bool) -> None:
+    class Remote:
+        """Serves over a channel that is not known to end in this process."""
+
+        async def serve_channel(self, channel: Any) -> None:
+            async with offering(tell_errors).open_service() as service:
+                await serve_channel(service, channel)
+
+    async with client_of(Remote(), mode) as client:  # type: ignore[arg-type]
+        assert ("Broken" in (await client.call_tool("boom")).text) is told
+
+
+def test_the_option_is_a_bool_or_none() -> None:
+    with pytest.raises(TypeError, match="tell_errors"):
+        ServiceOptions(tell_errors="yes")  # type: ignore[arg-type]
+
+
+# raised
+
+
+@pytest.mark.parametrize("tell_errors", [None, False])
+@pytest.mark.parametrize("tool", ["boom", "boom_in_thread", "boom_in_branches", "boom_after_question"])
+async def test_a_test_gets_the_exception_itself(mode: str, tool: str, tell_errors: bool | None) -> None:
+    async with client_of(offering(tell_errors), mode, raise_exceptions=True) as client:
+        with pytest.raises(Broken, match="detail") as caught:
+            await client.call_tool(tool)
+        # Its traceback leads to the line that raised it.
+        assert caught.traceback[-1].name in (tool, "fail")
+        assert (await client.call_tool("refuse")).text == "not today"
+
+
+@pytest.mark.parametrize("request_of", REQUESTS.values(), ids=REQUESTS)
+async def test_resources_and_prompts_raise_too(mode: str, request_of: Callable[[Client], Awaitable[object]]) -> None:
+    async with client_of(offering(), mode, raise_exceptions=True) as client:
+        with pytest.raises(Broken, match="detail"):
+            await request_of(client)
+
+
+async def test_each_of_several_calls_raises_its_own_exception(mode: str) -> None:
+    server = offering()
+
+    @server.tool
+    async def numbered(number: int) -> None:
+        raise Broken(str(number))
+
+    found = dict[int, str]()
+
+    async def one(client: Client, number: int) -> None:
+        with pytest.raises(Broken) as caught:
+            await client.call_tool("numbered", {"number": number})
+        found[number] = str(caught.value)
+
+    async with client_of(server, mode, raise_exceptions=True) as client, trio.open_nursery() as nursery:
+        for number in range(10):
+            nursery.start_soon(one, client, number)
+    assert found == {number: str(number) for number in range(10)}
+
+
+async def test_an_exit_is_contained(mode: str) -> None:
+    async with client_of(offering(), mode, raise_exceptions=True) as client:
+        assert (await client.call_tool("leave")).is_error
+
+
+async def raised_by(client: Client) -> weakref.ref[Broken]:
+    try:
+        await client.call_tool("boom")
+    except Broken as error:
+        return weakref.ref(error)
+    raise AssertionError("the call raised nothing")
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+async def test_a_raised_exception_is_freed_without_the_garbage_collector(
+    mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    logging.getLogger("trio_mcp").setLevel(logging.CRITICAL)  # records that are kept would hold it
+    try:
+        async with client_of(offering(), mode, raise_exceptions=True) as client:
+            with no_collector():
+                error = await raised_by(client)
+                await trio.testing.wait_all_tasks_blocked()
+                assert error() is None
+    finally:
+        logging.getLogger("trio_mcp").setLevel(logging.NOTSET)
+
+
+@pytest.mark.parametrize("target", ["http://127.0.0.1:1/mcp", "ws://127.0.0.1:1/mcp", ["python", "server.py"]])
+def test_only_a_server_object_can_raise(target: Any) -> None:
+    with pytest.raises(TypeError, match="raise_exceptions"):
+        Client.connect(target, raise_exceptions=True)
+
+
+def test_a_pair_of_channels_raises_nothing_by_itself() -> None:
+    assert [channel.raised for channel in memory_pair()] == [None, None]
+
+
+# code for asyncio
+
+
+async def sleeps() -> None:
+    await asyncio.sleep(0.1)
+
+
+async def yields() -> None:
+    await asyncio.sleep(0)
+
+
+def in_thread() -> None:
+    asyncio.get_event_loop()
+
+
+async def in_branch(ctx: Context) -> None:
+    async def sleep(_child: Context) -> None:
+        await asyncio.sleep(0.1)
+
+    await ctx.branch_all(sleep)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
+@pytest.mark.parametrize("tell_errors", [True, False])
+@pytest.mark.parametrize("tool", [sleeps, yields, in_thread, in_branch])
+async def test_code_for_asyncio_is_named_with_the_page_to_read(
+    mode: str, tool: Any, tell_errors: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = offering(tell_errors)
+    server.add_tool(tool, name="tool")
+    result = await call(server, mode, "tool")
+    assert result.is_error
+    advice = "this tool runs on Trio"
+    assert (advice in result.text) is tell_errors
+    if not tell_errors:
+        assert advice in caplog.text
+        assert "docs/asyncio.md" in caplog.text
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+async def test_a_resource_names_the_page_too(mode: str) -> None:
+    server = offering()
+    server.add_resource("broken://sleeps", sleeps)
+    async with client_of(server, mode) as client:
+        with pytest.raises(PeerError) as caught:
+            await client.read_resource("broken://sleeps")
+        assert "docs/asyncio.md" in caught.value.message
+
+
+async def test_other_errors_of_these_types_get_no_advice(mode: str) -> None:
+    async def tool() -> None:
+        raise RuntimeError("the engine is not running")
+
+    server = offering()
+    server.add_tool(tool)
+    assert (await call(server, mode, "tool")).text == "RuntimeError: the engine is not running"
+
+
+SERVE: dict[str, Callable[[Server], Awaitable[object]]] = {
+    "serve": lambda server: server.serve(),
+    "serve over HTTP": lambda server: server.serve("http", port=0),
+    "serve a channel": lambda server: server.serve_channel(memory_pair()[0]),
+    "open a client": lambda server: Client.connect(server).open(),
+}
+
+
+@pytest.mark.parametrize("serve", SERVE.values(), ids=SERVE)
+def test_a_program_on_asyncio_is_told_to_run_on_trio(serve: Callable[[Server], Awaitable[object]]) -> None:
+    async def main() -> None:
+        await serve(offering())
+
+    with pytest.raises(RuntimeError, match="runs on Trio, not on asyncio") as caught:
+        asyncio.run(main())
+    assert "docs/asyncio.md" in str(caught.value)

@@ -1,0 +1,183 @@
+"""What a call reports to its client: log messages, progress, and the heartbeat between reports of progress.
+
+The values of one progress token must rise (L-PRG-1b). An author's value that does not rise is dropped with a warning. It is
+compared with the author's own values over all legs of the call and whether or not the caller asked for progress, so that a body
+does the same in both eras and for every caller.
+
+A heartbeat sends the next float above the last value. An author's value that a heartbeat has reached or passed is sent as the
+next float above the heartbeat's:
+
+    the author reports 3     sends 3
+    a heartbeat              sends 3.0000000000000004
+    the author reports 4     sends 4
+    the author reports 4     dropped
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import trio
+
+from ...errors import LimitExceeded
+from ...logs import RepeatedRecords, peer_logger
+from ...protocol.jsonrpc import Notification
+from ...types import (
+    JsonValue,
+    LoggingLevel,
+    LoggingMessageNotificationParams,
+    Model,
+    ProgressNotificationParams,
+)
+from ..replies import ReplyTarget
+from .facts import RequestFacts
+
+logger = peer_logger("trio_mcp.call")
+
+DROPPED = "%s: progress must rise, so this report was dropped: %s came after %s"
+
+
+@dataclass(slots=True, eq=False)
+class ProgressReports:
+    """The progress that one call has reported."""
+
+    _shared: RepeatedRecords
+    """Bounds what the calls of all clients make the server log."""
+    total: float | None = None
+    message: str | None = None
+    sent_at: float = field(default_factory=trio.current_time)
+    """When the last report was sent, or the leg began, on Trio's clock (seconds)."""
+    _last: float = -math.inf
+    """The last value of the author."""
+    _sent: float = -math.inf
+    """The last value that was sent."""
+    _records: RepeatedRecords | None = None
+    _heartbeat: trio.CancelScope | None = None
+
+    def accept(self, target: str, value: float) -> bool:
+        """Return whether a value of the author is finite and more than the last one; log the first one that is not.
+
+        Further ones are counted. The log has their number once a minute, and at the end of the call.
+        """
+        if self._last < value < math.inf:
+            self._last = value
+            return True
+        self._records = self._records or RepeatedRecords(logger, self._shared)
+        self._records.log(DROPPED, target, value, self._last)
+        return False
+
+    def value_to_send(self, value: float) -> float | None:
+        """Return an accepted value, or the next float above the last heartbeat if that is more; None if there is none."""
+        return self._send(value if value > self._sent else next_float(self._sent))
+
+    def heartbeat_value(self) -> float | None:
+        """Return the value of a heartbeat: the next float above the last value that was sent, 0 before the first."""
+        return self._send(0.0 if self._sent == -math.inf else next_float(self._sent))
+
+    def _send(self, value: float) -> float | None:
+        if not value < math.inf:
+            return None
+        self._sent = value
+        self.sent_at = trio.current_time()
+        return value
+
+    def begin_heartbeat(self) -> trio.CancelScope:
+        """Return the scope for the heartbeat of a leg that begins now."""
+        self.sent_at = trio.current_time()
+        self._heartbeat = trio.CancelScope()
+        return self._heartbeat
+
+    def end_heartbeat(self) -> None:
+        """End the heartbeat, if there is one, because the leg has ended."""
+        if self._heartbeat is not None:
+            # Not `cancel()`, which would keep the frames of its callers, and with them the result, until the task runs.
+            self._heartbeat.deadline = -math.inf
+            self._heartbeat = None
+
+    def close(self) -> None:
+        """Log how many reports were only counted; the call is over."""
+        if self._records is not None:
+            self._records.close()
+
+
+def next_float(value: float) -> float:
+    """Return the next float above a number, which may be a large int; infinity if there is none."""
+    try:
+        return math.nextafter(value, math.inf)
+    except OverflowError:
+        return math.inf
+
+
+class ReportingCall(Protocol):
+    """The members of a call that reports need."""
+
+    facts: RequestFacts
+    target: ReplyTarget | None
+    is_answering: bool
+    cancelled_by_client: bool
+
+    @property
+    def target_name(self) -> str: ...
+    @property
+    def is_replaying(self) -> bool: ...
+    async def notify(self, method: str, params: Model) -> None: ...
+    def post(self, message: Notification) -> None: ...
+
+
+async def report_progress(
+    call: ReportingCall, reports: ProgressReports, progress: float, total: float | None, message: str | None
+) -> None:
+    """Report progress, if the request asked for it; drop a value that is not finite or does not rise."""
+    accepted, token = reports.accept(call.target_name, progress), call.facts.terms.progress_token
+    if accepted and token is not None and call.is_answering and not call.is_replaying:
+        reports.total, reports.message = total, message
+        value = reports.value_to_send(progress)
+        if value is not None:
+            params = ProgressNotificationParams(progress_token=token, progress=value, total=total, message=message)
+            await call.notify("notifications/progress", params)
+            return
+    # A checkpoint also when nothing is sent: it may be the only one that a tool has.
+    await trio.lowlevel.checkpoint()
+
+
+async def report_log(call: ReportingCall, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
+    """Send a log message, unless its level is below the threshold of the request."""
+    if not call.is_answering or not call.facts.terms.log_threshold.passes(level) or call.is_replaying:
+        await trio.lowlevel.checkpoint()
+        return
+    params = LoggingMessageNotificationParams.model_validate({"level": level, "data": data, "logger": logger_name})
+    await call.notify("notifications/message", params)
+
+
+async def send_heartbeats(call: ReportingCall, reports: ProgressReports, seconds: float, leg: trio.CancelScope) -> None:
+    """Report progress whenever the call has reported none for this long, until its leg is cancelled."""
+    with leg:
+        while True:
+            due = reports.sent_at + seconds
+            await trio.sleep_until(due)
+            # The body may have reported meanwhile, which puts the heartbeat off.
+            if reports.sent_at + seconds <= due:
+                reports.sent_at = trio.current_time()
+                send_heartbeat(call, reports)
+
+
+def send_heartbeat(call: ReportingCall, reports: ProgressReports) -> None:
+    """Send one heartbeat, unless its reader is slow or the memory budget has no room for it."""
+    target, terms = call.target, call.facts.terms
+    # Without waiting: a heartbeat that waited for room in the outbox could be sent after the reply. A slow reader has enough to
+    # read.
+    if terms.progress_token is None or target is None or call.cancelled_by_client or target.outbox.is_full:
+        return
+    value = reports.heartbeat_value()
+    if value is None:
+        return
+    params = ProgressNotificationParams(
+        progress_token=terms.progress_token, progress=value, total=reports.total, message=reports.message
+    )
+    encoded = terms.codec.encode_notification("notifications/progress", params)
+    with suppress(LimitExceeded):
+        target.check_room(len(encoded.raw))
+        call.post(Notification("notifications/progress", encoded))

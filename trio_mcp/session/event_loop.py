@@ -1,0 +1,50 @@
+"""Programs and functions that were written for asyncio: how to tell, and what to tell their authors."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sniffio import current_async_library
+
+from ..groups import leaf_exceptions
+
+PAGE: Final = "docs/asyncio.md"
+
+ASYNCIO_ERRORS: Final = (
+    (RuntimeError, "no running event loop"),
+    (RuntimeError, "no current event loop"),
+    (TypeError, "unrecognized yield message"),
+)
+"""The errors of asyncio without its event loop, and Trio's when a task awaits something of asyncio's."""
+
+
+def check_event_loop() -> None:
+    """Raise `RuntimeError` unless this runs on Trio."""
+    library = current_async_library()
+    if library != "trio":
+        raise RuntimeError(
+            f"trio_mcp runs on Trio, not on {library}: start your program with trio.run ({PAGE} has other ways)"
+        )
+
+
+def asyncio_hint(error: BaseException, what: str) -> str:
+    """Return advice to append to the text of an error, if asyncio code on Trio has raised it; else an empty text.
+
+    Args:
+        what: what runs on Trio, such as "tool".
+    """
+    if any(
+        isinstance(leaf, kind) and text in text_of(leaf)
+        for leaf in leaf_exceptions(error)
+        for kind, text in ASYNCIO_ERRORS
+    ):
+        return f"; this {what} runs on Trio, not on asyncio: see {PAGE}"
+    return ""
+
+
+def text_of(error: BaseException) -> str:
+    """Return the text of an exception, whatever its `__str__` does."""
+    try:
+        return str(error)
+    except Exception as failure:  # noqa: BLE001  it is the author's code
+        return f"its text failed with {type(failure).__name__}"
