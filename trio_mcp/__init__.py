@@ -29,6 +29,7 @@ from .errors import (
     ResourceNotFound,
     SessionLost,
     ToolError,
+    ToolFailed,
 )
 
 if TYPE_CHECKING:
@@ -36,11 +37,14 @@ if TYPE_CHECKING:
     from .runtime import CancelReason
     from .server import (
         Accepted,
+        Audio,
         Context,
         Declined,
         Dismissed,
         Elicit,
         Elicited,
+        File,
+        Image,
         Mirrored,
         Sampled,
         Server,
@@ -52,6 +56,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accepted",
+    "Audio",
     "BranchElicitNotAllowed",
     "BranchLimit",
     "Caller",
@@ -68,6 +73,8 @@ __all__ = [
     "ElicitRouter",
     "ElicitationInvalid",
     "Elicited",
+    "File",
+    "Image",
     "LimitExceeded",
     "McpError",
     "Mirrored",
@@ -82,6 +89,7 @@ __all__ = [
     "SessionLost",
     "Titled",
     "ToolError",
+    "ToolFailed",
     "ToolResult",
     "accept",
     "accept_defaults",

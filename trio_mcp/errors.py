@@ -18,6 +18,7 @@
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
     │   ├── CallLost                 its call waited in a process that has ended, and must not be replayed
     │   └── ElicitationInvalid       no answer matched the schema, in any attempt
+    ├── ToolFailed               raised by a client that asks for it: the result of a tool is an error
     ├── RequestTimeout           no answer within the time allowed
     └── Disconnected             the connection ended while an answer was awaited
         └── SessionLost              the server no longer knows the session, and did nothing for the request
@@ -185,6 +186,20 @@ class ResourceNotFound(McpError):
 
 class ToolError(McpError):
     """Raise this in a tool to return an error result with your text, which the model can read."""
+
+
+class ToolFailed(McpError):
+    """The result of a tool is an error: raised by `CallToolResult.check` and `call_tool(raise_on_error=True)`, with its text.
+
+    It is no `ToolError`: in a tool that calls another server, the text of that server is not meant for the caller.
+
+    Attributes:
+        structured_content: that of the result, or None.
+    """
+
+    def __init__(self, message: str, structured_content: JsonValue = None) -> None:
+        super().__init__(message)
+        self.structured_content = structured_content
 
 
 class BranchElicitNotAllowed(ToolError):

@@ -41,7 +41,7 @@ async def test_a_tool_is_called_and_its_result_returned(opening: Any) -> None:
         assert request["params"]["_meta"]["x/y"] == 1
         await wire.respond(request, said("booked"))
         result = await call.result()
-        assert (result.text, result.is_error) == ("booked", None)
+        assert (result.text, result.is_error) == ("booked", False)
 
 
 @pytest.mark.parametrize(

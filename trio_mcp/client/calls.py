@@ -30,6 +30,9 @@ from ..session.idle_timeout import OnProgress
 from ..types import (
     CallToolRequestParams,
     CallToolResult,
+    CompleteRequestParams,
+    CompletionArgument,
+    CompletionContext,
     GetPromptRequestParams,
     GetPromptResult,
     InputRequiredResult,
@@ -37,8 +40,11 @@ from ..types import (
     JsonObject,
     JsonValue,
     Model,
+    PromptReference,
     ReadResourceRequestParams,
     ReadResourceResult,
+    Reference,
+    ResourceTemplateReference,
 )
 from .handlers import answer_round
 from .link import Link
@@ -212,3 +218,18 @@ def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonV
             mistake("the arguments of the tool", 'a mapping of names to values, such as {"city": "Lisbon"}', arguments)
         )
     return dict(arguments)
+
+
+def complete_params(
+    ref: Reference, argument: str, value: str, context: Mapping[str, str] | None
+) -> CompleteRequestParams:
+    """Return the params of `completion/complete`; raise `TypeError` if an argument has the wrong type."""
+    if not isinstance(ref, PromptReference | ResourceTemplateReference):
+        raise TypeError(
+            "ref says whose argument it is: PromptReference(name=...) or ResourceTemplateReference(uri=...), "
+            f"of trio_mcp.types, not {ref!r:.80}"
+        )
+    check_str("argument", argument)
+    check_str("value", value)
+    known = None if context is None else CompletionContext(arguments=check_str_mapping("context", context))
+    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=known)

@@ -6,42 +6,38 @@ import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Self, TypeVar, Unpack
+from typing import Self, TypeVar, Unpack, overload
 
-from ..checks import check_choice, check_seconds, check_str, check_str_mapping
+from ..checks import check_choice, check_seconds
 from ..session import AnyChannel, ChannelServer
 from ..types import (
     CallToolResult,
     ClientCapabilities,
-    CompleteRequestParams,
     CompleteResult,
     Completion,
-    CompletionArgument,
-    CompletionContext,
     GetPromptResult,
     Implementation,
     JsonValue,
     LoggingLevel,
     Prompt,
-    PromptReference,
     ReadResourceResult,
     Reference,
     RequestParams,
     Resource,
     ResourceTemplate,
-    ResourceTemplateReference,
     ServerCapabilities,
     Tool,
 )
 from ..types.logging import LOGGING_LEVELS
 from .cache import ResponseCache
-from .calls import CallKeywords, CallOptions, Calls
+from .calls import CallKeywords, CallOptions, Calls, complete_params
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
 from .link import Link
 from .listed_tools import ListedTools
 from .lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind, Lists
 from .options import PROBE_TIMEOUT, ClientOptions
+from .returned import value_reader
 from .target import cache_view, open_target
 from .timeouts import run_with_timeout
 
@@ -193,15 +189,47 @@ class Client:
 
     # calls
 
+    @overload
     async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        raise_on_error: bool = False,
         **options: Unpack[CallKeywords],
-    ) -> CallToolResult:
+    ) -> CallToolResult: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        returns: type[T],
+        **options: Unpack[CallKeywords],
+    ) -> T: ...
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        returns: object,
+        **options: Unpack[CallKeywords],
+    ) -> object: ...
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None = None,
+        *,
+        returns: object = None,
+        raise_on_error: bool = False,
+        **options: Unpack[CallKeywords],
+    ) -> object:
         """Call a tool, answer the questions that it asks, and return its result.
 
         Args:
+            returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic.
+            raise_on_error: raise `ToolFailed` if the result is an error, as with `returns`.
             timeout: seconds for the whole call, questions included; without a limit by default.
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.
             meta: more members for `_meta`.
@@ -210,10 +238,19 @@ class Client:
                 time in which this client answers a question does not count.
 
         Returns:
-            the result; check `is_error`, then read `text` or `structured_content`. If the tool was listed, the structured content
-            was validated against its output schema.
+            the result; check `is_error`, then read `data`, `text` or `structured_content`. If the tool was listed, the structured
+            content was validated against its output schema.
+
+        Raises:
+            RemoteProtocolError: the result does not match the output schema, or `returns`.
+            ToolFailed: the result is an error; only with `returns` or `raise_on_error`.
+            TypeError: pydantic cannot validate `returns`; nothing was sent.
         """
-        return await self._calls.tool(name, arguments, CallOptions(**options))
+        if returns is None:
+            result = await self._calls.tool(name, arguments, CallOptions(**options))
+            return result.check() if raise_on_error else result
+        read = value_reader(returns)
+        return read(name, (await self._calls.tool(name, arguments, CallOptions(**options))).check())
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
@@ -345,18 +382,3 @@ class Client:
 
     async def _read_all(self, kind: ListKind[T], timeout: float) -> list[T]:
         return await run_with_timeout(timeout, kind.method, partial(self._lists.read_all, kind))
-
-
-def complete_params(
-    ref: Reference, argument: str, value: str, context: Mapping[str, str] | None
-) -> CompleteRequestParams:
-    """Return the params of `completion/complete`; raise `TypeError` if an argument has the wrong type."""
-    if not isinstance(ref, PromptReference | ResourceTemplateReference):
-        raise TypeError(
-            "ref says whose argument it is: PromptReference(name=...) or ResourceTemplateReference(uri=...), "
-            f"of trio_mcp.types, not {ref!r:.80}"
-        )
-    check_str("argument", argument)
-    check_str("value", value)
-    known = None if context is None else CompletionContext(arguments=check_str_mapping("context", context))
-    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=known)

@@ -11,6 +11,7 @@ from .branching import BranchOptions
 from .builder import ToolBuilder, ToolLimits
 from .context import BranchGroup, Context
 from .forms import Elicit, FormError, Titled
+from .media import Audio, File, Image
 from .options import OfferKeywords
 from .prompts import PromptKeywords
 from .resources import ResourceKeywords
@@ -21,6 +22,7 @@ from .tool import Tool, ToolKeywords
 
 __all__ = [
     "Accepted",
+    "Audio",
     "BranchGroup",
     "BranchOptions",
     "Context",
@@ -28,7 +30,9 @@ __all__ = [
     "Dismissed",
     "Elicit",
     "Elicited",
+    "File",
     "FormError",
+    "Image",
     "Mirrored",
     "OfferKeywords",
     "PromptKeywords",

@@ -12,11 +12,12 @@ from ..runtime import ThreadLimiter
 from ..runtime.loop_turn import LoopTurn
 from ..session import Plan, RequestFacts
 from ..types import CompleteRequestParams, CompleteResult, Completion, Model, PromptReference, ResourceTemplateReference
+from .callables import callable_name
 from .catalog import Catalog
+from .content import ReturnError, value_label
 from .handler import Function, Handler, make_handler
 from .prompts import Prompt, find_prompt
 from .resources import Resource, Template, matching_template
-from .results import ReturnError, value_label
 from .signature import parameters_of
 
 MAX_VALUES = 100
@@ -139,10 +140,10 @@ def make_completer(function: Function, threads: ThreadLimiter) -> Completer:
     parameters, context, returns = parameters_of(function)
     # Checked in advance, because a string is iterable too: "python" would become six suggestions.
     if returns in NO_SUGGESTIONS:
-        raise TypeError(f"{function.__qualname__}: a completion returns list[str] or a Completion, not {returns}")
+        raise TypeError(f"{callable_name(function)}: a completion returns list[str] or a Completion, not {returns}")
     names = frozenset(parameter.name for parameter in parameters)
     if "value" not in names or not names.issubset(PARAMETERS):
-        raise TypeError(f"{function.__qualname__}: a completion takes `value`, optionally `arguments` and a Context")
+        raise TypeError(f"{callable_name(function)}: a completion takes `value`, optionally `arguments` and a Context")
     return Completer(make_handler(function, context, threads), names)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import TypeAlias, TypeVar, cast
@@ -13,6 +12,7 @@ from ..runtime import Actor, Lane, ThreadLimiter, TokenBudget
 from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
+from .callables import callable_name, is_async, is_generator
 from .context import Context
 from .schema_checks import DearCheck
 
@@ -100,9 +100,9 @@ def make_handler(
     Raises:
         TypeError: it is a generator; a request has one result, not a stream of them.
     """
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise TypeError(f"{function.__qualname__}: register a function or an async function, not a generator")
-    return Handler(function, context, threads, not inspect.iscoroutinefunction(function), terms, token_budget)
+    if is_generator(function):
+        raise TypeError(f"{callable_name(function)}: register a function or an async function, not a generator")
+    return Handler(function, context, threads, not is_async(function), terms, token_budget)
 
 
 def exception_to_report(group: ExceptionGroup[Exception]) -> Exception:

@@ -14,6 +14,7 @@ from typing import Literal, TypeAlias, TypedDict, get_args
 from ..checks import check_callable, check_choice, check_instance, check_int, check_seconds, check_sequence, check_str
 from ..session import ResumeMode, ServiceOptions
 from ..types import CacheScope, Icon, JsonObject
+from .callables import docstring_of
 from .forms import Elicit, add_questions_to_meta
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
@@ -95,7 +96,7 @@ def listed_members(
     meta = {**(options.get("meta") or {}), **(extra_meta or {})}
     return {
         "title": options.get("title"),
-        "description": options.get("description") or inspect.getdoc(function),
+        "description": options.get("description") or docstring_of(function),
         "icons": list(options.get("icons", ())) or None,
         "meta": add_questions_to_meta(meta, options.get("elicits", ())),
     }

@@ -14,6 +14,7 @@ from typing_extensions import is_typeddict
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
 from .forms import MAX_PROBLEMS, error_path, error_summary
+from .plain_schemas import PlainSchema, inlined
 from .signature import Arguments
 from .step_results import return_hint
 
@@ -30,6 +31,8 @@ class ParametersModel:
     _validator: SchemaValidator
     _names: frozenset[str]
     rejects_unknown: bool
+    kept: str | None
+    """Why the schema keeps `$ref`; None if it has none."""
 
     def read(self, arguments: JsonObject) -> object:
         """Return an instance.
@@ -48,7 +51,8 @@ class ParametersModel:
     def arguments_of(self, function: Callable[..., object]) -> Arguments:
         """Return what a function takes: an instance, and a context. Raises `TypeError` if it takes something else."""
         name, context = parameter_names(function)
-        return Arguments(self.schema, context, return_hint(function), lambda arguments: {name: self.read(arguments)})
+        returns = return_hint(function)
+        return Arguments(self.schema, context, returns, lambda arguments: {name: self.read(arguments)}, self.kept)
 
 
 def parameters_model(model: object) -> ParametersModel:
@@ -65,15 +69,12 @@ def parameters_model(model: object) -> ParametersModel:
         )
     kind = cast("type[object]", model)
     try:
-        schema: JsonObject = TypeAdapter(kind).json_schema(by_alias=True)
+        generated: JsonObject = TypeAdapter(kind).json_schema(by_alias=True, schema_generator=PlainSchema)
         validator = fail_fast_validator(kind)
     except PydanticUserError as error:
         problem = error.message.partition("\n")[0]
         raise TypeError(f"parameters({name}): {problem}; JSON Schema has to describe every member") from error
-    if isinstance(reference := schema.get("$ref"), str):
-        # Of a type that holds itself: its schema is one of the definitions, and the keywords of a tool's stand at the top.
-        definitions = cast("dict[str, JsonObject]", schema["$defs"])
-        schema = {**definitions[reference.rpartition("/")[2]], "$defs": schema["$defs"]}
+    schema, kept = inlined(generated)
     if schema.get("type") != "object":
         raise TypeError(
             f"parameters({name}): arguments have names, so its JSON must be an object, not {schema.get('type')!r}"
@@ -89,7 +90,9 @@ def parameters_model(model: object) -> ParametersModel:
     names = set(cast("dict[str, object]", schema.get("properties", {})))
     if config.get("populate_by_name") or config.get("validate_by_name"):
         names.update(get_type_hints(kind))
-    return ParametersModel({"type": "object", "properties": {}, **schema}, validator, frozenset(names), rejects_unknown)
+    return ParametersModel(
+        {"type": "object", "properties": {}, **schema}, validator, frozenset(names), rejects_unknown, kept
+    )
 
 
 def config_of(kind: type[object]) -> Mapping[str, object]:

@@ -24,10 +24,12 @@ from ..types import (
 )
 from ..types import Prompt as PromptModel
 from .branching import BranchTerms
+from .callables import callable_name
 from .catalog import Catalog
+from .content import Block, ReturnError, convert_or_read, to_json_text, value_label
 from .handler import Function, Handler, make_handler
+from .media import Media, media_block
 from .options import OfferKeywords, check_offer, listed_members, name_for, question_keys, resume_mode
-from .results import Block, ReturnError, to_json_text, value_label
 from .signature import Arguments, parameters_of, signature_arguments
 
 CONTAINERS = (list, tuple, set, frozenset, dict)
@@ -71,6 +73,9 @@ class Prompt:
         return Plan(run, self.name, self.timeout, resume=self._resume)
 
     def _convert(self, value: object) -> GetPromptResult:
+        return convert_or_read(self._result, value)
+
+    def _result(self, value: object) -> GetPromptResult:
         if isinstance(value, GetPromptResult):
             return value
         return GetPromptResult(description=self.model.description, messages=to_messages(value))
@@ -124,7 +129,7 @@ def reject_containers(function: Function) -> None:
         if (get_origin(parameter.annotation) or parameter.annotation) in CONTAINERS:
             kind = inspect.formatannotation(parameter.annotation)
             raise TypeError(
-                f"{function.__qualname__}: the parameter {parameter.name!r} cannot be a {kind}, since the "
+                f"{callable_name(function)}: the parameter {parameter.name!r} cannot be a {kind}, since the "
                 "arguments of a prompt are strings; take a str and split it"
             )
 
@@ -151,6 +156,8 @@ def to_messages(value: object) -> list[PromptMessage]:
         return [value]
     if isinstance(value, Block):
         return [PromptMessage(role="user", content=value)]
+    if isinstance(value, Media):
+        return [PromptMessage(role="user", content=media_block(value))]
     # All of these are JSON, or nearly, but no author wants a model to read "null" or "3.0": it is a forgotten `return`.
     if value is None or isinstance(value, bool | int | float | bytes | bytearray):
         raise ReturnError(f"a prompt returns text, content blocks or messages, not {value_label(value)}")

@@ -58,9 +58,8 @@ class Registration:
 
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
         return annotation. The options are `name`, `title`, `description`, `annotations`, `icons`, `timeout` (seconds), `meta`,
-        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget`, `tags`, `scopes`, `visible`
-        and `heartbeat` (seconds);
-        `trio_mcp.server.ToolKeywords` explains each.
+        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget`, `max_result` (bytes),
+        `tags`, `scopes`, `visible` and `heartbeat` (seconds); `trio_mcp.server.ToolKeywords` explains each.
 
         Raises:
             TypeError: the function is a class or its signature is not possible for a tool, or there is no such option.
@@ -130,6 +129,8 @@ class Registration:
         else:
             check_function(function, "tool")
             tool = make_tool(function, options, self._threads)
+        if tool.max_result is not None:
+            self._registry.keeps_results = True
         self._registry.tools.add(tool.name, tool)
         remember_home(tool.function, self)
         return tool

@@ -25,6 +25,8 @@ class Registry:
         self.prompts: Catalog[Prompt] = Catalog("prompt", lambda: on_change(PROMPTS))
         self.resources: Catalog[Resource] = Catalog("resource", lambda: on_change(RESOURCES))
         self.templates: Catalog[Template] = Catalog("resource template", lambda: on_change(RESOURCES))
+        self.keeps_results = False
+        """Whether a tool has a `max_result`, so that clients read results as resources."""
         self.completions = Completions(self.prompts, self.resources, self.templates)
 
     @property
@@ -32,7 +34,7 @@ class Registry:
         """The capabilities to declare."""
         # By what was ever offered and not by what is: a client that read the declaration may call a method of it, and
         # would get "method not found" instead of an empty list.
-        resources = self.resources.was_ever_filled or self.templates.was_ever_filled
+        resources = self.resources.was_ever_filled or self.templates.was_ever_filled or self.keeps_results
         return ServerCapabilities(
             logging={},
             tools=ToolsCapability(list_changed=True),

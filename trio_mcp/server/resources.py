@@ -30,7 +30,9 @@ from ..types import (
 from ..types import Resource as ResourceModel
 from .branching import BranchTerms
 from .catalog import Catalog
+from .content import to_json_text
 from .handler import Function, Handler, make_handler
+from .large_results import PREFIX, read_result
 from .options import (
     OfferKeywords,
     check_caching,
@@ -40,7 +42,6 @@ from .options import (
     question_keys,
     resume_mode,
 )
-from .results import to_json_text
 from .signature import Arguments, signature_arguments
 
 MAX_MATCH_STEPS: Final = 50_000
@@ -133,7 +134,7 @@ class Template:
 def read_resource(
     resources: Catalog[Resource], templates: Catalog[Template], facts: RequestFacts, params: Model
 ) -> Plan:
-    """Serve `resources/read`. A resource has precedence over templates, and of templates the first that matches.
+    """Serve `resources/read`: a result that was kept for its caller, a resource, or the first template that matches.
 
     Raises:
         ResourceNotFound: nothing has that URI.
@@ -142,6 +143,8 @@ def read_resource(
     assert isinstance(params, ReadResourceRequestParams)
     # Before any template sees it: the time that matching takes grows with the length of the URI.
     check_uri(params.uri)
+    if params.uri.startswith(PREFIX):
+        return read_result(params.uri)
     resource = resources.by_key.get(params.uri)
     if resource is not None:
         return resource.reader.plan(params.uri, {})

@@ -1,9 +1,11 @@
 """Converting the value that a tool returns to the result that its caller gets.
 
-    return annotation            output schema          result
-    str, None, content blocks    none                   text or the blocks
-    a model, dataclass, dict     of the value           text and structured content
-    int, list, a union           of {"result": value}   text and structured content
+    return annotation                  output schema          result
+    str, None, none at all             none                   text, or JSON as text
+    content blocks, Image, mixed       none                   blocks
+    a model, dataclass, dict           of the value           text and structured content
+    int, list[int], a union            of {"result": value}   text of the value alone, and structured content
+    list, list[Any], Any               none                   as the line above; blocks if it holds some
 
 The structure is checked before it is sent, because a client may check it too, and would blame the server (L-TOOL-5s).
 """
@@ -12,48 +14,52 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
-from typing import NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
+from functools import partial
+from typing import Annotated, NamedTuple, TypeAlias, TypeVar, Union, cast, get_args, get_origin, is_typeddict
 
-from pydantic import BaseModel, ConfigDict, PydanticUserError, RootModel, TypeAdapter, ValidationError
-from pydantic_core import PydanticSerializationError, to_jsonable_python
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, RootModel, TypeAdapter, ValidationError
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import PydanticSerializationError, core_schema
+from typing_extensions import TypeAliasType
 
-from ..errors import LocalProtocolError
 from ..protocol.schema.json_schema import Schema
-from ..protocol.strict_json import dumps
-from ..types import (
-    AudioContent,
-    CallToolResult,
-    EmbeddedResource,
-    ImageContent,
-    InputRequiredResult,
-    JsonObject,
-    JsonValue,
-    ResourceLink,
-    TextContent,
+from ..types import CallToolResult, ContentBlock, InputRequiredResult, JsonObject, JsonValue, TextContent
+from .content import (
+    NOT_JSON,
+    USE_MEDIA,
+    Block,
+    ReturnError,
+    as_json,
+    check_not_coroutine,
+    content_of,
+    json_text,
+    reading_files,
+    take_apart,
 )
 from .forms import error_summary
+from .media import Media
+from .plain_schemas import PlainSchema, inlined, is_open
 from .schema_checks import checked
+from .signature import unsupported_type
 
 T = TypeVar("T")
 
-ToolResult: TypeAlias = CallToolResult
-"""A tool may return one of these to control everything: content, structured content, `is_error`, `_meta`."""
-
-Block: TypeAlias = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource
-
 ASK_INSTEAD = "a tool asks with ctx.elicit, ctx.sample or ctx.roots; it does not return an InputRequiredResult"
-
-NOT_JSON = "the returned value cannot be serialized to JSON"
 MISMATCH = "the tool returned something else than it declares"
 STRUCTURE_MISMATCH = "the structured content does not match what the tool declares"
 
 Converter: TypeAlias = Callable[[object], CallToolResult]
 
 
-class ReturnError(LocalProtocolError, TypeError):
-    """A handler returned what it does not declare, or what cannot be sent; the text is safe to show."""
+class ToolResult(CallToolResult):
+    """A tool may return one of these to control everything: content, structured content, `is_error`, `_meta`.
+
+    Without `content`, the structured content is also sent as text.
+    """
+
+    content: list[ContentBlock] = Field(default_factory=list[ContentBlock])
 
 
 class ReturnSpec(NamedTuple):
@@ -70,33 +76,72 @@ class ReturnModel(RootModel[T]):
     model_config = ConfigDict(ser_json_inf_nan="constants", arbitrary_types_allowed=True, defer_build=True)
 
 
+class ReturnSchema(PlainSchema):
+    """Generates output schemas. A structure cannot hold content blocks: they would be base64 in JSON in text.
+
+    Raises:
+        TypeError: it holds one.
+    """
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        if issubclass(schema["cls"], Block):
+            raise TypeError(BLOCK_IN_STRUCTURE.format(schema["cls"].__name__))
+        return super().model_schema(schema)
+
+    def is_instance_schema(self, schema: core_schema.IsInstanceSchema) -> JsonSchemaValue:
+        if issubclass(schema["cls"], Media):
+            raise TypeError(BLOCK_IN_STRUCTURE.format(schema["cls"].__name__))
+        return super().is_instance_schema(schema)
+
+
+BLOCK_IN_STRUCTURE = (
+    "its structure has a member of the type {0}, which would be base64 in text; return the block beside the structure, as "
+    "tuple[..., {0}], or in a ToolResult(content=[...], structured_content=...)"
+)
+
+
 def return_spec(annotation: object) -> ReturnSpec:
     """Return the output schema and the conversion for a return annotation.
 
     Raises:
         TypeError: the annotation is an interim result, which only the session makes, or a type that JSON cannot represent.
     """
-    if isinstance(annotation, type) and issubclass(annotation, InputRequiredResult):
+    parts = [part for part in parts_of(annotation) if isinstance(part, type)]
+    if any(issubclass(part, InputRequiredResult) for part in parts):
         raise TypeError(ASK_INSTEAD)
-    if annotation is inspect.Signature.empty or is_unstructured(annotation):
-        return ReturnSpec(None, unstructured_result)
+    if any(issubclass(part, bytes | bytearray | memoryview) for part in parts):
+        raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and JSON has no bytes; {USE_MEDIA}")
+    if annotation in (inspect.Signature.empty, object) or is_text(annotation):
+        return ReturnSpec(None, reading_files(content_result))
+    if any(issubclass(part, Block | Media | CallToolResult) for part in parts):
+        return ReturnSpec(None, reading_files(blocks_result))
+    return structured_spec(annotation)
+
+
+def structured_spec(annotation: object) -> ReturnSpec:
+    """Return the output schema and the conversion for the annotation of a structure. Raises as `return_spec` does."""
     # Revisions before 2026-07-28 require an object as structured content, so that any other value becomes its member `result`.
     wrapped = not is_object(annotation)
     try:
         adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
-        schema: JsonObject = adapter.json_schema(mode="serialization")
+        schema = inlined(adapter.json_schema(mode="serialization", schema_generator=ReturnSchema)).schema
     except PydanticUserError as error:
-        raise TypeError(
-            f"it returns {inspect.formatannotation(annotation)}, which JSON cannot represent; return a pydantic model, a "
-            "dataclass or a plain type"
-        ) from error
-    if wrapped:
-        definitions = schema.pop("$defs", None)
-        schema = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
-        if definitions is not None:
-            schema["$defs"] = definitions
+        raise TypeError(f"it returns {unsupported_type(annotation, error)}") from error
     declared = ReturnModel[annotation]  # type: ignore[valid-type]
-    return ReturnSpec(schema, lambda value: structured_result(declared, value, wrapped))
+    if not is_open(schema):
+        # Most tools: nothing in their values can be a block, so that nothing is looked for.
+        return ReturnSpec(wrapped_schema(schema) if wrapped else schema, partial(structured_result, declared, wrapped))
+    if wrapped:
+        # Without a schema, because a client would insist on the structure, which a list with blocks has not.
+        return ReturnSpec(None, reading_files(partial(open_list_result, declared)))
+    return ReturnSpec(schema, reading_files(partial(open_object_result, declared)))
+
+
+def wrapped_schema(schema: JsonObject) -> JsonObject:
+    """Return the schema of an object whose member `result` has this schema."""
+    definitions = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    inner: JsonObject = {key: value for key, value in schema.items() if key != "$defs"}
+    return {"type": "object", "properties": {"result": inner}, "required": ["result"], **definitions}
 
 
 def schema_return_spec(schema: JsonObject) -> ReturnSpec:
@@ -106,7 +151,7 @@ def schema_return_spec(schema: JsonObject) -> ReturnSpec:
         ValueError: it is not a valid schema; the message says what is wrong.
     """
     declared = Schema.compile(schema, "output_schema")
-    return ReturnSpec(schema, lambda value: schema_checked_result(declared, value))
+    return ReturnSpec(schema, reading_files(partial(schema_checked_result, declared)))
 
 
 def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
@@ -114,40 +159,67 @@ def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True, meta=meta)
 
 
-def unstructured_result(value: object) -> CallToolResult:
+def content_result(value: object) -> CallToolResult:
     """Return the result for a value without a declared structure."""
     match value:
-        case str():
-            return CallToolResult(content=[TextContent(text=value)])
-        case None:
-            return CallToolResult(content=[])
         case CallToolResult():
-            return value
+            return with_text(value)
         case InputRequiredResult():
             raise ReturnError(ASK_INSTEAD)
-        case _ if isinstance(value, Block):
-            return CallToolResult(content=[value])
-        case list() | tuple() if value and all(isinstance(item, str | Block) for item in value):
-            return CallToolResult(content=[TextContent(text=item) if isinstance(item, str) else item for item in value])
         case _:
-            return CallToolResult(content=[TextContent(text=to_json_text(value, by_alias=False))])
+            return CallToolResult(content=content_of(value))
 
 
-def structured_result(declared: type[ReturnModel[object]], value: object, wrapped: bool) -> CallToolResult:
-    """Return a result with the value as structured content and as text (L-TOOL-5s).
+def blocks_result(value: object) -> CallToolResult:
+    """Return the result for a value that is declared to be blocks, or to have some beside other parts."""
+    parts = value if isinstance(value, list | tuple) else None
+    if parts is None:
+        return content_result(value)
+    return CallToolResult(content=[block for part in parts for block in content_of(part)])
+
+
+def structured_result(declared: type[ReturnModel[object]], wrapped: bool, value: object) -> CallToolResult:
+    """Return a result with the value as structured content and as text.
 
     Raises:
         ReturnError: the value does not match the annotation, or is not JSON; both are bugs of the tool.
     """
     if isinstance(value, CallToolResult):
-        return checked_result(value, declared, wrapped)
+        return with_text(checked_result(value, declared, wrapped), wrapped)
+    return json_result(encoded(declared, value), wrapped)
+
+
+def open_object_result(declared: type[ReturnModel[object]], value: object) -> CallToolResult:
+    """Return a result for an object that may hold anything. Blocks in it are moved to the content."""
+    if isinstance(value, CallToolResult):
+        return with_text(checked_result(value, declared, wrapped=False))
+    apart = take_apart(value, partial(encoded, declared))
+    return CallToolResult(content=apart.content(), structured_content=apart.rest)
+
+
+def open_list_result(declared: type[ReturnModel[object]], value: object) -> CallToolResult:
+    """Return a result for a list, or something else, that may hold anything: with blocks it is content and nothing else."""
+    if isinstance(value, CallToolResult | Block | Media | InputRequiredResult):
+        return content_result(value)
+    apart = take_apart(value, partial(encoded, declared))
+    if apart.blocks and isinstance(value, list | tuple):
+        return CallToolResult(content=content_of(value))
+    content = apart.content(apart.rest if isinstance(apart.rest, str) else None)
+    return CallToolResult(content=content, structured_content={"result": apart.rest})
+
+
+def encoded(declared: type[ReturnModel[object]], value: object) -> JsonValue:
+    """Return a value as JSON if it matches its annotation.
+
+    Raises:
+        ReturnError: it does not, or JSON cannot represent it.
+    """
     try:
-        content = to_json_value(declared, declared.model_validate(value))
+        return to_json_value(declared, declared.model_validate(value))
     except ValueError as error:  # pydantic's `ValidationError` is one too
         check_not_coroutine(value)
         mismatch = f"{MISMATCH}: {error_summary(error)}" if isinstance(error, ValidationError) else None
         raise ReturnError(mismatch or f"{NOT_JSON}: {error}") from None
-    return json_result({"result": content} if wrapped else content)
 
 
 def to_json_value(declared: type[ReturnModel[object]], value: ReturnModel[object]) -> JsonValue:
@@ -186,72 +258,60 @@ def schema_checked_result(declared: Schema, value: object) -> CallToolResult:
         ReturnError: the value does not match, or is not JSON.
         DearCheck: that takes long to find out.
     """
-    result = value if isinstance(value, CallToolResult) else json_result(as_json(value))
+    if isinstance(value, CallToolResult):
+        result, mismatch = with_text(value), STRUCTURE_MISMATCH
+    else:
+        apart, mismatch = take_apart(value, as_json), MISMATCH
+        result = CallToolResult(content=apart.content(), structured_content=apart.rest)
     if result.is_error:  # an error has no structure to declare
         return result
 
     def matching(problem: str | None) -> CallToolResult:
         if problem is not None:
-            raise ReturnError(f"{STRUCTURE_MISMATCH if result is value else MISMATCH}: {problem}")
+            raise ReturnError(f"{mismatch}: {problem}")
         return result
 
     return checked(declared, result.structured_content, matching)
 
 
-def json_result(content: JsonValue) -> CallToolResult:
+def json_result(content: JsonValue, wrapped: bool) -> CallToolResult:
     """Return a result with JSON as structured content and as text, for clients that read only the text."""
-    return CallToolResult(content=[TextContent(text=json_text(content))], structured_content=content)
+    return CallToolResult(
+        content=[TextContent(text=plain_text(content))], structured_content={"result": content} if wrapped else content
+    )
 
 
-def to_json_text(value: object, *, by_alias: bool = True) -> str:
-    """Return any value as JSON text.
-
-    Raises:
-        ReturnError: JSON cannot represent it.
-    """
-    return json_text(as_json(value, by_alias=by_alias))
-
-
-def as_json(value: object, *, by_alias: bool = True) -> JsonValue:
-    try:
-        content: JsonValue = to_jsonable_python(value, by_alias=by_alias, inf_nan_mode="constants")
-    except ValueError as error:
-        check_not_coroutine(value)
-        raise ReturnError(f"{NOT_JSON}: {error}") from None
-    return content
+def with_text(result: CallToolResult, wrapped: bool = False) -> CallToolResult:
+    """Return a result that a tool built; if it left out the content, with its structured content as text."""
+    if "content" in result.model_fields_set or "structured_content" not in result.model_fields_set:
+        return result
+    content = result.structured_content
+    shown = content["result"] if wrapped and isinstance(content, dict) and "result" in content else content
+    return result.model_copy(update={"content": [TextContent(text=plain_text(shown))]})
 
 
-def check_not_coroutine(value: object) -> None:
-    """Raise `ReturnError` if the value is a coroutine: an `await` is missing, which pydantic's own error does not say."""
-    if inspect.iscoroutine(value):
-        raise ReturnError(f"{NOT_JSON}: {value.__name__}() was not awaited") from None
+def plain_text(content: JsonValue) -> str:
+    """Return the text for a JSON value: a string as it is, anything else as JSON."""
+    return content if isinstance(content, str) else json_text(content)
 
 
-def json_text(value: JsonValue) -> str:
-    try:
-        return dumps(value, "result").decode()
-    except ValueError as error:
-        raise ReturnError(f"{NOT_JSON}: {error}") from None
+def parts_of(annotation: object) -> Iterator[object]:
+    """Yield an annotation and, at any depth, its arguments: of a union, a list, a dict, an alias."""
+    if isinstance(annotation, TypeAliasType | getattr(types, "TypeAliasType", TypeAliasType)):
+        yield from parts_of(annotation.__value__)
+    elif get_origin(annotation) is Annotated:
+        yield from parts_of(get_args(annotation)[0])
+    else:
+        yield annotation
+        for argument in get_args(annotation):
+            yield from parts_of(argument)
 
 
-def value_label(value: object) -> str:
-    """Return the type of a value for an error that a peer reads; its content may be secret."""
-    return "None" if value is None else f"a value of the type {type(value).__name__}"
-
-
-def is_unstructured(annotation: object) -> bool:
-    """Return whether an annotation is text, None, blocks, a result, or a union or sequence of those."""
-    if annotation is None or annotation is type(None) or annotation is str or annotation is object:
+def is_text(annotation: object) -> bool:
+    """Return whether an annotation is text, None, or a union of both."""
+    if annotation in (None, types.NoneType, str):
         return True
-    if isinstance(annotation, type) and issubclass(annotation, Block | CallToolResult):
-        return True
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, types.UnionType):
-        return all(is_unstructured(argument) for argument in arguments)
-    if origin in (list, tuple, Sequence):
-        blocks = [argument for argument in arguments if argument is not ...]
-        return bool(blocks) and all(argument is not str and is_unstructured(argument) for argument in blocks)
-    return False
+    return get_origin(annotation) in (Union, types.UnionType) and all(map(is_text, get_args(annotation)))
 
 
 def is_object(annotation: object) -> bool:

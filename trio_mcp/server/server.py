@@ -12,6 +12,7 @@ from functools import partial
 
 import trio
 
+from ..checks import check_str
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
@@ -80,8 +81,8 @@ class Server(Registration):
     ) -> None:
         super().__init__()
         self.identity = Implementation(
-            name=name,
-            version=version,
+            name=check_str("the name of a server", name),
+            version=check_str("version", version),
             title=title,
             description=description,
             website_url=website_url,

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from types import NoneType, UnionType
-from typing import Annotated, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -20,14 +20,17 @@ from pydantic import (
     ValidationError,
     create_model,
 )
+from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator
 
 from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
+from .callables import bound_names, callable_name, type_hints
 from .context import Context
 from .forms import MAX_PROBLEMS, error_summary
+from .plain_schemas import PlainSchema, inlined
 from .schema_checks import checked
 
 
@@ -60,12 +63,14 @@ class Arguments:
         returns: the return annotation, or `inspect.Signature.empty`.
         bind: returns validated keyword arguments. Raises `ValueError` if an argument is wrong, missing or unknown; the message
             names each, and says why. Raises `DearCheck` if that takes long to find out.
+        kept: why the schema keeps `$ref`; None if it has none, or its author wrote it.
     """
 
     schema: JsonObject
     context: str | None
     returns: object
     bind: Callable[[JsonObject], dict[str, object]]
+    kept: str | None = None
 
     @property
     def names(self) -> set[str]:
@@ -83,28 +88,35 @@ class Parameters(NamedTuple):
 
 
 def parameters_of(function: Callable[..., object]) -> Parameters:
-    """Return the parameters in a function's signature.
+    """Return the parameters in a function's signature, without those that a `functools.partial` has bound.
 
     Raises:
         TypeError: it cannot be called with named JSON arguments; the message names the parameter.
     """
-    hints = get_type_hints(function, include_extras=True)
+    hints, bound = type_hints(function), bound_names(function)
+    where = callable_name(function)
     context: str | None = None
     arguments: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(function).parameters.items():
-        # A parameter without an annotation is a string: most arguments are, and a schema without a type helps no model.
-        annotation = hints.get(name, str)
+        if name in bound:
+            continue
+        # A parameter without an annotation takes any JSON, as an untyped parameter in Python takes anything.
+        annotation = hints.get(name, Any)
         if is_context(annotation):
+            if context is not None:
+                raise TypeError(
+                    f"{where}: {context!r} and {name!r} are both annotated `Context`: a call has one, so keep one"
+                )
             context = name
             continue
         if any(map(is_context, get_args(annotation))):
-            raise TypeError(f"{function.__qualname__}: {name!r} is a context or none: write `{name}: Context`")
+            raise TypeError(f"{where}: {name!r} is a context or none: write `{name}: Context`")
         # Both are mistakes that would otherwise appear as an argument that every model has to invent.
         if name in ("self", "cls") or (name == "ctx" and name not in hints):
             hint = "annotate it as `ctx: Context`" if name == "ctx" else "register a bound method, or a function"
-            raise TypeError(f"{function.__qualname__}: the parameter {name!r} cannot be an argument: {hint}")
+            raise TypeError(f"{where}: the parameter {name!r} cannot be an argument: {hint}")
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise TypeError(f"{function.__qualname__}: the parameter {name!r} must be an ordinary named parameter")
+            raise TypeError(f"{where}: the parameter {name!r} must be an ordinary named parameter")
         arguments.append(parameter.replace(annotation=annotation))
     return Parameters(tuple(arguments), context, hints.get("return", inspect.Signature.empty))
 
@@ -112,37 +124,92 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
 def signature_arguments(function: Callable[..., object]) -> Arguments:
     """Return the arguments that a function's signature describes. Raises `TypeError` as `parameters_of` does."""
     parameters, context, returns = parameters_of(function)
+    where = callable_name(function)
     fields: dict[str, object] = {}
     names: dict[str, str] = {}
+    known: dict[str, str] = {}
     for parameter in parameters:
         # A model cannot have a field named `json` or `_x`, and a function may well have such a parameter. An alias can be
         # anything.
-        field = f"argument_{len(fields)}"
-        name = names[field] = parameter.name
+        field, wire = f"argument_{len(fields)}", argument_name(where, parameter)
+        if wire in known:
+            raise TypeError(f"{where}: the parameters {known[wire]!r} and {parameter.name!r} are both called {wire!r}")
+        known[wire] = names[field] = parameter.name
         fields[field] = (
-            Annotated[parameter.annotation, Field(alias=name, title=name.replace("_", " ").strip().title())],
+            Annotated[parameter.annotation, Field(alias=wire)],
             ... if parameter.default is parameter.empty else parameter.default,
         )
     try:
-        model: type[ArgumentsModel] = create_model(function.__name__, __base__=ArgumentsModel, **fields)  # type: ignore[call-overload]
-        schema: JsonObject = model.model_json_schema(by_alias=True)
+        model: type[ArgumentsModel] = create_model("Arguments", __base__=ArgumentsModel, **fields)  # type: ignore[call-overload]
+        generated: JsonObject = model.model_json_schema(by_alias=True, schema_generator=PlainSchema)
         validator = fail_fast_validator(model)
     except PydanticUserError as error:
-        raise TypeError(f"{function.__qualname__}: {unsupported_parameters(parameters)}") from error
+        raise TypeError(f"{where}: {unsupported_parameters(parameters)}") from error
+    check_defaults(where, model, validator, dict(zip(fields, parameters, strict=True)))
+    schema, kept = inlined(generated)
+    wire_names = frozenset(known)
     # Both are the function's own, and a listing has a place for them elsewhere.
     schema.pop("title", None)
     schema.pop("description", None)
 
-    known = frozenset(names.values())
-
     def bind(arguments: JsonObject) -> dict[str, object]:
         try:
-            values = validator.validate_python(without_most_unknown(arguments, known)).__dict__
+            values = validator.validate_python(without_most_unknown(arguments, wire_names)).__dict__
         except ValidationError as error:
             raise ValueError(error_summary(error)) from None
         return {name: values[field] for field, name in names.items()}
 
-    return Arguments({"type": "object", "properties": {}, **schema}, context, returns, bind)
+    return Arguments({"type": "object", "properties": {}, **schema}, context, returns, bind, kept)
+
+
+def argument_name(where: str, parameter: inspect.Parameter) -> str:
+    """Return the name under which a call passes a parameter: its own, or the alias of its `Field`.
+
+    Raises:
+        TypeError: the alias is a path, or a choice of several.
+    """
+    name = parameter.name
+    for field in (*get_args(parameter.annotation), parameter.default):
+        if isinstance(field, FieldInfo) and (alias := field.validation_alias or field.alias) is not None:
+            if not isinstance(alias, str):
+                raise TypeError(
+                    f"{where}: the parameter {name!r} has the alias {alias!r}; an argument has one name: "
+                    f'write Field(alias="...")'
+                )
+            name = alias
+    return name
+
+
+def check_defaults(
+    where: str,
+    model: type[BaseModel],
+    validator: SchemaValidator,
+    parameters: dict[str, inspect.Parameter],
+) -> None:
+    """Raise `TypeError` for a default that a caller could not pass.
+
+    Args:
+        parameters: by the field of the model that has its value.
+    """
+    for field, parameter in parameters.items():
+        default = parameter.default.default if isinstance(parameter.default, FieldInfo) else parameter.default
+        if any(default is absent for absent in (parameter.empty, PydanticUndefined, ...)):
+            continue
+        advice = f"`{parameter.name}: {inspect.formatannotation(parameter.annotation)} | None = None`"
+        problem = f"{where}: the parameter {parameter.name!r} has the default {default!r:.80}, which"
+        try:
+            blank = model.model_construct()
+            validator.validate_assignment(blank, field, default)
+        except ValidationError as error:
+            said = error.errors(include_url=False, include_input=False)[0]["msg"]
+            cure = f"write {advice}" if default is None else "give it a default of its type"
+            raise TypeError(f"{problem} does not match its annotation ({said}); {cure}") from None
+        made = getattr(blank, field)
+        # Pydantic does not validate defaults in a call, so that the function would get text where it expects a date.
+        if isinstance(default, str | dict) and not isinstance(default, type(made)):
+            raise TypeError(
+                f"{problem} is no {inspect.formatannotation(parameter.annotation)}; write a value of that type"
+            )
 
 
 def without_most_unknown(arguments: JsonObject, known: AbstractSet[str]) -> JsonObject:
@@ -160,13 +227,18 @@ def unsupported_parameters(parameters: Sequence[inspect.Parameter]) -> str:
     for parameter in parameters:
         try:
             TypeAdapter(cast("type[object]", parameter.annotation)).json_schema()
-        except PydanticUserError:
-            kind = inspect.formatannotation(parameter.annotation)
-            return (
-                f"the parameter {parameter.name!r} has the type {kind}, which JSON cannot represent;"
-                " use a pydantic model, a dataclass or a plain type"
-            )
+        except PydanticUserError as error:
+            return f"the parameter {parameter.name!r} has the type {unsupported_type(parameter.annotation, error)}"
     return "the parameters cannot be described by a JSON Schema"
+
+
+def unsupported_type(annotation: object, error: PydanticUserError) -> str:
+    """Return a type that pydantic cannot use, why, and what to write."""
+    why = "JSON cannot represent; use a pydantic model, a dataclass or a plain type"
+    # The only one of its codes where the author has done nothing wrong and the cure is one import.
+    if error.code == "typed-dict-version":
+        why = "pydantic can read on Python 3.12 and later only; import TypedDict from typing_extensions"
+    return f"{inspect.formatannotation(annotation)}, which {why}"
 
 
 def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arguments:
@@ -178,7 +250,7 @@ def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arg
     """
     parameters, context, returns = parameters_of(function)
     if len(parameters) != 1:
-        raise TypeError(f"{function.__qualname__}: with an input_schema it takes all arguments in one parameter")
+        raise TypeError(f"{callable_name(function)}: with an input_schema it takes all arguments in one parameter")
     if schema.get("type") != "object":
         found = f"not {schema['type']!r}" if "type" in schema else "and it is missing"
         raise ValueError(f'input_schema: its "type" has to be "object", since arguments are one, {found}')

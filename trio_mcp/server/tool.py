@@ -10,7 +10,9 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..checks import check_instance, check_seconds
+from pydantic import ValidationError
+
+from ..checks import check_instance, check_int, check_seconds
 from ..errors import (
     CapabilityError,
     LimitExceeded,
@@ -34,9 +36,21 @@ from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, J
 from ..types import Tool as ToolModel
 from ..types.capabilities import lacks
 from .branching import BranchTerms
+from .callables import callable_name
 from .catalog import Catalog
+from .forms import error_summary
 from .handler import Function, Handler, make_handler
-from .options import OfferKeywords, check_count, check_offer, listed_members, name_for, question_keys, resume_mode
+from .large_results import LEAST_MAX_RESULT, run_limited
+from .options import (
+    OfferKeywords,
+    check_count,
+    check_names,
+    check_offer,
+    listed_members,
+    name_for,
+    question_keys,
+    resume_mode,
+)
 from .parameters_model import ParametersModel
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
@@ -55,13 +69,16 @@ REQUIRES_META_KEY = "trio-mcp/requires"
 class ToolKeywords(OfferKeywords, total=False):
     """The options of a tool: those of `OfferKeywords`, and these.
 
-    annotations: hints about what it does; clients do not trust them.
+    annotations: hints about what it does, as `ToolAnnotations` or as a dict such as `{"readOnlyHint": True}`; clients do not
+        trust them.
     requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot call the
         tool, and legacy ones do not see it in the list.
     input_schema: JSON Schema (2020-12) of the arguments, instead of the signature's; the function takes them as one dict.
     output_schema: JSON Schema of the structured result, instead of the return annotation's.
     max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
     token_budget: how many tokens the samples of a call may use, including those in branches.
+    max_result: bytes of an encoded result, at least 2,048. Of a larger one a preview is sent, with a link to a resource that only
+        its caller can read, for `ServiceOptions.result_ttl` seconds. Such a tool has no output schema.
     tags: words for clients that group or filter tools; published in the tool's `_meta`.
     scopes: what its caller must have, see `Caller`. Over HTTP, a call without them is rejected with 403 `insufficient_scope`.
     visible: a plain function from a `Caller`, or None without authentication, to whether it sees the tool. For other callers the
@@ -69,12 +86,13 @@ class ToolKeywords(OfferKeywords, total=False):
     heartbeat: seconds without a report of progress after which one is sent to a caller that requested progress.
     """
 
-    annotations: ToolAnnotations
+    annotations: ToolAnnotations | JsonObject
     requires: Collection[str]
     input_schema: JsonObject
     output_schema: JsonObject
     max_depth: int
     token_budget: int
+    max_result: int
     tags: Collection[str]
     scopes: Collection[str]
     visible: Visible
@@ -91,6 +109,10 @@ def check_tool_options(options: ToolKeywords) -> None:
             check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
     for name in ("max_depth", "token_budget"):
         check_count(name, given.get(name))
+    if (max_result := given.get("max_result")) is not None:
+        check_int("max_result", max_result, least=LEAST_MAX_RESULT, hint="leave it out for no limit")
+        if given.get("output_schema") is not None:
+            raise ValueError("max_result: a preview has no structure, so that the tool cannot have an output_schema")
     if (heartbeat := given.get("heartbeat")) is not None:
         check_seconds("heartbeat", heartbeat, positive=True, finite=True, hint="leave it out for no heartbeat")
     # A string is a collection of letters, each of which would be an unknown capability.
@@ -121,6 +143,7 @@ class Tool:
     _resume: ResumeMode
     _heartbeat: float | None
     _make: Callable[[ThreadLimiter], Tool]
+    max_result: int | None
 
     @property
     def name(self) -> str:
@@ -164,6 +187,8 @@ class Tool:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.in_thread:
             handler.threads.admit()
+        if self.max_result is not None:
+            run = partial(run_limited, run, self.name, self.max_result)
         return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
 
     async def _run_if_valid(self, check: DearCheck[dict[str, object]], call: Call, actor: Actor) -> CallToolResult:
@@ -289,11 +314,15 @@ def make_tool(
     check_tool_options(options)
     name = name_for(function, options)
     check_tool_name(name)
-    schema, hints = options.get("input_schema"), options.get("annotations")
+    schema, hints = options.get("input_schema"), tool_hints(options.get("annotations"))
     if parameters is not None:
         arguments = parameters.arguments_of(function)
     else:
         arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
+    if arguments.kept is not None:
+        logger.warning(
+            "the input schema of the tool %s keeps $ref, which some hosts do not resolve: %s", name, arguments.kept
+        )
     returned = tool_return_spec(function, arguments.returns, options.get("output_schema"))
     requires = tuple(sorted(options.get("requires", ())))
     for capability in requires:
@@ -302,7 +331,8 @@ def make_tool(
     model = ToolModel(
         name=name,
         input_schema=arguments.schema,
-        output_schema=returned.schema,
+        # A client insists on the structure that a schema promises, and a preview has none.
+        output_schema=returned.schema if options.get("max_result") is None else None,
         annotations=hints,
         **listed_members(function, options, published_meta(name, options, requires)),
     )
@@ -321,6 +351,7 @@ def make_tool(
         resume_mode(options, harmless=before is not None or is_harmless(hints)),
         options.get("heartbeat"),
         lambda others: make_tool(function, options, others, parameters=parameters, before=before),
+        options.get("max_result"),
     )
 
 
@@ -346,7 +377,26 @@ def tool_return_spec(function: Function, returns: object, schema: JsonObject | N
     try:
         return return_spec(returns) if schema is None else schema_return_spec(schema)
     except TypeError as error:
-        raise TypeError(f"{function.__qualname__}: {error}") from error
+        raise TypeError(f"{callable_name(function)}: {error}") from error
+
+
+def tool_hints(annotations: object) -> ToolAnnotations | None:
+    """Return the hints about a tool that an author gave as a model or as a dict, with the names of the wire or of Python.
+
+    Raises:
+        TypeError: a hint is unknown, or has a wrong value.
+    """
+    if annotations is None or isinstance(annotations, ToolAnnotations):
+        return annotations
+    given = check_instance(
+        "annotations", annotations, dict, 'ToolAnnotations(...), or a dict such as {"readOnlyHint": True}'
+    )
+    names = {name: field.alias or name for name, field in ToolAnnotations.model_fields.items()}
+    check_names(given, {*names, *names.values()}, "annotations")
+    try:
+        return ToolAnnotations.model_validate(given)
+    except ValidationError as error:
+        raise TypeError(f"annotations: {error_summary(error)}") from None
 
 
 def internal_error_text(name: str, reference: str) -> str:

@@ -26,6 +26,7 @@ class ServiceOptions:
         watchdog: a tool that blocks the event loop for this long is logged with its stack; `inf` disables the watchdog.
         settle: how long a busy branch may delay the questions of other branches, which a modern client receives together.
         outcome_grace: how long the result of a finished request is retained, in case the client repeats the request.
+        result_ttl: how long a result over its tool's `max_result` is kept, for its caller to read it.
         memory: how many bytes the server may hold for its clients; by default a quarter of the memory of the machine, or of its
             control group, shared by all services of the process.
         outbox: messages that may wait for a slow reader before the tools that send them wait too.
@@ -49,6 +50,7 @@ class ServiceOptions:
     watchdog: float = 0.25
     settle: float = 0.2
     outcome_grace: float = 60.0
+    result_ttl: float = 600.0
     memory: MemoryBudget = field(default_factory=process_budget)
     outbox: int = 256
     keys: KeyRing | None = None
@@ -68,6 +70,7 @@ class ServiceOptions:
             check_seconds(name, getattr(self, name), positive=True, hint="math.inf for no limit")
         for name in ("settle", "outcome_grace"):
             check_seconds(name, getattr(self, name))
+        check_seconds("result_ttl", self.result_ttl, positive=True, finite=True)
         for name, least in (("outbox", 1), ("max_state", 0), ("watched", 0), ("max_depth", 0)):
             check_int(name, getattr(self, name), least=least)
         if self.tell_errors is not None:

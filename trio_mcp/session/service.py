@@ -28,6 +28,7 @@ from .calls.call import Call, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, Peer, sent_size
+from .kept_results import KeptResults
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
@@ -79,6 +80,7 @@ class Service:
             audience=self.identity.name,
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
+            kept=KeptResults(self.options.result_ttl, self.supervisor),
             records=self.records,
             routes=self.routes,
         )

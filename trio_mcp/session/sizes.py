@@ -25,6 +25,9 @@ HEADER_SIZE: Final = 256
 OUTCOME_SIZE: Final = 2 * 1024
 """A call that has ended and whose outcomes are kept, besides these."""
 
+KEPT_RESULT_SIZE: Final = 2 * 1024
+"""A result that is kept until its caller reads it, besides its content."""
+
 MESSAGE_SIZE: Final = 512
 """A message that waits to be sent, besides its content."""
 

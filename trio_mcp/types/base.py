@@ -65,8 +65,14 @@ class Model(BaseModel):
 
         Nulls inside free-form JSON (`arguments`, `structuredContent`, `_meta`, ...) are kept.
         """
-        wire = self.__pydantic_serializer__.to_python(self, mode="json", by_alias=True, exclude_none=True)
+        wire = self.__pydantic_serializer__.to_python(
+            self, mode="json", by_alias=True, exclude_none=True, exclude=self.left_out()
+        )
         return cast("JsonObject", wire)
+
+    def left_out(self) -> set[str] | None:
+        """Return the fields that are not sent although they have a value: a default other than None that was not set."""
+        return None
 
     def encode(self) -> bytes:
         """Return the same object as compact JSON in UTF-8.
@@ -74,7 +80,7 @@ class Model(BaseModel):
         Raises:
             ValueError: it holds NaN, an infinite number or a lone surrogate. `strict_json.dumps(self.wire())` says where.
         """
-        raw = self.__pydantic_serializer__.to_json(self, by_alias=True, exclude_none=True)
+        raw = self.__pydantic_serializer__.to_json(self, by_alias=True, exclude_none=True, exclude=self.left_out())
         # RFC 8259 section 6 has no such numbers. The search is cheap, but the words may also stand in a string: only then is the
         # value encoded once more, by an encoder that raises for the numbers alone.
         if may_hold_nan(raw):

@@ -1,7 +1,11 @@
 """Tools: listing and calling them."""
 
-from typing import Literal
+from typing import Annotated, Literal, Self
 
+from pydantic import BeforeValidator
+from pydantic_core import from_json
+
+from ..errors import ToolFailed
 from .base import JsonObject, JsonValue, Model
 from .content import ContentBlock, Offered, TextContent
 from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
@@ -48,17 +52,56 @@ class CallToolRequestParams(InputResponseRequestParams):
     arguments: JsonObject | None = None
 
 
+def _false_for_null(value: object) -> object:
+    return False if value is None else value
+
+
 class CallToolResult(Result):
     """The result of a tool. `structured_content=None` is sent as null; if it is not set, the member is left out."""
 
     content: list[ContentBlock]
     structured_content: JsonValue = None
-    is_error: bool | None = None
+    # Some servers send null.
+    is_error: Annotated[bool, BeforeValidator(_false_for_null)] = False
 
     @property
     def text(self) -> str:
         """All text blocks, joined."""
         return "".join(block.text for block in self.content if isinstance(block, TextContent))
+
+    @property
+    def data(self) -> JsonValue:
+        """The value that the tool returned: the structured content, or without it the text; None if there is neither.
+
+        Structured content has to be an object in the legacy era, so that a tool that returns 5 sends `{"result": 5}`; its `data`
+        is 5. An object with the one member `result` that the tool returned itself stays as it is: its text says so.
+        """
+        content = self.structured_content
+        if "structured_content" not in self.model_fields_set:
+            return self.text if any(isinstance(block, TextContent) for block in self.content) else None
+        if isinstance(content, dict) and len(content) == 1 and "result" in content and not self._shows(content):
+            return content["result"]
+        return content
+
+    def _shows(self, content: JsonObject) -> bool:
+        """Return whether the text is this object, and not what is in it."""
+        try:
+            return bool(from_json(self.text) == content)
+        except ValueError:
+            return False
+
+    def check(self) -> Self:
+        """Return this result if it is no error.
+
+        Raises:
+            ToolFailed: it is one; the message is its text.
+        """
+        if self.is_error:
+            raise ToolFailed(self.text or "the tool failed, and its result has no text", self.structured_content)
+        return self
+
+    def left_out(self) -> set[str] | None:
+        return None if "is_error" in self.model_fields_set else {"is_error"}
 
     # Not a `NullableModel`: its serializer in Python would cost every result of every tool, for a null that few of them have.
     def wire(self) -> JsonObject:

@@ -30,8 +30,8 @@ def test_prepared_answers_book_a_flight_in_every_era(mode: str) -> None:
     assert "[info] booked TP3" in done.stderr
 
 
-CALLS = [
-    ([TRAVEL, "list_folders", "--root", str(ROOT)], {"result": [ROOT.as_uri()]}),
+CALLS: list[tuple[list[str], object]] = [
+    ([TRAVEL, "list_folders", "--root", str(ROOT)], [ROOT.as_uri()]),
     (
         [FORMS, "take", "--json", '{"text": "a", "number": 1, "anything": null}', "text=5", "number=2.5", "flag=true"],
         ["5", 2.5, True, None],

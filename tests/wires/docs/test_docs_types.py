@@ -17,6 +17,7 @@ PAGES = [
     "handoff",
     "http",
     "internals/contract",
+    "results",
     "servers",
     "websocket",
 ]

@@ -130,7 +130,7 @@ class Writer:
         form = shape(self.revision.name, kind.__name__)
         if _is_plain(model, form) and (self._modern or not _has_late_members(model)):
             try:
-                raw = to_json(model, by_alias=True, exclude_none=True)
+                raw = to_json(model, by_alias=True, exclude_none=True, exclude=model.left_out())
             except ValueError:  # raised again below, with the member at fault
                 raw = b"NaN"
             # JSON has no such numbers (RFC 8259, 6); `dumps` tells whether the words stand in strings only.

@@ -14,6 +14,7 @@ from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
 from ...types import Model
+from ..kept_results import KeptResults
 from ..options import ServiceOptions
 from ..raised import RaisedErrors
 from .directory import CallDirectory
@@ -36,6 +37,7 @@ class CallServices(Generic[C]):
         node: names this process among those that share the keys.
         records: counts what clients can make the server log, over all connections.
         routes: serve what a call requests from its own server, by method.
+        kept: the results that were too large to be sent.
         stray_replies: counts replies of clients that no call waited for.
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
     """
@@ -49,6 +51,7 @@ class CallServices(Generic[C]):
     node: str
     records: RepeatedRecords
     routes: Mapping[str, Callable[[RequestFacts, Model], object]]
+    kept: KeptResults
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
     raised: RaisedErrors | None = None
 

@@ -1,0 +1,151 @@
+"""Results that are larger than their tool's `max_result`: a preview is sent, and the caller reads the rest as a resource.
+
+[{"type": "text", "text": "the first characters"},
+ {"type": "text", "text": "[A part of the result: 900 of 70000 characters. ...]"},
+ {"type": "resource_link", "uri": "trio-mcp://results/9fK...", "size": 70100, ...}]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from functools import partial
+from typing import Final
+
+from ..errors import LimitExceeded, ResourceNotFound
+from ..protocol.http.headers import SESSION_HEADER
+from ..protocol.strict_json import dumps
+from ..runtime import Actor
+from ..session import Call, Plan
+from ..session.calls.call import Body
+from ..types import (
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ReadResourceResult,
+    ResourceLink,
+    TextContent,
+    TextResourceContents,
+)
+from .content import json_text
+from .results import plain_text
+
+PREFIX: Final = "trio-mcp://results/"
+"""The start of the URI of a result; a random name follows."""
+
+LEAST_MAX_RESULT: Final = 2048
+BESIDE_PREVIEW: Final = 1024
+"""Bytes of a preview beside the text: the notice and the link."""
+
+
+async def run_limited(run: Body, name: str, max_result: int, call: Call, actor: Actor) -> CallToolResult:
+    """Run a tool; return its result, or a preview if that has more than `max_result` bytes.
+
+    Raises:
+        LimitExceeded: the result is too large, and the memory budget has no room to keep it.
+    """
+    result = await run(call, actor)
+    assert isinstance(result, CallToolResult)
+    try:
+        size = len(result.encode())
+    except ValueError:
+        # It is no JSON, and fails with an error that names the member when it is sent.
+        return result
+    return result if size <= max_result else preview_of(result, size, name, max_result, call)
+
+
+def preview_of(result: CallToolResult, size: int, name: str, max_result: int, call: Call) -> CallToolResult:
+    """Keep a result of this size, and return what is sent in its place. Raises as `run_limited` does."""
+    kept = call.services.kept
+    account = call.actor.account
+    if account is None:
+        account = call.services.options.memory.open(principal=call.facts.principal)
+    # Made with an empty URI: the name is known only when there is something to keep.
+    contents = contents_of(result, "")
+    try:
+        token = kept.keep(ReadResourceResult(contents=contents), size, owner_of(call), account)
+    except LimitExceeded as error:
+        raise LimitExceeded(
+            f"the result of {name} has {size} bytes; more than {max_result} are not sent at once, and it cannot be kept: {error}"
+        ) from None
+    uri = PREFIX + token
+    shown = cut(result.text, max_result - BESIDE_PREVIEW)
+    others = sum(not isinstance(block, TextContent) for block in result.content)
+    parts = f"{len(shown)} of {len(result.text)} characters" + (f", and none of {others} other parts" if others else "")
+    notice = f"[A part of the result: {parts}. Read the resource {uri} within {kept.ttl:g} seconds for all of it.]"
+    link = ResourceLink(
+        uri=uri,
+        name=f"result of {name}",
+        description="The whole result.",
+        mime_type=contents[0].mime_type if len(contents) == 1 else None,
+        size=size,
+    )
+    content: list[ContentBlock] = [TextContent(text=shown)] if shown else []
+    return CallToolResult(
+        content=[*content, TextContent(text=notice), link], is_error=result.is_error, meta=result.meta
+    )
+
+
+def read_result(uri: str) -> Plan:
+    """Return how to read a result that was kept."""
+    return Plan(partial(run_read, uri), uri)
+
+
+async def run_read(uri: str, call: Call, _actor: Actor) -> ReadResourceResult:
+    """Return the contents of a result that was kept for this caller.
+
+    Raises:
+        ResourceNotFound: it is unknown, over, or of another owner.
+    """
+    found = call.services.kept.find(uri.removeprefix(PREFIX), owner_of(call))
+    if found is None:
+        raise ResourceNotFound(uri)
+    return ReadResourceResult(contents=[part.model_copy(update={"uri": part.uri or uri}) for part in found.contents])
+
+
+def owner_of(call: Call) -> Hashable:
+    """Return who may read the results of a call: its principal; without one, its session or its connection.
+
+    A modern request over HTTP without a principal belongs to nothing. There the name in the URI is all that protects a result.
+    """
+    facts = call.facts
+    if facts.principal is not None:
+        return facts.principal
+    if facts.headers:
+        return (SESSION_HEADER, facts.headers.get(SESSION_HEADER))
+    return None if call.actor.account is None else call.actor.account.connection
+
+
+def contents_of(result: CallToolResult, uri: str) -> list[TextResourceContents | BlobResourceContents]:
+    """Return the contents of the resource that has all of a result: its structure as JSON, and each of its blocks."""
+    contents: list[TextResourceContents | BlobResourceContents] = []
+    repeated = None
+    if "structured_content" in result.model_fields_set:
+        repeated = plain_text(result.data)
+        mime_type = "text/plain" if isinstance(result.data, str) else "application/json"
+        contents.append(TextResourceContents(uri=uri, mime_type=mime_type, text=repeated))
+    for block in result.content:
+        match block:
+            case TextContent(text=text):
+                if text != repeated:
+                    contents.append(TextResourceContents(uri=uri, mime_type="text/plain", text=text))
+            case ImageContent() | AudioContent():
+                contents.append(BlobResourceContents(uri=uri, mime_type=block.mime_type, blob=block.data))
+            case EmbeddedResource(resource=resource):
+                contents.append(resource)
+            case ResourceLink():
+                contents.append(
+                    TextResourceContents(uri=uri, mime_type="application/json", text=json_text(block.wire()))
+                )
+    return contents
+
+
+def cut(text: str, size: int) -> str:
+    """Return the beginning of a text that has at most this many bytes as JSON."""
+    text = text[:size]
+    # A character takes up to twelve bytes; each round leaves about as many as fit.
+    while (length := len(dumps(text))) > size:
+        text = text[: min(len(text) - 1, len(text) * size // length)]
+    return text

@@ -1,0 +1,251 @@
+"""The JSON Schemas that pydantic generates, as hosts and models can read them.
+
+Many hosts pass a schema to a model that does not resolve `$ref`, so that each definition is copied to where it is used. Titles
+that pydantic makes of names are left out: they repeat the name of the property, and cost tokens in every conversation.
+
+    {"$defs": {"Leg": {"title": "Leg", ...}}, "properties": {"out": {"$ref": "#/$defs/Leg"}, "back": {"$ref": "#/$defs/Leg"}}}
+    {"properties": {"out": {...}, "back": {...}}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from typing import Final, NamedTuple, cast
+
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic_core import core_schema
+
+from ..protocol.strict_json import dumps
+from ..types import JsonObject, JsonValue
+
+MAX_INLINED: Final = 64 * 1024
+"""Bytes that a schema may have without `$ref`; a larger one keeps its definitions."""
+
+# The keywords of 2020-12 under which there are schemas: one by its name, in a list, or by names that an author chose.
+SINGLE: Final = frozenset(
+    {
+        "additionalProperties",
+        "contains",
+        "contentSchema",
+        "else",
+        "if",
+        "items",
+        "not",
+        "propertyNames",
+        "then",
+        "unevaluatedItems",
+        "unevaluatedProperties",
+    }
+)
+LISTED: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+NAMED: Final = frozenset({"$defs", "dependentSchemas", "patternProperties", "properties"})
+
+DEFINITION: Final = "#/$defs/"
+
+
+class PlainSchema(GenerateJsonSchema):
+    """Generates schemas in which only an author's titles are left."""
+
+    def generate(self, schema: core_schema.CoreSchema, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
+        return self._without_enum_titles(super().generate(schema, mode))
+
+    def field_title_should_be_set(self, schema: object) -> bool:  # noqa: ARG002  overrides
+        return False
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        config = schema["cls"].model_config
+        titled = config.get("title") is not None or config.get("model_title_generator") is not None
+        return super().model_schema(schema) if titled else without_name(super().model_schema(schema), schema["cls"])
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return self._classes(super().dataclass_schema(schema), schema)
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return self._classes(super().typed_dict_schema(schema), schema)
+
+    def enum_schema(self, schema: core_schema.EnumSchema) -> JsonSchemaValue:
+        self._enum_names.add(schema["cls"].__name__)
+        return super().enum_schema(schema)
+
+    @cached_property
+    def _enum_names(self) -> set[str]:
+        return set()
+
+    def _without_enum_titles(self, schema: JsonObject) -> JsonObject:
+        # At the end, because pydantic gives an enum its title after `enum_schema`.
+        if "enum" in schema and schema.get("title") in self._enum_names:
+            schema = {key: value for key, value in schema.items() if key != "title"}
+        return with_subschemas(schema, self._without_enum_titles)
+
+    def _classes(
+        self, made: JsonSchemaValue, schema: core_schema.DataclassSchema | core_schema.TypedDictSchema
+    ) -> JsonSchemaValue:
+        cls = schema.get("cls")
+        # Not the config in the schema: of a TypedDict, its title is the name.
+        titled = getattr(cls, "__pydantic_config__", {}).get("title") is not None
+        return made if cls is None or titled else without_name(made, cls)
+
+
+def without_name(schema: JsonSchemaValue, cls: type) -> JsonSchemaValue:
+    """Return the schema of a class without the title that is its name."""
+    if schema.get("title") == cls.__name__:
+        del schema["title"]
+    return schema
+
+
+class Inlined(NamedTuple):
+    """A schema without `$ref`; or one that keeps some, and why."""
+
+    schema: JsonObject
+    kept: str | None = None
+
+
+def inlined(schema: JsonObject) -> Inlined:
+    """Return a schema that pydantic has generated with its definitions copied to where they are used.
+
+    A recursive definition stays. If the schema would have more than `MAX_INLINED` bytes, all of them do.
+    """
+    definitions = cast("dict[str, JsonObject]", schema.get("$defs", {}))
+    if not definitions:
+        return Inlined(schema)
+    recursive = recursive_names(definitions)
+    inliner = Inliner(definitions, recursive)
+    body = {key: value for key, value in schema.items() if key != "$defs"}
+    # The schema itself may be nothing but a reference, and both eras want to read `"type": "object"` in it.
+    while (name := referred(body)) in definitions:
+        body = {**definitions[name], **{key: value for key, value in body.items() if key != "$ref"}}
+    plain = inliner.plain(body)
+    if recursive:
+        kept = {name: inliner.plain(definitions[name]) for name in sorted(inliner.used)}
+        plain = {**plain, "$defs": cast("JsonValue", kept)} if kept else plain
+    if encoded_size(plain, {}) > MAX_INLINED:
+        return Inlined(schema, f"without it, it would have more than {MAX_INLINED} bytes")
+    return Inlined(plain, f"{', '.join(sorted(recursive))} refers to itself" if inliner.used else None)
+
+
+class Inliner:
+    """Copies definitions to where they are used.
+
+    Attributes:
+        used: the recursive definitions that the result refers to.
+    """
+
+    def __init__(self, definitions: Mapping[str, JsonObject], recursive: frozenset[str]) -> None:
+        self.used: set[str] = set()
+        self._definitions = definitions
+        self._recursive = recursive
+        # Shared and not copied, so that a schema of a few lines that doubles with each takes no more memory than it has lines.
+        self._done: dict[str, JsonObject] = {}
+
+    def plain(self, schema: JsonObject) -> JsonObject:
+        """Return a schema without the references that can be resolved."""
+        name = referred(schema)
+        if name is None or name not in self._definitions:
+            return with_subschemas(without_mapping(schema), self.plain)
+        if name in self._recursive:
+            # All of those, because they refer to each other.
+            self.used |= self._recursive
+            return schema
+        if name not in self._done:
+            self._done[name] = self.plain(self._definitions[name])
+        # Members beside a reference are the field's own: its description is nearer than that of the type.
+        beside = self.plain({key: value for key, value in schema.items() if key != "$ref"})
+        return {**self._done[name], **beside}
+
+
+def without_mapping(schema: JsonObject) -> JsonObject:
+    """Return a schema without the member of OpenAPI that names definitions."""
+    return {key: value for key, value in schema.items() if key != "discriminator" or not isinstance(value, dict)}
+
+
+def referred(schema: JsonObject) -> str | None:
+    """Return the name of the definition that a schema refers to, or None."""
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and reference.startswith(DEFINITION):
+        return reference.removeprefix(DEFINITION)
+    return None
+
+
+def recursive_names(definitions: Mapping[str, JsonObject]) -> frozenset[str]:
+    """Return the definitions that lead back to themselves."""
+    direct = {name: frozenset(references(schema)) & definitions.keys() for name, schema in definitions.items()}
+
+    def leads_back(name: str) -> bool:
+        found, left = set[str](), list(direct[name])
+        while left:
+            target = left.pop()
+            if target not in found:
+                found.add(target)
+                left.extend(direct[target])
+        return name in found
+
+    return frozenset(name for name in definitions if leads_back(name))
+
+
+def references(schema: JsonObject) -> Iterator[str]:
+    """Yield the name of every definition that a schema refers to."""
+    name = referred(schema)
+    if name is not None:
+        yield name
+    for subschema in subschemas(schema):
+        yield from references(subschema)
+
+
+def subschemas(schema: JsonObject) -> list[JsonObject]:
+    """Return the schemas directly in a schema."""
+    found: list[JsonObject] = []
+
+    def note(subschema: JsonObject) -> JsonObject:
+        found.append(subschema)
+        return subschema
+
+    with_subschemas(schema, note)
+    return found
+
+
+def with_subschemas(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
+    """Return a copy of a schema in which each schema directly in it is changed; what only looks like one stays as it is."""
+
+    def changed(value: JsonValue) -> JsonValue:
+        return change(value) if isinstance(value, dict) else value
+
+    copy: JsonObject = {}
+    for key, value in schema.items():
+        if key in SINGLE:
+            copy[key] = changed(value)
+        elif key in LISTED and isinstance(value, list):
+            copy[key] = [changed(item) for item in value]
+        elif key in NAMED and isinstance(value, dict):
+            copy[key] = {name: changed(item) for name, item in value.items()}
+        else:
+            copy[key] = value
+    return copy
+
+
+def encoded_size(value: JsonValue, known: dict[int, int]) -> int:
+    """Return the bytes of a value as compact JSON, in time proportional to its distinct parts.
+
+    Args:
+        known: the sizes of the objects and lists that were measured already, by their id.
+    """
+    if not isinstance(value, dict | list):
+        return len(dumps(value))
+    size = known.get(id(value))
+    if size is None:
+        if isinstance(value, dict):
+            parts = [len(dumps(key)) + 1 + encoded_size(item, known) for key, item in value.items()]
+        else:
+            parts = [encoded_size(item, known) for item in value]
+        size = known[id(value)] = 2 + sum(parts) + max(0, len(parts) - 1)
+    return size
+
+
+def is_open(schema: JsonObject) -> bool:
+    """Return whether some value that matches a schema may hold anything at all."""
+    members = set(schema) - {"title", "description", "default", "examples", "deprecated"}
+    if not members or schema.get("additionalProperties") is True:
+        return True
+    if schema.get("type") == "array" and "items" not in schema and "prefixItems" not in schema:
+        return True
+    return any(map(is_open, subschemas(schema)))
