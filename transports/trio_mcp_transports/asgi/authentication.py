@@ -14,6 +14,7 @@ from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.protocol.meta import REQUIRED_SCOPES
 from trio_mcp.session import Caller, Peer, Service
 from trio_mcp.session.caller import check_principal
+from trio_mcp.types import JsonObject
 
 from .access import HttpRejection
 from .failures import log_failures
@@ -101,5 +102,6 @@ def check_scopes(service: Service, request: Request, peer: Peer) -> None:
         challenge = f'Bearer error="insufficient_scope", scope="{scopes}"'
         rejection = HttpRejection(403, f"This needs the scopes {scopes}.", [(CHALLENGE[0], challenge.encode())])
         rejection.request_id = request.id
-        rejection.data = {REQUIRED_SCOPES: [*names]}
+        data: JsonObject = {REQUIRED_SCOPES: [*names]}
+        rejection.data = data
         raise rejection
