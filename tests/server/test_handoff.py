@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from talk import DECLINE, ERAS, Json, Legacy, Modern, accept, play, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, Server, ServiceOptions, ToolError, tool
+from trio_mcp import BranchElicitNotAllowed, Context, Server, ServiceOptions, ToolError, tool
 from trio_mcp import accept as yes
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
@@ -393,6 +393,23 @@ async def test_the_first_and_the_last_phase_cannot_ask(ask: Callable[[Context], 
         await player.call("book", OSLO)
         assert await player.text() == "1 Oslo 7A"
     assert caught == ["refused", "refused"]
+
+
+@both_eras
+async def test_a_resource_that_the_first_phase_reads_cannot_ask_the_user(era: type[Legacy]) -> None:
+    async def prepare(ctx: Context) -> Hold:
+        with pytest.raises(BranchElicitNotAllowed):
+            await ctx.read_resource("ask://user")
+        return Hold(number=1, city="Oslo")
+
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Sure?", bool)).action
+
+    server = Desk(prepare=prepare, converse=answering).server()
+    server.add_resource("ask://user", ask)
+    async with play(server, era) as player:
+        await player.call("book", OSLO)
+        assert await player.text() == "1 Oslo 7A"
 
 
 # cancels

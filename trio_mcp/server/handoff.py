@@ -32,7 +32,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, get_type_hints
 
 import trio
@@ -156,7 +156,9 @@ class Handoff(Generic[V, C]):
 
 def phase_context(ctx: Context, path: str) -> PhaseContext:
     """Return the context of a phase that may not ask; `path` is that of its lane."""
-    return PhaseContext(ctx._call, Lane(ctx._call.actor, path), ctx._terms)  # noqa: SLF001
+    call, terms = ctx._call, ctx._terms  # noqa: SLF001
+    # The terms reach resources and prompts that the phase reads, whose contexts are their own.
+    return PhaseContext(call, Lane(call.actor, path), replace(terms, allow_elicit=False))
 
 
 def handoff_function(
