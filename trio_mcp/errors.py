@@ -17,13 +17,16 @@
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
     │   ├── CallLost                 its call waited in a process that has ended, and must not be replayed
-    │   └── ElicitationInvalid       no answer matched the schema, in any attempt
+    │   ├── ElicitationCancelled     the user closed a question that `ctx.elicit.strict` asked
+    │   ├── ElicitationDeclined      the user declined to answer it
+    │   ├── ElicitationInvalid       no answer matched the schema, in any attempt
+    │   └── UrlElicitationRequired   raised by a tool: the user has to open a page before the tool can be called
     ├── RequestTimeout           no answer within the time allowed
     └── Disconnected             the connection ended while an answer was awaited
         └── SessionLost              the server no longer knows the session, and did nothing for the request
 
-What a user chooses (accept, decline, dismiss) is a value, not an error. Cancellation is `trio.Cancelled` and never one of these.
-Channels raise Trio's own resource errors.
+What a user chooses (accept, decline, dismiss) is a value, not an error, unless `ctx.elicit.strict` asked. Cancellation is
+`trio.Cancelled` and never one of these. Channels raise Trio's own resource errors.
 """
 
 from __future__ import annotations
@@ -193,6 +196,14 @@ class BranchElicitNotAllowed(ToolError):
 
 class CallLost(ToolError):
     """A call was waiting for answers in a process that has ended; the call will not continue."""
+
+
+class ElicitationDeclined(ToolError):
+    """The user declined to answer a question that needs an answer."""
+
+
+class ElicitationCancelled(ToolError):
+    """The user closed a question that needs an answer, without a choice."""
 
 
 class ElicitationInvalid(ToolError):

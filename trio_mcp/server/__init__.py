@@ -5,11 +5,16 @@ from .asking import (
     Declined,
     Dismissed,
     Elicited,
+    KeyedElicited,
     Sampled,
 )
 from .branching import BranchOptions
 from .context import BranchGroup, Context
-from .forms import Elicit, FormError, Titled
+from .elicitation import Elicitation, OnDecline
+from .elicits import Elicit
+from .exchanges import ElicitExchange
+from .form_schemas import FormError
+from .forms import Titled
 from .options import OfferKeywords
 from .prompts import PromptKeywords
 from .resources import ResourceKeywords
@@ -26,10 +31,14 @@ __all__ = [
     "Declined",
     "Dismissed",
     "Elicit",
+    "ElicitExchange",
+    "Elicitation",
     "Elicited",
     "FormError",
+    "KeyedElicited",
     "Mirrored",
     "OfferKeywords",
+    "OnDecline",
     "PromptKeywords",
     "ResourceKeywords",
     "Sampled",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Self, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import Self, TypeAlias, TypeVar, Unpack, overload
 
 import trio
 
 from ..checks import check_choice, check_seconds
-from ..errors import BranchElicitNotAllowed, ElicitationInvalid
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import Call, Question, RequestFacts
 from ..types import (
@@ -26,9 +25,9 @@ from ..types import (
     SamplingMessage,
 )
 from .ask_timeout import AskTimeout
-from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, charge, sampling_question, user_message
+from .asking import Sampled, charge, sampling_question, user_message
 from .branching import BODY, NO_OPTIONS, BranchOptions, BranchTerms, Messages, check_branch_options, freeze_messages
-from .forms import Elicit, form_question
+from .elicitation import Elicitation
 from .options import check_branch
 from .step_results import run_step
 
@@ -55,57 +54,13 @@ class Context:
 
     # asking
 
-    @overload
-    async def elicit(  # type: ignore[overload-overlap]
-        self, message: str, schema: type[T] | Elicit[T], *, reask: int = 2, timeout: float = math.inf
-    ) -> Elicited[T]: ...
-    @overload
-    async def elicit(
-        self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
-    ) -> Elicited[JsonValue]: ...
-    async def elicit(
-        self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
-    ) -> Elicited[object]:
-        """Ask the user to fill in a form, and return the answer.
+    @property
+    def elicit(self) -> Elicitation:
+        """Ask the user: `await ctx.elicit(message, schema)`, `ctx.elicit.strict(...)`, `ctx.elicit.with_retry(...)`.
 
-        Args:
-            message: the text to show.
-            schema: a pydantic model with flat fields, or a single type: `bool`, `str`, `int`, `float`, `Literal[...]`,
-                an `Enum` of strings, `list[Literal[...]]`. Or an `Elicit` that the tool has declared.
-            reask: how often to ask again, with the reason, after an answer that does not match the schema.
-            timeout: seconds for all attempts together. By default, only the call's own timeout applies.
-
-        Returns:
-            `Accepted`, `Declined` or `Dismissed`; look at `.action`.
-
-        Raises:
-            BranchElicitNotAllowed: this is a branch that may not ask; nothing was sent.
-            CapabilityError: the client cannot ask its user; nothing was sent.
-            ElicitationInvalid: no answer matched the schema.
-            FormError: the schema is not flat; the message names the member.
-            LookupError: the tool did not declare this `Elicit`.
-            PeerError: the client returned an error, which is no choice of its user; see `sample`.
-            RequestTimeout: there was no answer within `timeout`; the question was withdrawn.
-
-        A legacy client receives the questions of one call one at a time (see `ServiceOptions.parallel_prompts`). A cancel
-        withdraws the question.
+        `trio_mcp.server.Elicitation` describes the schemas, the arguments and the errors of each.
         """
-        if not self._terms.allow_elicit:
-            raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
-        text, problem, limit = message, "", None if timeout == math.inf else AskTimeout(timeout)
-        for _ in range(reask + 1):
-            form, question = form_question(text, schema, self._terms.keys)
-            result = await self._ask(question, limit)
-            if result.action == "decline":
-                return Declined()
-            if result.action == "cancel":
-                return Dismissed()
-            try:
-                return Accepted(form.read(cast("JsonObject", result.content or {})))
-            except ValueError as error:
-                problem = str(error)
-                text = f"{message}\n\nThe last answer could not be used: {problem}"
-        raise ElicitationInvalid(f"the answer to {message!r} was still invalid after {reask + 1} attempts: {problem}")
+        return Elicitation(self._call, self._lane, self._terms)
 
     async def sample(
         self,

@@ -199,6 +199,11 @@ class Call(ABC, Generic[OriginT_co]):
     def method(self) -> str:
         return self.facts.method
 
+    @property
+    def target_name(self) -> str:
+        """What is called: a tool's name, a resource's URI."""
+        return self._plan.target
+
     # messages about the request
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:

@@ -93,9 +93,10 @@ def check_capabilities(facts: RequestFacts, question: Question[T]) -> None:
         names = ", ".join(missing)
         raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
     # A client declares all that it has before a revision is agreed on, which may be older.
-    if not codec.can_ask(question.method):
+    if not codec.can_ask(question.method, question.params):
         needed = lacks(ClientCapabilities(), needs) or {}
-        raise CapabilityError(f"this client speaks {codec.revision.name}, which has no {question.method}", needed)
+        what = " ".join([question.method, *needs])
+        raise CapabilityError(f"this client speaks {codec.revision.name}, which has no {what}", needed)
 
 
 def timeout_error(target: str, timeout: float, max_seconds: float) -> LimitExceeded:
