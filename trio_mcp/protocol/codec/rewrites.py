@@ -2,7 +2,7 @@
 
 They run from the newest revision to the oldest, before members are left out. What cannot be said at all without
 changing its meaning is refused with `LocalProtocolError`, naming the member: a question to a user must not silently
-become another. A form that the client's revision does not have is a `CapabilityError`: the tool may ask otherwise.
+become another.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
-from ...errors import CapabilityError, LocalProtocolError
+from ...errors import LocalProtocolError
 from ...types import JsonObject, JsonValue
 from ..jsonrpc import INVALID_PARAMS
 from ..strict_json import dumps
@@ -70,10 +70,7 @@ def _narrow_property(name: str, schema: JsonValue) -> JsonValue:
         return schema
     kind = schema.get("type")
     if kind == "array":
-        raise CapabilityError(
-            f"this client speaks 2025-06-18, whose forms have no choice of several values: the field {name!r}",
-            {"elicitation": {"form": {}}},
-        )
+        raise _refused(f"params.requestedSchema.properties.{name}: 2025-06-18 has no choice of several values")
     lost = {"oneOf"} if kind == "boolean" else {"oneOf", "default"}
     narrowed = {key: value for key, value in schema.items() if key not in lost}
     options = schema.get("oneOf")

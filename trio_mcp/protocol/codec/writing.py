@@ -42,7 +42,6 @@ class Writer:
 
     Raises:
         LocalProtocolError: by every method, for what this revision or JSON itself cannot say.
-        CapabilityError: by `encode_request`, for a form that this revision does not have.
     """
 
     __slots__ = ("_modern", "_rounds", "revision")

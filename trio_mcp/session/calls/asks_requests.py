@@ -9,11 +9,21 @@ from typing import Final, TypeVar
 
 import trio
 
-from ...errors import Disconnected, LimitExceeded, MalformedAnswer, PeerError, QuestionRejected, RemoteProtocolError
+from ...errors import (
+    CapabilityError,
+    Disconnected,
+    LimitExceeded,
+    LocalProtocolError,
+    MalformedAnswer,
+    PeerError,
+    QuestionRejected,
+    RemoteProtocolError,
+)
 from ...protocol.connection import Connection
-from ...protocol.jsonrpc import Notification, Request, RequestId
+from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
 from ...runtime import Lane, Mailbox, Slot
-from ...types import Model
+from ...types import ClientCapabilities, Model
+from ...types.capabilities import lacks
 from ..envelope import Envelope, content_size
 from .call import CALL_OVER_MESSAGE, Call
 from .facts import Question
@@ -102,7 +112,15 @@ class CallByRequests(Call[PendingAsks]):
     def _open_request(self, question: Question[T]) -> tuple[Request, Slot[T]]:
         """Return the request that asks, and the slot that its answer will be in."""
         mailbox = self.actor.mailbox
-        request = self._origin.new_request(question, mailbox)
+        try:
+            request = self._origin.new_request(question, mailbox)
+        except LocalProtocolError as error:
+            # With this code the codec says that the client's revision has no such form or message. The tool may ask otherwise.
+            if error.code != INVALID_PARAMS:
+                raise
+            needed = lacks(ClientCapabilities(), question.needs) or {}
+            revision = self.facts.terms.codec.revision.name
+            raise CapabilityError(f"a client that speaks {revision} cannot be asked this: {error}", needed) from None
         try:
             slot = mailbox.open(str(request.id), question.answer_type, partial(self._on_settled, request.id))
         except (LimitExceeded, Disconnected):
