@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import trio
@@ -9,6 +10,7 @@ import trio
 from ..errors import RequestTimeout
 from ..runtime import Lane
 from ..session import Call, Question
+from ..session.calls.facts import QuestionTimeout
 from ..types import Model
 from .options import check_timeout
 
@@ -37,6 +39,7 @@ class AskTimeout:
         Raises:
             RequestTimeout: there was no answer in time; the question was withdrawn.
         """
+        text = f"no answer to {question.method} within {self._seconds:g} seconds; it was withdrawn"
         with trio.CancelScope(deadline=self._deadline):
-            return await call.ask(lane, question)
-        raise RequestTimeout(f"no answer to {question.method} within {self._seconds:g} seconds; it was withdrawn")
+            return await call.ask(lane, replace(question, timeout=QuestionTimeout(self._deadline, text)))
+        raise RequestTimeout(text)

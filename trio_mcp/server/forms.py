@@ -182,7 +182,9 @@ def form_of(schema: object) -> Form[object]:
             )
         return ChoiceForm(list(schema.choices), list(schema.choices.values()))
     if isinstance(schema, Mapping | str | BaseModel) or not isinstance(schema, Hashable):
-        raise FormError(f"elicit() takes a type, such as str or a pydantic model, or a list of choices, not {schema!r:.80}")
+        raise FormError(
+            f"elicit() takes a type, such as str or a pydantic model, or a list of choices, not {schema!r:.80}"
+        )
     return form_of_type(schema)
 
 
