@@ -31,6 +31,7 @@ from .errors import (
     ResourceNotFound,
     SessionLost,
     ToolError,
+    UrlElicitationRequired,
 )
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
         Server,
         Titled,
         ToolResult,
+        UrlAccepted,
     )
     from .session import ChannelServer, ServiceOptions
 
@@ -86,6 +88,8 @@ __all__ = [
     "Titled",
     "ToolError",
     "ToolResult",
+    "UrlAccepted",
+    "UrlElicitationRequired",
     "accept",
     "accept_defaults",
     "decline",

@@ -31,8 +31,9 @@ What a user chooses (accept, decline, dismiss) is a value, not an error, unless 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, TypeVar
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 from .json_value import JsonValue
 from .logs import printable
@@ -208,6 +209,47 @@ class ElicitationCancelled(ToolError):
 
 class ElicitationInvalid(ToolError):
     """None of the user's answers matched the schema of the question, in any attempt."""
+
+
+class UrlToOpen(NamedTuple):
+    """A page that a user has to open; see `UrlElicitationRequired`."""
+
+    message: str
+    url: str
+    elicitation_id: str
+
+
+class UrlElicitationRequired(ToolError):
+    """Raise this in a tool if the user has to open a page before the tool can do anything, such as to connect an account.
+
+    A client of 2025-11-25 that can open pages gets the error -32042 with the page, and calls the tool again when the user has
+    finished there (L-ELI-10s). Other clients get the text, which names the page. `ctx.elicit_url` asks in the middle of a call.
+
+    Args:
+        message: why the page has to be opened.
+        url: the page.
+        elicitation_id: identifies this visit, for `Server.complete_elicitation`; by default a random one.
+        also: more pages to open.
+
+    Attributes:
+        pages: all of them.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        url: str,
+        *,
+        elicitation_id: str | None = None,
+        also: Sequence[UrlElicitationRequired] = (),
+    ) -> None:
+        super().__init__(message, url)
+        page = UrlToOpen(message, url, elicitation_id or secrets.token_urlsafe(16))
+        self.pages: tuple[UrlToOpen, ...] = (page, *(page for other in also for page in other.pages))
+
+    def __str__(self) -> str:
+        opened = "; ".join(f"{page.url} ({page.message})" for page in self.pages)
+        return printable(f"The user has to open a page first, and the tool can be called again then: {opened}")
 
 
 class RequestTimeout(McpError):

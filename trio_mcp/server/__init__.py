@@ -7,6 +7,8 @@ from .asking import (
     Elicited,
     KeyedElicited,
     Sampled,
+    UrlAccepted,
+    UrlElicited,
 )
 from .branching import BranchOptions
 from .context import BranchGroup, Context
@@ -47,4 +49,6 @@ __all__ = [
     "Tool",
     "ToolKeywords",
     "ToolResult",
+    "UrlAccepted",
+    "UrlElicited",
 ]

@@ -29,9 +29,9 @@ class AskTimeout:
 
     def __init__(self, seconds: float) -> None:
         check_timeout(seconds)
-        self._seconds = seconds
+        self.seconds = seconds
         # A point in time and not a duration: a repeated question must not start the clock again.
-        self._deadline = trio.current_time() + seconds
+        self.deadline = trio.current_time() + seconds
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
         """Ask the client, as `Call.ask` does.
@@ -39,7 +39,7 @@ class AskTimeout:
         Raises:
             RequestTimeout: there was no answer in time; the question was withdrawn.
         """
-        text = f"no answer to {question.method} within {self._seconds:g} seconds; it was withdrawn"
-        with trio.CancelScope(deadline=self._deadline):
-            return await call.ask(lane, replace(question, timeout=QuestionTimeout(self._deadline, text)))
+        text = f"no answer to {question.method} within {self.seconds:g} seconds; it was withdrawn"
+        with trio.CancelScope(deadline=self.deadline):
+            return await call.ask(lane, replace(question, timeout=QuestionTimeout(self.deadline, text)))
         raise RequestTimeout(text)

@@ -25,11 +25,12 @@ from ..types import (
     SamplingMessage,
 )
 from .ask_timeout import AskTimeout
-from .asking import Sampled, charge, sampling_question, user_message
+from .asking import Sampled, UrlElicited, charge, sampling_question, user_message
 from .branching import BODY, NO_OPTIONS, BranchOptions, BranchTerms, Messages, check_branch_options, freeze_messages
 from .elicitation import Elicitation
 from .options import check_branch
 from .step_results import run_step
+from .url_elicitation import Done, Page, Url, elicit_url
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -61,6 +62,37 @@ class Context:
         `trio_mcp.server.Elicitation` describes the schemas, the arguments and the errors of each.
         """
         return Elicitation(self._call, self._lane, self._terms)
+
+    def elicit_url(
+        self,
+        message: str,
+        url: Url,
+        *,
+        elicitation_id: str | None = None,
+        done: Done | None = None,
+        wait: bool = True,
+        timeout: float = math.inf,
+    ) -> Awaitable[UrlElicited]:
+        """Ask the user to open a page, and wait until the user has finished there; see docs/forms.md.
+
+        Args:
+            url: the page, or a function that returns it for the id of the elicitation. It must not hold secrets (L-ELI-7s).
+            elicitation_id: identifies this visit, for `Server.complete_elicitation`; by default a random one.
+            done: returns whether the user has finished; asked once a second, in addition to `Server.complete_elicitation`.
+            wait: False returns when the user agrees to open the page.
+            timeout: seconds for all of it. By default, only the call's own timeout applies.
+
+        Returns:
+            `UrlAccepted`, `Declined` or `Dismissed`; look at `.action`.
+
+        Raises:
+            CapabilityError: the client cannot open pages; nothing was sent.
+            RequestTimeout: the user did not answer, or did not finish, within `timeout`.
+            ValueError: `url` is no http or https URL, or `elicitation_id` is in use.
+            BranchElicitNotAllowed, PeerError, TypeError: as from `elicit`.
+        """
+        page = Page(message, url, elicitation_id, done, wait)
+        return elicit_url(self._call, self._lane, self._terms, page, timeout)
 
     async def sample(
         self,

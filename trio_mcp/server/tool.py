@@ -21,6 +21,7 @@ from ..errors import (
     RemoteProtocolError,
     RequestTimeout,
     ToolError,
+    UrlElicitationRequired,
 )
 from ..logs import peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
@@ -28,6 +29,7 @@ from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES
 from ..runtime import Actor, CancelReason, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
+from ..session.calls.failures import url_required_code
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
 from ..types.capabilities import lacks
@@ -154,6 +156,8 @@ class Tool:
                 return error_result(f"{self.name}: {cause}")
             case CapabilityError() if facts.terms.codec.revision.missing_capability_is_result:
                 return error_result(str(cause), {REQUIRED_CAPABILITIES: cause.required})
+            case UrlElicitationRequired() if url_required_code(facts) is not None:
+                return None
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
             case ToolError() | LimitExceeded() | RequestTimeout() | QuestionRejected() | MalformedAnswer():
                 return error_result(str(cause))

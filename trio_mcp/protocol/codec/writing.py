@@ -59,6 +59,10 @@ class Writer:
         known = (self.revision.inputs if self._modern else self.revision.requests).get(method)
         return known is not None and isinstance(params, (known.params, *known.modes.values()))
 
+    def can_notify(self, method: str) -> bool:
+        """Return whether this revision has a notification."""
+        return method in self.revision.notifications
+
     def encode_request(self, method: str, params: Model) -> Encoded:
         """The params of a request, as this revision writes them."""
         return self.encode(params, _params_kind(params, self._known(self.revision.requests, method)), "params")

@@ -29,7 +29,7 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from functools import cached_property, partial
 from typing import Generic, NamedTuple, TypeAlias
@@ -37,7 +37,7 @@ from typing import Generic, NamedTuple, TypeAlias
 import trio
 from typing_extensions import TypeVar
 
-from ...errors import Disconnected, LocalProtocolError
+from ...errors import Disconnected, LocalProtocolError, UrlElicitationRequired
 from ...logs import peer_logger
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded, Notification
@@ -71,6 +71,7 @@ from .facts import Question, RequestFacts, ResumeMode
 from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
 from .legs import LegBook
 from .memory import CallMemory
+from .url_elicitations import UrlElicitations
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
@@ -90,6 +91,7 @@ class CallServices:
         directory: the calls that a later request may carry forward.
         node: names this process among those that share the keys.
         stray_replies: counts replies of clients that no call waited for.
+        url_elicitations: the pages that users were asked to open.
     """
 
     supervisor: Supervisor
@@ -100,6 +102,7 @@ class CallServices:
     directory: CallDirectory[Call, EndedCall]
     node: str
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
+    url_elicitations: UrlElicitations = field(default_factory=UrlElicitations)
 
     @cached_property
     def sealer(self) -> Sealer:
@@ -246,6 +249,12 @@ class Call(ABC, Generic[OriginT_co]):
         if self.target is not None:
             self.target.outbox.post(Envelope(message, about=self.target.request_id))
 
+    def notify_completed(self, elicitation_id: str) -> None:
+        """Tell the client that its user has finished at a page, if its revision has that message and the call is open."""
+
+    def expect_completion(self, elicitation_ids: Iterable[str]) -> None:
+        """Tell the client when its user has finished at these pages, although the call does not wait for it."""
+
     async def end_stream(self, retry: float | None) -> None:
         """End the response stream of the request, if its client can resume it, which it should do after `retry` seconds."""
         if self.target is None or self.target.end_response is None:
@@ -369,6 +378,8 @@ class Call(ABC, Generic[OriginT_co]):
         result = plan.error_result(self.facts, cause)
         if result is not None:
             return self._encoded(result)
+        if isinstance(cause, UrlElicitationRequired):
+            self.expect_completion(page.elicitation_id for page in cause.pages)
         return CANCEL_ERRORS[cause] if isinstance(cause, CancelReason) else error_detail(self.facts, cause, plan.target)
 
     def _encoded(self, result: Model) -> Encoded:
