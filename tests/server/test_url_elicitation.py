@@ -15,7 +15,7 @@ from talk import play as play_as
 from talk import session_with as session_as
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import CapabilityError, Client, Context, RequestTimeout, Server, UrlElicitationRequired, accept
+from trio_mcp import CapabilityError, Client, Context, PeerError, RequestTimeout, Server, UrlElicitationRequired, accept
 from trio_mcp.server.options import ResumePolicy
 from trio_mcp.session.calls.url_elicitations import MAX_PAGES, UrlElicitations
 from trio_mcp.types import ElicitRequestURLParams
@@ -437,3 +437,14 @@ async def test_our_client_opens_the_page_and_ignores_a_notice_that_it_does_not_k
             assert (result.text or "").startswith("accept")
             await client.ping()
     assert opened == [URL]
+
+
+async def test_our_client_raises_the_error_and_ignores_the_notice_of_a_page_that_it_never_opened() -> None:
+    server = offering(needs_page)
+    with trio.fail_after(10):
+        async with Client.connect(server, mode="legacy", on_elicit_url=lambda _: accept()) as client:
+            with pytest.raises(PeerError) as refused:
+                await client.call_tool("needs_page")
+            assert refused.value.code == URL_REQUIRED
+            assert server.complete_elicitation("visit-1")
+            await client.ping()
