@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Literal, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
@@ -17,7 +17,7 @@ from ..types import JsonObject, JsonValue
 from .ask_timeout import AskTimeout
 from .asking import Accepted, Declined, Dismissed, Elicited, KeyedElicited
 from .branching import BranchTerms
-from .elicits import Asked, Elicit, asked_form
+from .elicits import Asked, Elicit, asked_form, form_question
 from .exchanges import UNNAMED, ElicitExchange
 from .forms import Titled
 
@@ -105,7 +105,8 @@ class Elicitation:
         Raises: see the class.
         """
         check_int("reask", reask)
-        return self._ask(message, self._form(message, schema, context), context, _limit(timeout), reask + 1)
+        asked = self._form(message, schema, context)
+        return _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
 
     @overload
     async def strict(  # type: ignore[overload-overlap]
@@ -140,7 +141,9 @@ class Elicitation:
             Others: see the class.
         """
         check_int("reask", reask)
-        return self._content(message, self._form(message, schema, context), context, _limit(timeout), reask + 1)
+        asked = self._form(message, schema, context)
+        asking = _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
+        return _content(asking, message)
 
     @overload
     async def with_retry(  # type: ignore[overload-overlap]
@@ -218,9 +221,9 @@ class Elicitation:
         check_choice("on_decline", on_decline, ON_DECLINE)
         check_int("max_attempts", max_attempts, least=1)
         asked = self._form(message, schema, context)
-        if on_decline == "error":
-            return self._answer(message, asked, context, _limit(timeout), max_attempts)
-        return self._ask(message, asked, context, _limit(timeout), max_attempts, again=on_decline == "retry")
+        again = on_decline == "retry"
+        asking = _ask(self._call, self._lane, message, asked, context, _limit(timeout), max_attempts, again=again)
+        return _answer(asking, message) if on_decline == "error" else asking
 
     def _form(self, message: str, schema: object, context: object) -> Asked:
         """Return the form to show. Raises what the class says, before anything is awaited."""
@@ -229,63 +232,64 @@ class Elicitation:
         check_str("message", message)
         return asked_form(schema, self._terms.keys, self._call.target_name, context)
 
-    async def _ask(
-        self,
-        message: str,
-        asked: Asked,
-        context: object,
-        limit: AskTimeout | None,
-        attempts: int,
-        *,
-        again: bool = False,
-    ) -> KeyedElicited[object, object]:
-        """Ask up to `attempts` times until an answer matches the form; a user who declined is asked again if `again` is set."""
-        # One coroutine for all attempts, since thousands of calls may wait in it, and each more is half a kilobyte.
-        text, problem = message, ""
-        number = next_elicit_number(self._call, self._lane)
-        for _ in range(attempts):
-            question = asked.question(text)
-            if limit is None:
-                result = await self._call.ask(self._lane, question)
-            else:
-                result = await limit.ask(self._call, self._lane, question)
-            if result.action == "cancel":
-                return DISMISSED
-            if result.action == "decline":
-                problem = ""
-                if not again:
-                    break
-                continue
-            content = cast("JsonObject", result.content or {})
-            try:
-                value = asked.form.read(content)
-            except ValueError as error:
-                problem = str(error)
-                text = f"{message}\n\nThe last answer could not be used: {problem}"
-            else:
-                name = elicit_id(self._call, number)
-                return Accepted(value, ElicitExchange(name, asked.key or UNNAMED, message, content, context))
-        if problem:
-            raise ElicitationInvalid(
-                f"the answer to {message!r} was still invalid after {attempts} attempts: {problem}"
-            )
-        return DECLINED
 
-    async def _answer(
-        self, message: str, asked: Asked, context: object, limit: AskTimeout | None, attempts: int
-    ) -> Accepted[object, object] | Dismissed:
-        result = await self._ask(message, asked, context, limit, attempts)
-        if isinstance(result, Declined):
-            raise ElicitationDeclined(f"The user declined to answer the question {message!r}.")
-        return result
+async def _ask(
+    call: Call,
+    lane: Lane,
+    message: str,
+    asked: Asked,
+    context: object,
+    limit: AskTimeout | None,
+    attempts: int,
+    *,
+    again: bool = False,
+) -> KeyedElicited[object, object]:
+    """Ask up to `attempts` times until an answer matches the form; a user who declined is asked again if `again` is set."""
+    # One coroutine for all attempts, and no variable that keeps a question alive: thousands of calls may wait here.
+    form, key, meta = asked
+    del asked
+    text, problem = message, ""
+    number = next_elicit_number(call, lane)
+    for _ in range(attempts):
+        if limit is None:
+            result = await call.ask(lane, form_question(text, form, key, meta))
+        else:
+            result = await limit.ask(call, lane, form_question(text, form, key, meta))
+        if result.action == "cancel":
+            return DISMISSED
+        if result.action == "decline":
+            problem = ""
+            if not again:
+                break
+            continue
+        content = cast("JsonObject", result.content or {})
+        try:
+            value = form.read(content)
+        except ValueError as error:
+            problem = str(error)
+            text = f"{message}\n\nThe last answer could not be used: {problem}"
+        else:
+            name = elicit_id(call, number)
+            return Accepted(value, ElicitExchange(name, key or UNNAMED, message, content, context))
+    if problem:
+        raise ElicitationInvalid(f"the answer to {message!r} was still invalid after {attempts} attempts: {problem}")
+    return DECLINED
 
-    async def _content(
-        self, message: str, asked: Asked, context: object, limit: AskTimeout | None, attempts: int
-    ) -> object:
-        result = await self._answer(message, asked, context, limit, attempts)
-        if isinstance(result, Dismissed):
-            raise ElicitationCancelled(f"The user closed the question {message!r} without an answer.")
-        return result.content
+
+async def _answer(
+    asking: Awaitable[KeyedElicited[object, object]], message: str
+) -> Accepted[object, object] | Dismissed:
+    result = await asking
+    if isinstance(result, Declined):
+        raise ElicitationDeclined(f"The user declined to answer the question {message!r}.")
+    return result
+
+
+async def _content(asking: Awaitable[KeyedElicited[object, object]], message: str) -> object:
+    result = await _answer(asking, message)
+    if isinstance(result, Dismissed):
+        raise ElicitationCancelled(f"The user closed the question {message!r} without an answer.")
+    return result.content
 
 
 def _limit(timeout: float) -> AskTimeout | None:

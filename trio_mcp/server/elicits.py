@@ -130,12 +130,11 @@ class Asked(NamedTuple):
     key: str | None
     meta: JsonObject | None
 
-    def question(self, message: str) -> Question[ElicitResult]:
-        """Return the question that shows the form with this text."""
-        params = ElicitRequestFormParams(
-            mode="form", message=message, requested_schema=self.form.requested_schema, meta=self.meta
-        )
-        return Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), self.key)
+
+def form_question(message: str, form: Form[object], key: str | None, meta: JsonObject | None) -> Question[ElicitResult]:
+    """Return the question that shows a form with this text."""
+    params = ElicitRequestFormParams(mode="form", message=message, requested_schema=form.requested_schema, meta=meta)
+    return Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), key)
 
 
 def asked_form(schema: object, declared: AbstractSet[str], target: str, context: object) -> Asked:
