@@ -7,7 +7,7 @@ import trio
 from pages import Names, Page
 
 from trio_mcp import Client, Context, PeerError, accept, decline
-from trio_mcp.server import ElicitExchange, Elicitation
+from trio_mcp.server import Elicitation, ElicitExchange
 from trio_mcp.types import ElicitRequestFormParams, ElicitRequestURLParams, ElicitResult
 
 PAGE = Page("forms")

@@ -270,7 +270,7 @@ async def _ask(
             text = f"{message}\n\nThe last answer could not be used: {problem}"
         else:
             name = elicit_id(call, number)
-            return Accepted(value, ElicitExchange(name, key or UNNAMED, message, content, context))
+            return Accepted(value, ElicitExchange(name, key or UNNAMED, message, content, context, {}))
     if problem:
         raise ElicitationInvalid(f"the answer to {message!r} was still invalid after {attempts} attempts: {problem}")
     return DECLINED
