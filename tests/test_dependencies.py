@@ -12,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 OURS = {"trio_mcp", "trio_mcp_transports"}
+PLUGINS = {"pytest_plugin.py": "pytest"}
+"""Modules that only the program loads whose plugin they are; it is no dependency."""
 SOURCES = [ROOT / "trio_mcp", ROOT / "transports" / "trio_mcp_transports"]
 
 
@@ -40,7 +42,7 @@ def used() -> dict[str, str]:
     found: dict[str, str] = {}
     for source in SOURCES:
         for file in source.rglob("*.py"):
-            for package in set(imported(file)) - sys.stdlib_module_names - OURS:
+            for package in set(imported(file)) - sys.stdlib_module_names - OURS - {PLUGINS.get(file.name)}:
                 for distribution in set(providers.get(package, [package])):
                     found[normalized(distribution)] = f"{package} in {file.relative_to(ROOT)}"
     return found

@@ -8,13 +8,18 @@ import pytest
 import trio
 import trio.testing
 from pages import Page
+from pydantic import BaseModel
 from trio.testing import MockClock
 
-from trio_mcp import Client, Context, Server
+from trio_mcp import Client, Context, Elicit, Server
 from trio_mcp.session import Envelope
 
 PAGE = Page("clients")
 BOUND = 10.0
+
+
+class Seat(BaseModel):
+    seat: str
 
 
 class Silent:
@@ -103,3 +108,18 @@ async def test_a_watcher_prints_what_changes(mode: str, capsys: pytest.CaptureFi
                 printed += capsys.readouterr().out
             nursery.cancel_scope.cancel()
     assert set(printed.splitlines()) == {"updated library://catalogue"}
+
+
+async def test_a_declared_question_is_answered_by_its_handler() -> None:
+    names, server, seats = PAGE.run(), Server("travel"), list[str]()
+
+    @server.tool(elicits=[Elicit("seat", Seat)])
+    async def book_flight(destination: str, ctx: Context) -> str:
+        choice = await ctx.elicit(f"Which seat to {destination}?", Elicit("seat", Seat))
+        assert choice.action == "accept"
+        seats.append(choice.content.seat)
+        return "booked"
+
+    with trio.fail_after(BOUND):
+        await names["book"](server)
+    assert seats == ["aisle"]

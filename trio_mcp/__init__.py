@@ -35,7 +35,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
-    from .client import Change, Client, ResponseCache, accept, accept_defaults, decline, dismiss
+    from .client import Change, Client, ElicitRouter, ResponseCache, accept, accept_defaults, decline, dismiss
     from .runtime import CancelReason
     from .server import (
         Accepted,
@@ -69,6 +69,7 @@ __all__ = [
     "Dismissed",
     "Elicit",
     "ElicitExchange",
+    "ElicitRouter",
     "ElicitationCancelled",
     "ElicitationDeclined",
     "ElicitationInvalid",
@@ -98,7 +99,7 @@ __all__ = [
 
 # Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
 _PACKAGES = {
-    "client": ("Change", "Client", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
+    "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
     "session": ("ChannelServer", "ServiceOptions"),
 }

@@ -5,6 +5,7 @@ from .cache import CacheStatistics, ResponseCache
 from .calls import MAX_ROUNDS
 from .changes import Changes, OnChange
 from .client import Client
+from .elicit_router import ElicitRouter
 from .handlers import (
     Handlers,
     OnElicit,
@@ -27,6 +28,7 @@ __all__ = [
     "Changes",
     "Client",
     "ClientOptions",
+    "ElicitRouter",
     "Handlers",
     "OnChange",
     "OnElicit",

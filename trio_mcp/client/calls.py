@@ -167,16 +167,16 @@ class Calls:
                     return result, number
                 # No answers after the last round that is allowed: the user would fill in a form that is never sent.
                 if number < options.max_rounds:
-                    params = await self._answered(params, result, number)
+                    params = await self._answered(params, result, number, what)
             raise LimitExceeded(f"the server asked in more than {options.max_rounds} rounds; the limit is max_rounds")
         raise timeout_error(options.timeout, what)
 
     async def _answered(
-        self, params: InputResponseRequestParams, asked: InputRequiredResult, number: int
+        self, params: InputResponseRequestParams, asked: InputRequiredResult, number: int, asker: str
     ) -> InputResponseRequestParams:
         """Return the params of the next round: those of the first, with the answers and the state."""
         codec = self._link.session.terms.codec
-        answers = await answer_round(self._options.handlers.request_handlers, asked.input_requests or {}, codec)
+        answers = await answer_round(self._options.handlers.find_for(asker), asked.input_requests or {}, codec)
         if not answers:
             await trio.sleep(EMPTY_ROUND_DELAYS[min(number, len(EMPTY_ROUND_DELAYS) - 1)])
         # Both members are replaced, also by None: a state that the server did not send again must not be echoed (M-MRTR-8c).

@@ -6,8 +6,10 @@ A handler is a function of the question's params, plain or async. It may return 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, TypeVar, cast
 
@@ -15,8 +17,10 @@ import trio
 
 from ..checks import check_callable
 from ..errors import CapabilityError, LimitExceeded
-from ..groups import unwrap
+from ..groups import unwrap, without
+from ..logs import one_line
 from ..protocol.codec import Codec
+from ..protocol.meta import ELICIT
 from ..session import RequestHandler
 from ..types import (
     ClientCapabilities,
@@ -44,9 +48,13 @@ T = TypeVar("T")
 
 MAX_QUESTIONS = 1000
 """Questions of one round that are answered."""
+MAX_NOTES = 10
+"""Further failures of a round that its first one has notes about."""
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]
 """A function, plain or async, that fills in a form: returns `accept(...)`, `decline()` or `dismiss()`."""
+FindHandler: TypeAlias = Callable[[str, str], RequestHandler | None]
+"""Returns the handler of a question of a round, by its method and its key; None if the client has none."""
 OnElicitUrl: TypeAlias = Callable[[ElicitRequestURLParams], ElicitResult | Awaitable[ElicitResult]]
 """A function, plain or async, that opens a page for the user: returns `accept()`, `decline()` or `dismiss()`."""
 OnSample: TypeAlias = Callable[
@@ -57,6 +65,13 @@ OnRoots: TypeAlias = Callable[[], Sequence[Root | Path] | Awaitable[Sequence[Roo
 """A function, plain or async, that returns the folders the client works in."""
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 """A plain function, called with each log message of the server."""
+
+
+class ChoosesByKey:
+    """Base of an `on_elicit` that reads from `_meta` which question it answers.
+
+    A question of a round that does not name its key there gets its key in the round, and the name of what was called.
+    """
 
 
 def accept(**content: JsonValue) -> ElicitResult:
@@ -129,6 +144,26 @@ class Handlers:
         ]
         return {method: handler for method, given, handler in served if given is not None}
 
+    def find_for(self, asker: str) -> FindHandler:
+        """Return what finds the handlers of a round's questions.
+
+        Args:
+            asker: the name of the tool or prompt, or the URI of the resource, that asks.
+        """
+        handlers = self.request_handlers
+        if not isinstance(self.on_elicit, ChoosesByKey):
+            return lambda method, _key: handlers.get(method)
+        return lambda method, key: (
+            partial(self._elicit_by_key, asker, key) if method == "elicitation/create" else handlers.get(method)
+        )
+
+    async def _elicit_by_key(self, asker: str, key: str, params: Model) -> Model:
+        """Answer a question of a round that may have no name of its own. What its server wrote counts first."""
+        if isinstance(params, ElicitRequestFormParams) and ELICIT not in (params.meta or {}):
+            named: JsonObject = {**(params.meta or {}), ELICIT: {"tool": asker, "key": key}}
+            params = params.model_copy(update={"meta": named})
+        return await self._elicit(params)
+
     async def _elicit(self, params: Model) -> Model:
         # One method with two kinds of params, each with its own capability: a client may have declared only one of them.
         if isinstance(params, ElicitRequestURLParams) and self.on_elicit_url is not None:
@@ -189,40 +224,63 @@ async def maybe_await(value: T | Awaitable[T]) -> T:
     return value
 
 
-async def answer_round(
-    handlers: Mapping[str, RequestHandler], questions: Mapping[str, InputRequest], codec: Codec
-) -> dict[str, JsonObject]:
+async def answer_round(find: FindHandler, questions: Mapping[str, InputRequest], codec: Codec) -> dict[str, JsonObject]:
     """Answer the questions of one round (2026-07-28) concurrently, and return the answers by key.
 
     Raises:
         LimitExceeded: there are more than `MAX_QUESTIONS`.
         CapabilityError: one asks for something that this client never declared.
 
-    An exception of a handler ends the round and cancels the other handlers. The server receives no answers; it does not wait
-    for any, as the request has ended.
+    The first exception of a handler ends the round and cancels the other handlers. If others fail too, at the same time or as
+    they are cancelled, it has a note for each. The server receives no answers; it does not wait for any, as the request has
+    ended.
     """
     if len(questions) > MAX_QUESTIONS:
         raise LimitExceeded(f"the server asked {len(questions)} questions in one round; the limit is {MAX_QUESTIONS}")
     answers: dict[str, JsonObject] = {}
 
-    async def answer(key: str, question: InputRequest) -> None:
-        handler = handlers.get(question.method)
-        if handler is None:
-            raise CapabilityError(f"the server asked for {question.method}, which this client did not declare", {})
-        params = question.params
-        result = await handler(params if params is not None else InputResponseRequestParams())
-        answers[key] = codec.encode_input_response(question.method, result)
+    async def answer(key: str, method: str, answering: Awaitable[Model]) -> None:
+        answers[key] = codec.encode_input_response(method, await answering)
 
     failure: BaseException | None = None
     try:
-        # Concurrently, as the server asked them in concurrent branches. A client that shows one form at a time needs a lock of
-        # its own.
+        # Concurrently, as the server asked them in concurrent branches. A client that shows one form at a time needs a lock.
         async with trio.open_nursery() as nursery:
             for key, question in questions.items():
-                nursery.start_soon(answer, key, question)
-    except ExceptionGroup as group:
-        failure = unwrap(group)
-    # Raised outside of the `except`, so that it keeps its own context and does not show the nursery's group.
+                handler = find(question.method, key)
+                if handler is None:
+                    why = f"the server asked for {question.method}, which this client did not declare"
+                    raise CapabilityError(why, {})
+                params = question.params if question.params is not None else InputResponseRequestParams()
+                # Called here, in the order of the round: Trio starts the tasks of a nursery in any order.
+                nursery.start_soon(answer, key, question.method, handler(params))
+    except BaseExceptionGroup as group:
+        failure = first_failure(group)
+        if failure is None:
+            raise
+    # Raised outside of the `except`, so that it keeps its context and does not show the nursery's group.
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
+            del failure
     return answers
+
+
+def first_failure(group: BaseExceptionGroup) -> BaseException | None:
+    """Return the exception that ended a round, with a note for each that came after it; None if all handlers were cancelled."""
+    # An error replaces the cancel of its handler's task, as it does in a function without a nursery: the scope stays cancelled.
+    failed = without(group, trio.Cancelled)
+    # A Ctrl-C or an exit is not the round's to take apart.
+    if not isinstance(failed, ExceptionGroup):
+        return None if failed is None else unwrap(failed)
+    # A nursery lists the exceptions of its tasks in the order in which the tasks ended.
+    first, *others = failed.exceptions
+    for error in others[:MAX_NOTES]:
+        # Not `str(error)`, which may raise.
+        text = "".join(traceback.format_exception_only(error)).strip()
+        first.add_note(f"another question of the round failed too: {one_line(text)}")
+    if len(others) > MAX_NOTES:
+        first.add_note(f"{len(others) - MAX_NOTES} more questions of the round failed")
+    return first

@@ -12,6 +12,11 @@ SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
 REQUIRED_CAPABILITIES: Final = "trio-mcp/requiredCapabilities"
 """In an error result of ours: the capabilities that the client would have to declare, as it would declare them."""
+ELICIT: Final = "trio-mcp/elicit"
+"""In a declared form: an object with the name of the `tool`, prompt or resource that asks, and the `key` of the question; and
+its `context`, if it has one."""
+ELICITS: Final = "trio-mcp/elicits"
+"""In a tool, prompt or resource: the schemas of the questions that it may ask, by key."""
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105  a member name, no secret
 
 RESERVED: frozenset[str] = frozenset(

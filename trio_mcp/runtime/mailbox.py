@@ -95,6 +95,10 @@ class Mailbox:
     def __len__(self) -> int:
         return len(self._slots)
 
+    def __contains__(self, key: str) -> bool:
+        """Return whether an answer is awaited under this key."""
+        return key in self._slots
+
     def __repr__(self) -> str:
         return f"<Mailbox open={list(self._slots)}>"
 

@@ -13,7 +13,7 @@ from .asking import (
 from .branching import BranchOptions
 from .context import BranchGroup, Context
 from .elicitation import Elicitation, OnDecline
-from .elicits import Elicit
+from .elicits import AnyElicit, Elicit
 from .exchanges import ElicitExchange
 from .form_schemas import FormError
 from .forms import Titled
@@ -27,6 +27,7 @@ from .tool import Tool, ToolKeywords
 
 __all__ = [
     "Accepted",
+    "AnyElicit",
     "BranchGroup",
     "BranchOptions",
     "Context",

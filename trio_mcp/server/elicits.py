@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
-from typing import Generic, NamedTuple, Never, cast, overload
+from typing import Generic, NamedTuple, Never, TypeAlias, cast, overload
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeVar
 
+from ..protocol.meta import ELICIT, ELICITS
 from ..session import Question
 from ..types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue, RequestedSchema
 from .form_schemas import FormError
@@ -20,12 +21,6 @@ C = TypeVar("C")
 T = TypeVar("T")
 C_contra = TypeVar("C_contra", default=None, contravariant=True)
 T_co = TypeVar("T_co", default=object, covariant=True)
-
-
-ELICITS = "trio-mcp/elicits"
-"""The member of `_meta` in which a tool, prompt or resource publishes the questions that it may ask."""
-ELICIT = "trio-mcp/elicit"
-"""The member of `_meta` of a declared question: what asks, the key, and the context if there is one."""
 
 
 class Elicit(Generic[C_contra, T_co]):
@@ -104,7 +99,11 @@ class Elicit(Generic[C_contra, T_co]):
         return f"Elicit({self.key!r}, {self.schema!r:.80})"
 
 
-def add_questions_to_meta(meta: JsonObject, elicits: Sequence[Elicit[Never, object]]) -> JsonObject | None:
+AnyElicit: TypeAlias = Elicit[Never, object]
+"""A declared question of any kind."""
+
+
+def add_questions_to_meta(meta: JsonObject, elicits: Sequence[AnyElicit]) -> JsonObject | None:
     """Return `_meta` with the declared questions by key, or None if it is empty.
 
     Raises:

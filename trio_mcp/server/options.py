@@ -9,12 +9,12 @@ import difflib
 import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal, Never, TypeAlias, TypedDict, get_args
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 from ..checks import check_callable, check_choice, check_instance, check_int, check_seconds, check_sequence, check_str
 from ..session import ResumeMode, ServiceOptions
 from ..types import CacheScope, Icon, JsonObject
-from .elicits import Elicit, add_questions_to_meta
+from .elicits import AnyElicit, Elicit, add_questions_to_meta
 from .form_schemas import FormError
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
@@ -41,7 +41,7 @@ class OfferKeywords(TypedDict, total=False):
     icons: Sequence[Icon]
     timeout: float
     meta: JsonObject
-    elicits: Sequence[Elicit[Never, object]]
+    elicits: Sequence[AnyElicit]
     resume: ResumePolicy
 
 

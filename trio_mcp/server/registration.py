@@ -10,6 +10,7 @@ from ..runtime import ThreadLimiter
 from ..session.changes import Change
 from .completion import make_completer
 from .handler import Function
+from .homes import remember_home
 from .options import check_function, check_not_class, check_uri_and_function
 from .prompts import Prompt, PromptKeywords, make_prompt
 from .registry import Registry
@@ -66,6 +67,7 @@ class Registration:
         check_function(function, "tool")
         tool = make_tool(function, options, self._threads)
         self._registry.tools.add(tool.name, tool)
+        remember_home(function, self)
         return tool
 
     def remove_tool(self, name: str) -> None:

@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import InitVar, dataclass
 from types import MappingProxyType
 from typing import Final
 
 import trio
 
-from ..logs import peer_logger
+from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
+from ..runtime.loop_turn import LoopTurn
 from ..types import Implementation, ServerCapabilities, declares
-from .calls.call import CallServices, RequestCheck, Route
+from .calls.call import Call, RequestCheck, Route
 from .calls.directory import CallDirectory
+from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, Peer, sent_size
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
@@ -40,6 +42,8 @@ class Service:
         capabilities: the capabilities that the server offers now; changed by `declare`.
         request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
         calls: the services that every call uses.
+        turn: what has been done for the clients since every other task of the event loop had a turn.
+        records: counts what clients can make the server log, over all connections.
     """
 
     supervisor: Supervisor
@@ -55,7 +59,9 @@ class Service:
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
-        self.calls = CallServices(
+        self.turn = LoopTurn()
+        self.records = RepeatedRecords(logger, lines=SHARED_LINES)
+        self.calls = CallServices[Call](
             supervisor=self.supervisor,
             options=self.options,
             server_info_json=Encoded(self.identity.encode()),
@@ -63,6 +69,7 @@ class Service:
             audience=self.identity.name,
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
+            records=self.records,
         )
 
     def open_account(self, peer: Peer) -> Account:
@@ -150,7 +157,7 @@ async def open_service(
         service = Service(
             supervisor, routes, identity, capabilities, instructions, options, request_checks, keys, threads
         )
-        with service.calls.directory as directory:
+        with closing(service.records), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
             yield service
             with trio.CancelScope(shield=True):

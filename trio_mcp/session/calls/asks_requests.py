@@ -22,11 +22,11 @@ from ...errors import (
 )
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
-from ...runtime import Lane, Mailbox, Slot
+from ...runtime import CALL_OVER_MESSAGE, Lane, Mailbox, Slot
 from ...types import ClientCapabilities, ElicitationCompleteNotificationParams, Model
 from ...types.capabilities import lacks
 from ..envelope import Envelope, content_size
-from .call import CALL_OVER_MESSAGE, Call
+from .call import Call
 from .facts import Question
 from .failures import check_capabilities
 

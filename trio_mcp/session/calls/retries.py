@@ -10,12 +10,13 @@ from ...runtime import Actor
 from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
-from .call import Body, Call, CallServices, Plan, Route
+from .call import Body, Call, Plan, Route
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
 from .failures import error_detail
 from .legs import LegBook
 from .memory import StatePayload
+from .services import CallServices
 from .timeouts import expired_timeout
 
 
@@ -23,7 +24,7 @@ from .timeouts import expired_timeout
 class Retry:
     """A request that carries a call forward, with its state opened."""
 
-    services: CallServices
+    services: CallServices[Call]
     claims: Claims
     params: InputResponseRequestParams
     facts: RequestFacts
@@ -99,7 +100,11 @@ ENDED = "the call ended, and its outcomes are no longer kept"
 
 
 def carry_on(
-    services: CallServices, facts: RequestFacts, params: InputResponseRequestParams, target: ReplyTarget, route: Route
+    services: CallServices[Call],
+    facts: RequestFacts,
+    params: InputResponseRequestParams,
+    target: ReplyTarget,
+    route: Route,
 ) -> None:
     """Serve a request that brings a `requestState`.
 
@@ -141,19 +146,19 @@ def carry_on(
         services.supervisor.spawn(retry.fetch_and_replay, plan, payload)
 
 
-def is_sealed_here(services: CallServices, claims: Claims) -> bool:
+def is_sealed_here(services: CallServices[Call], claims: Claims) -> bool:
     """Return whether this process sealed a state."""
     return isinstance(claims.journal, dict) and claims.journal.get("node") == services.node
 
 
-def question_timeout(services: CallServices, claims: Claims) -> RequestTimeout | None:
+def question_timeout(services: CallServices[Call], claims: Claims) -> RequestTimeout | None:
     """Return the error of a question that has timed out since the state was sealed, or None."""
     age = services.sealer.age(claims)
     return expired_timeout(claims.journal, age, sealed_here=is_sealed_here(services, claims))
 
 
 def timeout_outcome(
-    services: CallServices, facts: RequestFacts, params: Model, route: Route, timeout: RequestTimeout
+    services: CallServices[Call], facts: RequestFacts, params: Model, route: Route, timeout: RequestTimeout
 ) -> LegOutcome:
     """Return what the call would have answered if nothing had caught the timeout; nothing is run.
 

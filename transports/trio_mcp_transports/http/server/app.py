@@ -25,9 +25,10 @@ from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits, held_size
 from trio_mcp.runtime import Account, CancelReason
+from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.server import Server
 from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
-from trio_mcp.session.channel import TURN, let_others_run
+from trio_mcp.session.channel import MESSAGE_COST
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
@@ -227,6 +228,7 @@ class McpApp:
                 await send({"type": "lifespan.shutdown.complete"})
             finally:
                 self._running = None
+                self._records.close()
                 nursery.cancel_scope.cancel()
 
     def _started(self) -> AppState:
@@ -266,7 +268,7 @@ class McpApp:
         check_post(incoming.peer.headers)
         with running.service.open_account(incoming.peer) as account:
             envelope = await self._read_message(incoming, account)
-        # A call draws what it keeps of the message from an account of its own: counted in both, a message that was found to have
+        # A call draws what it keeps of the message from a separate account: counted in both, a message that was found to have
         # room would be refused after it was parsed.
         respond = self._process(running, envelope, incoming)
         # Not kept while the call runs.
@@ -301,11 +303,17 @@ class McpApp:
         # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
         size = held_size(body)
         check_room(account, size)
+        turn = self._started().service.turn
+        # Many requests may have come at the same time, each on a connection of its own.
+        if turn.is_over:
+            await turn.pass_on()
+        turn.spent += MESSAGE_COST + len(body)
         message = parse(body, self._json_limits)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
             account.draw(size)
-            await let_others_run()
+            await turn.pass_on()
+            turn.spent += len(body)
         return Envelope(message, peer=peer, size=size)
 
     # WebSocket

@@ -1,0 +1,119 @@
+"""A context for a plain function: that of a real call, whose questions a script answers. Each rule in both eras."""
+
+from __future__ import annotations
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from trio_mcp import Context, Elicit
+from trio_mcp.errors import Disconnected
+from trio_mcp.testing import Delay, Disconnect, MockClient, SecondWorker, make_context
+
+NAME = Elicit("name", str)
+
+
+@pytest.fixture(params=["modern", "legacy"])
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+async def confirm(ctx: Context, what: str) -> bool:
+    """A function of a server that is no tool."""
+    answer = await ctx.elicit(f"{what}?", bool)
+    return answer.action == "accept" and answer.content
+
+
+async def test_a_function_that_takes_a_context_is_called(era: str) -> None:
+    async with make_context(elicits=[True, False], samples=["so"], era=era) as ctx:
+        assert await confirm(ctx, "Sure")
+        assert not await confirm(ctx, "Really")
+        assert (await ctx.sample("?")).text == "so"
+        assert [message.role for message in ctx.messages] == ["user", "assistant"]
+
+
+async def test_branches_steps_and_reports_work(era: str) -> None:
+    client = MockClient(elicits=[True], era=era)
+    async with client.context() as ctx:
+        assert await ctx.step("once", lambda: 3) == 3
+        assert await ctx.branch(lambda child: confirm(child, "Branch"))
+        await ctx.progress(1)
+    assert [question.message for question in client.questions] == ["Branch?"]
+    assert [report.progress for report in client.progress] == [1]
+
+
+async def test_the_block_sees_the_request_of_its_era(era: str) -> None:
+    async with make_context(era=era, principal="ann") as ctx:
+        assert ctx.request.principal == "ann"
+        assert (ctx.request.protocol_version == "2026-07-28") == (era == "modern")
+
+
+async def test_a_declared_question_is_asked_by_its_key(era: str) -> None:
+    client = MockClient(elicits=["Ann"], era=era)
+    async with client.context(declares=[NAME]) as ctx:
+        await ctx.elicit("Who?", NAME)
+    assert client.questions[0].key == "name"
+
+
+async def test_an_undeclared_question_is_an_error(era: str) -> None:
+    with pytest.raises(LookupError):
+        async with make_context(elicits=["Ann"], era=era) as ctx:
+            await ctx.elicit("Who?", NAME)
+
+
+async def test_a_delay_passes_on_the_clock(era: str, autojump_clock: MockClock) -> None:
+    start = trio.current_time()
+    async with make_context(elicits=[Delay(60, True)], era=era) as ctx:
+        assert await confirm(ctx, "Sure")
+    assert trio.current_time() - start == pytest.approx(60, abs=5)
+
+
+async def test_a_script_that_runs_out_ends_the_block_with_an_assertion_error(era: str) -> None:
+    with pytest.raises(AssertionError, match="Sure"):
+        async with make_context(era=era) as ctx:
+            await confirm(ctx, "Sure")
+
+
+async def test_a_script_that_was_not_used_up_is_an_assertion_error(era: str) -> None:
+    with pytest.raises(AssertionError, match="answer 1 of elicits"):
+        async with make_context(elicits=[True], era=era):
+            pass
+
+
+async def test_an_error_of_the_block_is_raised_as_itself(era: str) -> None:
+    with pytest.raises(ZeroDivisionError):
+        async with make_context(elicits=[True], era=era):
+            raise ZeroDivisionError
+
+
+async def test_a_group_of_the_block_is_raised_as_itself(era: str) -> None:
+    with pytest.raises(ExceptionGroup) as group:
+        async with make_context(era=era):
+            raise ExceptionGroup("mine", [ZeroDivisionError()])
+    assert group.value.message == "mine"
+
+
+async def test_a_lost_connection_ends_the_block(era: str) -> None:
+    with pytest.raises(Disconnected):
+        async with make_context(elicits=[Disconnect()], era=era) as ctx:
+            await confirm(ctx, "Sure")
+
+
+async def test_a_cancel_ends_the_call_and_the_block(era: str, autojump_clock: MockClock) -> None:
+    with trio.move_on_after(5) as scope:
+        async with make_context(era=era):
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+
+
+async def test_a_context_has_one_worker() -> None:
+    with pytest.raises(AssertionError, match="ended"):
+        async with make_context(elicits=[SecondWorker(True)]) as ctx:
+            await confirm(ctx, "Sure")
+
+
+async def test_the_context_is_over_after_the_block(era: str) -> None:
+    async with make_context(era=era) as ctx:
+        pass
+    with pytest.raises(Disconnected):
+        await confirm(ctx, "Sure")

@@ -1,0 +1,549 @@
+"""The mock client: what it calls, what it answers, what it remembers, and scripts that do not fit. Each rule in both eras."""
+
+from __future__ import annotations
+
+import gc
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Literal
+
+import pytest
+import trio
+from pydantic import BaseModel
+from trio.testing import MockClock
+
+from trio_mcp import Context, Elicit, ElicitRouter, Server, accept, decline, dismiss
+from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
+from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
+from trio_mcp.server.homes import home_of, remember_home
+from trio_mcp.testing import Delay, Disconnect, MockClient, Never, SecondWorker
+from trio_mcp.types import (
+    ClientCapabilities,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    ElicitResult,
+    TextContent,
+)
+
+BOUND = 20.0
+
+
+class Seat(BaseModel):
+    flight: str
+    seat: Literal["window", "aisle"]
+
+
+class Size(Enum):
+    SMALL = "s"
+    LARGE = "l"
+
+
+@dataclass
+class Trip:
+    city: str
+
+
+SEAT = Elicit("seat", Seat)
+
+
+@pytest.fixture(params=["modern", "legacy", "2025-06-18"])
+def era(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+async def book(trip: Trip, ctx: Context) -> str:
+    """Ask the user, then the model."""
+    choice = await ctx.elicit("Which seat?", Seat)
+    if choice.action != "accept":
+        return f"{choice.action}: nothing was booked"
+    summary = await ctx.sample(f"A line about {trip.city}")
+    return f"{choice.content.flight} {choice.content.seat}: {summary.text}"
+
+
+async def ask_thrice(ctx: Context) -> str:
+    """Ask three questions, one after the other."""
+    return " ".join([(await ctx.elicit(f"Question {number}?", bool)).action for number in (1, 2, 3)])
+
+
+async def ask_size(ctx: Context) -> str:
+    """Ask for a choice."""
+    answer = await ctx.elicit("Size?", Size)
+    return str(answer.content) if answer.action == "accept" else answer.action
+
+
+# what is called
+
+
+async def test_a_function_is_a_tool_without_a_server(era: str) -> None:
+    client = MockClient(elicits=[{"flight": "TP1", "seat": "aisle"}], samples=["A short hop."], era=era)
+    assert (await client.call(book, trip=Trip("Lisbon"))).text == "TP1 aisle: A short hop."
+
+
+async def test_a_registered_function_is_called_with_its_options(era: str) -> None:
+    server = Server("travel")
+
+    @server.tool(name="reserve", elicits=[SEAT])
+    async def reserve_seat(ctx: Context) -> str:
+        return (await ctx.elicit("Which?", SEAT)).action
+
+    client = MockClient(elicits=[decline()], era=era)
+    assert (await client.call(reserve_seat)).text == "decline"
+    assert client.questions[0].key == "seat"
+
+
+async def test_a_tool_and_a_server_with_a_name_are_called(era: str) -> None:
+    server = Server("travel")
+    tool = server.add_tool(ask_size, name="size")
+    for target in (tool, (server, "size")):
+        assert (await MockClient(elicits=["s"], era=era).call(target)).text == "Size.SMALL"
+
+
+async def test_a_tool_is_called_that_no_server_has(era: str) -> None:
+    server = Server("travel")
+    tool = server.add_tool(ask_size, name="size")
+    server.remove_tool("size")
+    assert (await MockClient(elicits=["s"], era=era).call(tool)).text == "Size.SMALL"
+
+
+async def test_a_function_of_several_servers_is_called_at_the_last_one(era: str) -> None:
+    async def where(ctx: Context) -> str:
+        return "everywhere"
+
+    first, last = Server("first"), Server("last")
+    first.add_tool(where, requires={"sampling"})
+    last.add_tool(where)
+    client = MockClient(capabilities=ClientCapabilities(), era=era)
+    assert (await client.call(where)).text == "everywhere"
+
+
+async def test_a_function_whose_server_is_gone_is_called_alone(era: str) -> None:
+    async def where(ctx: Context) -> str:
+        return "alone"
+
+    def register() -> None:
+        Server("first").add_tool(where, requires={"sampling"})
+
+    register()
+    gc.collect()
+    client = MockClient(capabilities=ClientCapabilities(), era=era)
+    assert (await client.call(where)).text == "alone"
+
+
+def test_a_callable_that_has_no_hash_is_registered_without_being_remembered() -> None:
+    class Odd:
+        __hash__ = None
+
+        def __call__(self) -> int:
+            return 1
+
+    odd, server = Odd(), Server("first")
+    remember_home(odd, server)
+    assert home_of(odd) is None
+
+
+async def test_a_plain_function_is_called(era: str) -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    assert "3" in (await MockClient(era=era).call(add, a=1, b=2)).text
+
+
+@pytest.mark.parametrize("target", ["add", 3, Seat, (Server("x"), 3), None])
+async def test_anything_else_is_a_type_error(target: object) -> None:
+    with pytest.raises(TypeError, match=r"call a function|class"):
+        await MockClient().call(target)
+
+
+async def test_an_unknown_tool_is_an_error_that_names_those_there_are() -> None:
+    server = Server("travel")
+    server.add_tool(ask_size)
+    with pytest.raises(LookupError, match="ask_size"):
+        await MockClient().call((server, "other"))
+
+
+async def test_an_argument_without_json_is_a_type_error_that_names_it() -> None:
+    with pytest.raises(TypeError, match="trip"):
+        await MockClient().call(book, trip=object())
+
+
+# answers
+
+
+@pytest.mark.parametrize("answer", [{"value": "l"}, "l", Size.LARGE, lambda _asked: "l", accept(value="l")])
+async def test_a_value_accepts_the_form(era: str, answer: object) -> None:
+    assert (await MockClient(elicits=[answer], era=era).call(ask_size)).text == "Size.LARGE"
+
+
+async def test_a_model_accepts_the_form(era: str) -> None:
+    client = MockClient(elicits=[Seat(flight="TP1", seat="window")], samples=["!"], era=era)
+    assert (await client.call(book, trip={"city": "Faro"})).text == "TP1 window: !"
+
+
+@pytest.mark.parametrize(("answer", "action"), [(decline(), "decline"), (dismiss(), "cancel")])
+async def test_a_result_is_sent_as_it_is(era: str, answer: ElicitResult, action: str) -> None:
+    assert (await MockClient(elicits=[answer], era=era).call(ask_size)).text == action
+
+
+async def test_a_result_that_does_not_fit_is_sent_too_and_asked_again(era: str) -> None:
+    client = MockClient(elicits=[accept(value="huge"), "s"], era=era)
+    assert (await client.call(ask_size)).text == "Size.SMALL"
+    assert "could not be used" in client.questions[1].message
+
+
+async def test_a_function_gets_the_params_and_may_be_async(era: str) -> None:
+    async def choose(asked: ElicitRequestFormParams) -> object:
+        await trio.lowlevel.checkpoint()
+        return {"flight": asked.message, "seat": "aisle"}
+
+    def complete(asked: CreateMessageRequestParams) -> str:
+        return f"at most {asked.max_tokens}"
+
+    client = MockClient(elicits=[choose], samples=[complete], era=era)
+    assert (await client.call(book, trip=Trip("Faro"))).text == "Which seat? aisle: at most 1024"
+
+
+async def test_one_function_answers_every_question(era: str) -> None:
+    client = MockClient(elicits=lambda asked: asked.message != "Question 2?", era=era)
+    assert (await client.call(ask_thrice)).text == "accept accept accept"
+    assert len(client.questions) == 3
+
+
+async def test_a_router_answers_every_question(era: str) -> None:
+    router = ElicitRouter()
+
+    @router.on("pick", "seat")
+    def pick_seat(_asked: ElicitRequestFormParams) -> ElicitResult:
+        return accept(flight="TP1", seat="aisle")
+
+    server = Server("travel")
+
+    @server.tool(elicits=[SEAT])
+    async def pick(ctx: Context) -> str:
+        return (await ctx.elicit("Which?", SEAT)).action
+
+    assert (await MockClient(elicits=router, era=era).call(pick)).text == "accept"
+
+
+async def test_a_sample_is_answered_with_a_whole_result(era: str) -> None:
+    async def think(ctx: Context) -> str:
+        answer = await ctx.sample("?")
+        return f"{answer.model} {answer.stop_reason}"
+
+    content = TextContent(text="so")
+    result = CreateMessageResult(role="assistant", content=content, model="m1", stop_reason="maxTokens")
+    assert (await MockClient(samples=[result], era=era).call(think)).text == "m1 maxTokens"
+
+
+async def test_the_roots_are_paths(era: str, tmp_path: Path) -> None:
+    async def list_roots(ctx: Context) -> str:
+        return (await ctx.roots())[0].uri
+
+    client = MockClient(roots=[tmp_path], era=era)
+    assert (await client.call(list_roots)).text == tmp_path.as_uri()
+    assert client.questions[0].kind == "roots"
+
+
+async def test_the_server_sees_the_principal_and_the_capabilities(era: str) -> None:
+    async def who(ctx: Context) -> str:
+        return f"{ctx.request.principal} {ctx.request.client_capabilities.sampling}"
+
+    client = MockClient(principal="ann", capabilities=ClientCapabilities(), era=era)
+    assert (await client.call(who)).text == "ann None"
+
+
+async def test_a_capability_that_is_not_declared_cannot_be_asked(era: str) -> None:
+    client = MockClient(capabilities=ClientCapabilities(), era=era)
+    if era == "modern":
+        with pytest.raises(PeerError) as missing:
+            await client.call(ask_size)
+        assert missing.value.code == MISSING_CAPABILITY
+    else:
+        assert (await client.call(ask_size)).is_error
+    assert client.questions == []
+
+
+# steps
+
+
+async def test_a_delay_passes_on_the_clock(era: str, autojump_clock: MockClock) -> None:
+    start = trio.current_time()
+    assert (await MockClient(elicits=[Delay(500, "s")], era=era).call(ask_size)).text == "Size.SMALL"
+    assert trio.current_time() - start == pytest.approx(500, abs=5)
+
+
+async def test_a_question_that_is_never_answered_times_out(era: str, autojump_clock: MockClock) -> None:
+    async def patient(ctx: Context) -> str:
+        try:
+            await ctx.elicit("Anyone?", bool, timeout=30)
+        except RequestTimeout:
+            second = await ctx.elicit("Still not?", bool)
+            return f"then {second.action}"
+        return "?"
+
+    client = MockClient(elicits=[Never(), True], era=era)
+    assert (await client.call(patient)).text == "then accept"
+    assert [question.message for question in client.questions] == ["Anyone?", "Still not?"]
+
+
+async def test_a_sample_that_is_never_answered_times_out(era: str, autojump_clock: MockClock) -> None:
+    async def impatient(ctx: Context) -> str:
+        with trio.move_on_after(10):
+            return (await ctx.sample("?")).text
+        return "no answer"
+
+    assert (await MockClient(samples=[Never()], era=era).call(impatient)).text == "no answer"
+
+
+async def test_an_answer_waits_for_a_question_of_its_round_that_is_never_answered(
+    era: str, autojump_clock: MockClock
+) -> None:
+    async def impatient(ctx: Context) -> str:
+        try:
+            return (await ctx.sample("?", timeout=10)).text
+        except RequestTimeout:
+            return "nothing"
+
+    async def ask_both(ctx: Context) -> str:
+        text, answer = await ctx.branch_all(impatient, lambda child: child.elicit("Sure?", bool))
+        return f"{text}, {answer.action}"
+
+    client = MockClient(samples=[Never()], elicits=[True], era=era)
+    assert (await client.call(ask_both)).text == "nothing, accept"
+    assert len(client.questions) == 2
+
+
+async def test_a_lost_connection_cancels_the_tool_and_raises(era: str) -> None:
+    ended: list[str] = []
+
+    async def buy(ctx: Context) -> str:
+        try:
+            return (await ctx.elicit("Sure?", bool)).action
+        finally:
+            ended.append(str(ctx.cancel_reason))
+
+    client = MockClient(elicits=[Disconnect()], era=era)
+    with pytest.raises(Disconnected):
+        await client.call(buy)
+    # A modern call that waits between two requests belongs to no connection; here its server ends with the test.
+    assert ended == ["shutdown" if era == "modern" else "disconnect"]
+
+
+async def test_an_exception_is_the_failure_of_the_client(era: str) -> None:
+    async def stubborn(ctx: Context) -> str:
+        try:
+            return (await ctx.elicit("Sure?", bool)).action
+        except PeerError as error:
+            return f"code {error.code}"
+
+    client = MockClient(elicits=[PeerError(-1, "the user is away")], era=era)
+    if era == "modern":
+        with pytest.raises(PeerError):
+            await client.call(stubborn)
+    else:
+        assert (await client.call(stubborn)).text == "code -1"
+
+
+async def test_a_second_worker_replays_the_call_in_the_modern_era(era: str) -> None:
+    server, runs, effects = Server("shop"), list[str](), list[str]()
+
+    @server.tool(resume="replay")
+    async def buy(ctx: Context) -> str:
+        runs.append("run")
+        await ctx.step("charge", lambda: effects.append("charged"))
+        first = await ctx.elicit("Sure?", bool)
+        second = await ctx.elicit("Really?", bool)
+        return f"{first.action} {second.action}"
+
+    client = MockClient(elicits=[SecondWorker(True), Delay(0, SecondWorker(lambda _asked: decline()))], era=era)
+    assert (await client.call(buy)).text == "accept decline"
+    assert effects == ["charged"]
+    assert len(runs) == (3 if era == "modern" else 1)
+
+
+async def test_a_call_that_may_not_be_replayed_is_lost_at_a_second_worker() -> None:
+    result = await MockClient(elicits=[SecondWorker("s")]).call(ask_size)
+    assert result.is_error
+
+
+@pytest.mark.parametrize("seconds", [-1, float("inf"), "5"])
+def test_a_delay_is_a_finite_number_of_seconds(seconds: object) -> None:
+    with pytest.raises((TypeError, ValueError), match="seconds"):
+        Delay(seconds, True)
+
+
+# the record
+
+
+async def test_the_questions_are_remembered(era: str) -> None:
+    client = MockClient(elicits=[Seat(flight="TP1", seat="aisle")], samples=["!"], era=era)
+    await client.call(book, trip=Trip("Faro"))
+    form, sample = client.questions
+    assert (form.kind, form.message, form.key, form.leg) == ("elicit", "Which seat?", None, 1)
+    assert form.schema is not None
+    assert form.schema["required"] == ["flight", "seat"]
+    assert (sample.kind, sample.message, sample.schema) == ("sample", "A line about Faro", None)
+    assert sample.leg == (2 if era == "modern" else 1)
+    assert isinstance(sample.params, CreateMessageRequestParams)
+
+
+async def test_progress_logs_and_the_result_are_remembered(era: str) -> None:
+    async def report(ctx: Context) -> str:
+        await ctx.progress(1, 2, "half")
+        await ctx.log("debug", {"at": 1})
+        return "done"
+
+    client = MockClient(era=era)
+    assert client.result is None
+    result = await client.call(report)
+    assert [(each.progress, each.total, each.message) for each in client.progress] == [(1, 2, "half")]
+    assert [(each.level, each.data) for each in client.logs] == [("debug", {"at": 1})]
+    assert client.result is result
+
+
+async def test_questions_of_one_round_take_their_answers_in_the_order_of_the_round() -> None:
+    async def ask_both(ctx: Context) -> str:
+        a, b = await ctx.branch_all(lambda c: c.elicit("A?", int), lambda c: c.elicit("B?", int))
+        assert a.action == b.action == "accept"
+        return f"{a.content} {b.content}"
+
+    for _ in range(10):  # the order of tasks is random
+        assert (await MockClient(elicits=[1, 2]).call(ask_both)).text == "1 2"
+
+
+# scripts that do not fit
+
+
+async def test_a_question_without_an_answer_fails_with_what_was_asked(era: str) -> None:
+    client = MockClient(elicits=[True, False], era=era)
+    with pytest.raises(AssertionError) as failure:
+        await client.call(ask_thrice)
+    for part in ("Question 3?", "elicits has 2 answers", "Question 1?"):
+        assert part in str(failure.value)
+
+
+async def test_a_tool_cannot_hide_that_the_script_ran_out(era: str) -> None:
+    async def careless(ctx: Context) -> str:
+        try:
+            await ctx.sample("?")
+        except Exception:  # noqa: BLE001
+            return "all is well"
+        return "?"
+
+    with pytest.raises(AssertionError, match="sample"):
+        await MockClient(era=era).call(careless)
+
+
+async def test_an_answer_that_was_not_used_fails_with_what_is_left(era: str) -> None:
+    with pytest.raises(AssertionError) as failure:
+        await MockClient(elicits=[decline(), "unused"], samples=["also"], era=era).call(book, trip=Trip("Faro"))
+    for part in ("answer 2 of elicits", "unused", "answer 1 of samples", "Which seat?"):
+        assert part in str(failure.value)
+
+
+async def test_an_unused_answer_of_a_tool_that_failed_is_reported_with_its_error(era: str) -> None:
+    with pytest.raises(AssertionError, match="Invalid arguments"):
+        await MockClient(elicits=[True], era=era).call(book)
+
+
+async def test_the_roots_need_an_answer_too(era: str) -> None:
+    async def list_roots(ctx: Context) -> str:
+        return str(await ctx.roots())
+
+    with pytest.raises(AssertionError, match="roots"):
+        await MockClient(era=era).call(list_roots)
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"flight": 3, "seat": "aisle"}, "flight"),
+        ({"flight": "TP1"}, "seat"),
+        ({"flight": "TP1", "seat": "roof"}, "roof"),
+        ({"flight": "TP1", "seat": "aisle", "nope": 1}, "no field nope"),
+        ("TP1", "flight, seat"),
+        (lambda _asked: {"flight": 3}, "flight"),
+        ({"flight": object()}, "cannot be sent"),
+    ],
+)
+async def test_an_answer_that_does_not_fit_the_form_fails_with_its_number(era: str, answer: object, told: str) -> None:
+    with pytest.raises(AssertionError) as failure:
+        await MockClient(elicits=[answer], era=era).call(book, trip=Trip("Faro"))
+    assert "answer 1 of elicits" in str(failure.value)
+    assert told in str(failure.value)
+
+
+async def test_an_answer_that_no_model_gives_fails_with_its_number(era: str) -> None:
+    with pytest.raises(AssertionError, match="answer 1 of samples"):
+        await MockClient(elicits=[Seat(flight="TP1", seat="aisle")], samples=[3], era=era).call(book, trip=Trip("Faro"))
+
+
+async def test_what_a_function_raises_fails_the_test(era: str) -> None:
+    class Broken(Exception):
+        pass
+
+    def broken(_asked: object) -> object:
+        raise Broken
+
+    with pytest.raises(Broken):
+        await MockClient(elicits=[broken], era=era).call(ask_size)
+
+
+async def test_a_block_checks_the_script_at_its_end(era: str) -> None:
+    with MockClient(elicits=["s", "l"], era=era) as client:
+        assert (await client.call(ask_size)).text == "Size.SMALL"
+        assert (await client.call(ask_size)).text == "Size.LARGE"
+    with pytest.raises(AssertionError, match="answer 1 of elicits"):
+        with MockClient(elicits=["s"], era=era):
+            pass
+
+
+async def test_a_block_that_fails_keeps_its_own_error() -> None:
+    with pytest.raises(ZeroDivisionError):
+        with MockClient(elicits=["s"]):
+            raise ZeroDivisionError
+
+
+async def test_a_call_that_is_cancelled_cancels_the_tool(era: str, autojump_clock: MockClock) -> None:
+    cancelled = trio.Event()
+
+    async def slow(ctx: Context) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.set()
+
+    with trio.move_on_after(3):
+        await MockClient(era=era).call(slow)
+    with trio.fail_after(BOUND):
+        await cancelled.wait()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"elicits": "yes"},
+        {"elicits": {"value": 1}},
+        {"elicits": 3},
+        {"elicits": [None]},
+        {"elicits": [Never]},
+        {"samples": [object()]},
+        {"era": "auto"},
+        {"era": "newest"},
+        {"capabilities": {"sampling": {}}},
+        {"principal": 3},
+        {"roots": ["/tmp"]},
+    ],
+)
+def test_a_wrong_option_is_refused_at_once(options: dict[str, object]) -> None:
+    with pytest.raises((TypeError, ValueError)):
+        MockClient(**options)
+
+
+async def test_an_error_response_to_the_call_is_raised(era: str) -> None:
+    async def rejecting(ctx: Context) -> str:
+        raise RemoteProtocolError("no such thing")
+
+    with pytest.raises(PeerError):
+        await MockClient(era=era).call(rejecting)

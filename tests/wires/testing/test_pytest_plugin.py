@@ -1,0 +1,110 @@
+"""The pytest plugin, in pytest runs of another project."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tomllib
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from serving import ROOT
+
+SERVER = """
+import pytest
+from trio_mcp import Context, Server
+
+@pytest.fixture
+def mcp_server():
+    server = Server("shop")
+
+    @server.tool
+    async def buy(ctx: Context) -> str:
+        answer = await ctx.elicit("Sure?", bool)
+        return f"{answer.action} in {ctx.request.protocol_version}"
+
+    return server
+"""
+OPTIONS = """
+from trio_mcp import accept
+
+@pytest.fixture
+def mcp_client_options():
+    return {"on_elicit": lambda asked: accept(value=True)}
+"""
+TEST = """
+import pytest
+{mark}
+async def test_buying(mcp_client):
+    assert (await mcp_client.call_tool("buy")).text == "accept in " + mcp_client.protocol_version
+"""
+
+
+def run_pytest(folder: Path, *, trio_mode: bool = True, alone: bool = False, **files: str) -> str:
+    """Run pytest on these files with the plugin, `alone` or with all others; return what it printed."""
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    (folder / "pytest.ini").write_text("[pytest]\n" if alone else f"[pytest]\ntrio_mode = {trio_mode}\n")
+    plugin = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]["trio_mcp"]
+    # By hand, because the entry point of an editable installation is as old as the installation.
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", plugin, "-v", "-W", "error"]
+    env = {**os.environ, **({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if alone else {})}
+    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("trio_mode", [True, False])
+def test_a_test_with_the_client_runs_in_both_eras(tmp_path: Path, trio_mode: bool) -> None:
+    test = TEST.format(mark="" if trio_mode else "@pytest.mark.trio")
+    printed = run_pytest(tmp_path, trio_mode=trio_mode, conftest=SERVER + OPTIONS, test_shop=test)
+    assert "test_buying[legacy] PASSED" in printed
+    assert "test_buying[modern] PASSED" in printed
+    assert "2 passed" in printed
+
+
+def test_the_era_alone_serves_a_mock_client(tmp_path: Path) -> None:
+    test = """
+from trio_mcp.testing import MockClient
+
+async def test_buying(mcp_era, mcp_server):
+    client = MockClient(elicits=[True], era=mcp_era)
+    assert (await client.call((mcp_server, "buy"))).text.startswith("accept")
+"""
+    assert "2 passed" in run_pytest(tmp_path, conftest=SERVER, test_shop=test)
+
+
+def test_the_server_may_be_an_async_fixture(tmp_path: Path) -> None:
+    conftest = (SERVER + OPTIONS).replace("def mcp_server", "async def mcp_server")
+    assert "2 passed" in run_pytest(tmp_path, conftest=conftest, test_shop=TEST.format(mark=""))
+
+
+def test_without_a_server_the_error_names_the_fixture(tmp_path: Path) -> None:
+    printed = run_pytest(tmp_path, test_shop=TEST.format(mark=""))
+    assert "2 errors" in printed
+    assert import_module("trio_mcp_transports.pytest_plugin").NO_SERVER in printed
+
+
+def test_a_test_that_does_not_run_in_trio_gets_an_error_that_says_how(tmp_path: Path) -> None:
+    test = "def test_buying(mcp_client):\n    pass\n"
+    printed = run_pytest(tmp_path, trio_mode=False, conftest=SERVER, test_shop=test)
+    assert "2 errors" in printed
+    assert "install pytest-trio" in printed
+
+
+def test_the_plugin_imports_nothing_until_a_fixture_is_used(tmp_path: Path) -> None:
+    test = """
+import sys
+
+def test_nothing_is_loaded():
+    loaded = {name for name in sys.modules if name.partition(".")[0] in ("trio_mcp", "pytest_trio", "trio", "pydantic")}
+    assert loaded == set()
+    assert "trio_mcp_transports.pytest_plugin" in sys.modules
+
+def test_something_is_loaded_after_it(mcp_era):
+    assert mcp_era in ("legacy", "modern")
+"""
+    # Without other plugins, some of which load Trio.
+    printed = run_pytest(tmp_path, alone=True, test_loaded=test)
+    assert "3 passed" in printed, printed

@@ -1,0 +1,280 @@
+"""`MockClient`: calls tools in this process, and answers their questions from a script.
+
+    client = MockClient(elicits=[{"flight": "TP1", "seat": "aisle"}], samples=["A short hop."])
+    assert "Booked TP1" in (await client.call(book_flight, destination="Lisbon")).text
+
+The tool runs in a real server and is called by a real client over a connection in memory; only the user and the model are
+replaced by the script.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeAlias, cast
+
+import trio
+from pydantic_core import to_jsonable_python
+
+from ...checks import check_choice, check_instance, mistake
+from ...client import Client, ClientOptions
+from ...client.handlers import as_root
+from ...client.target import open_target
+from ...groups import unwrap
+from ...protocol.revisions import REVISIONS, Era
+from ...server import AnyElicit, Context, Server
+from ...types import (
+    CallToolResult,
+    ClientCapabilities,
+    CreateMessageRequestParams,
+    ElicitationCapability,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    Implementation,
+    JsonValue,
+    LoggingMessageNotificationParams,
+    ProgressNotificationParams,
+    Root,
+    RootsCapability,
+    SamplingCapability,
+)
+from .handlers import Attempt, ScriptedHandlers
+from .held_call import HeldCall
+from .questions import Kind, Question
+from .script import Script
+from .target import Target, find_tool
+from .workers import Workers
+
+ElicitScript: TypeAlias = Sequence[object] | Callable[[ElicitRequestFormParams], object]
+"""Answers to forms, in order, or a function that answers every form."""
+UrlScript: TypeAlias = Sequence[object] | Callable[[ElicitRequestURLParams], object]
+"""Answers to pages that the user is to open, in order, or a function that answers each."""
+SampleScript: TypeAlias = Sequence[object] | Callable[[CreateMessageRequestParams], object]
+"""Answers of the model, in order, or a function that answers every sampling request."""
+
+ALL_CAPABILITIES = ClientCapabilities(
+    elicitation=ElicitationCapability(form={}, url={}),
+    sampling=SamplingCapability(),
+    roots=RootsCapability(list_changed=True),
+)
+ERAS = ("modern", "legacy", *REVISIONS)
+INFO = Implementation(name="trio_mcp.testing", version="1")
+
+
+class MockClient:
+    """A client whose user and model follow a script.
+
+    An answer in a script is one of these:
+
+    - a value, with which the form is accepted: a dict, a model, or the value of the only field. It must fit the form.
+    - `accept(...)`, `decline()`, `dismiss()` or another `ElicitResult`, sent as it is, also if it does not fit the form;
+    - for a sample, a string or a `CreateMessageResult`;
+    - a function, plain or async, of the question's params, which returns any of these; what it raises fails the test;
+    - an exception, with which the client fails: a legacy tool gets it as an error response (`PeerError` with its code), and in
+      the modern era, which has no such response, `call` raises it;
+    - `Delay`, `Never`, `Disconnect` or `SecondWorker`.
+
+    A `call` that asks more than the script answers, or less, raises `AssertionError`. To use one script for several calls, make
+    them in a `with` block: then the script must be used up at its end.
+
+    Args:
+        elicits, urls, samples: the scripts for forms, for pages to open, and for sampling requests.
+        roots: the folders of the client.
+        era: "modern", "legacy" or a revision such as "2025-06-18". The same script works in all.
+        capabilities: what the client declares; by default everything that a script can answer.
+        principal: the identity that the server takes the client for.
+
+    Attributes:
+        questions: what the tools asked, in order.
+        progress: the progress that they reported.
+        logs: the log messages that they sent, of all levels.
+        result: the last result; None before the first.
+
+    Raises:
+        TypeError, ValueError: an argument is invalid.
+    """
+
+    def __init__(
+        self,
+        *,
+        elicits: ElicitScript | None = None,
+        urls: UrlScript | None = None,
+        samples: SampleScript | None = None,
+        roots: Sequence[Root | Path] | None = None,
+        era: str = "modern",
+        capabilities: ClientCapabilities | None = None,
+        principal: str | None = None,
+    ) -> None:
+        self._era = check_choice("era", era, ERAS)
+        if capabilities is not None:
+            check_instance("capabilities", capabilities, ClientCapabilities, "ClientCapabilities(...)")
+        if principal is not None:
+            check_instance("principal", principal, str, "a string")
+        self._scripts: Mapping[Kind, Script] = {
+            "elicit": Script("elicits", elicits),
+            "url": Script("urls", urls),
+            "sample": Script("samples", samples),
+        }
+        self._roots = None if roots is None else [as_root(root) for root in roots]
+        self._capabilities = ALL_CAPABILITIES if capabilities is None else capabilities
+        self._principal = principal
+        self._in_block = False
+        self.questions: list[Question] = []
+        self.progress: list[ProgressNotificationParams] = []
+        self.logs: list[LoggingMessageNotificationParams] = []
+        self.result: CallToolResult | None = None
+
+    async def call(self, target: Target, /, **arguments: object) -> CallToolResult:
+        """Call a tool and return its result.
+
+        Args:
+            target: a function, registered as a tool or not; a `Tool`; or a server and the name of its tool: `(server, "add")`. A
+                function that was registered is called as the tool of its server, with the options that it has there.
+            arguments: its arguments; models and dataclasses are sent as JSON.
+
+        Raises:
+            AssertionError: the script does not fit what the tool asked; the message names both.
+            Disconnected: the script lost the connection. The tool has cleaned up then.
+            TypeError: the target is none of these, or an argument cannot be sent.
+
+        And the errors of `Client.call_tool`. A cancel cancels the tool.
+        """
+        server, name = find_tool(target)
+        sent = {key: to_json(key, value) for key, value in arguments.items()}
+        attempt = self._attempt(server)
+        result = None
+        async with self._connect(attempt) as client:
+            with attempt.scope:
+                result = await client.call_tool(name, sent, on_progress=self.progress.append)
+        if attempt.failure is not None:
+            raise attempt.failure
+        assert result is not None, "only a failure cancels the scope"
+        self.result = result
+        if not self._in_block:
+            self.check_used_up()
+        return result
+
+    def context(self, *, declares: Sequence[AnyElicit] = ()) -> AbstractAsyncContextManager[Context]:
+        """Return a context manager that makes a call and yields its context: for functions that take one.
+
+        Args:
+            declares: the questions that may be asked by key, as the `elicits` of a tool.
+
+        The block raises `AssertionError` as `call` does. It is cancelled if the call ends before it.
+        """
+        return self._open_context(declares)
+
+    @asynccontextmanager
+    async def _open_context(self, declares: Sequence[AnyElicit]) -> AsyncGenerator[Context]:
+        held = HeldCall(declares)
+        attempt = self._attempt(held.server)
+        # Not raised inside of the block: the nursery would wrap it, and a failure of the call counts more than what follows.
+        error: BaseException | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._hold, held, attempt)
+                with held.block:
+                    yield await held.context()
+                held.left.set()
+        except BaseExceptionGroup as group:
+            error = unwrap(group)
+        if attempt.failure is not None:
+            raise attempt.failure
+        if error is not None:
+            raise error
+        if not self._in_block:
+            self.check_used_up()
+
+    async def _hold(self, held: HeldCall, attempt: Attempt) -> None:
+        """Make the call whose context is used, and end the block if the call ends first."""
+        try:
+            async with self._connect(attempt) as client:
+                with attempt.scope:
+                    result = await client.call_tool(held.name, on_progress=self.progress.append)
+                    if result.is_error:
+                        attempt.failure = AssertionError(f"the call of the context ended: {result.text}")
+        except Exception as error:  # noqa: BLE001  the block raises it
+            attempt.failure = error
+        finally:
+            held.end()
+
+    def check_used_up(self) -> None:
+        """Raise `AssertionError` if an answer of a script was not used; the message names it, and what was asked."""
+        left = [step for script in self._scripts.values() for step in script.left]
+        if not left:
+            return
+        asked = "; ".join(map(str, self.questions)) or "nothing"
+        error = f" with the error {self.result.text!r:.500}" if self.result is not None and self.result.is_error else ""
+        unused = ", ".join(f"{step.name} ({step.answer!r:.200})" for step in left)
+        raise AssertionError(f"the call ended{error}, and the script was not used up: {unused} is left; asked: {asked}")
+
+    def __enter__(self) -> Self:
+        self._in_block = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._in_block = False
+        # Of a test that failed, the rest of the script says nothing.
+        if error is None:
+            self.check_used_up()
+
+    def _attempt(self, server: Server) -> Attempt:
+        revision = REVISIONS.get(self._era)
+        is_modern = self._era == "modern" if revision is None else revision.era is Era.MODERN
+        return Attempt(Workers(server, self._principal), self._scripts, self._roots, self.questions, is_modern)
+
+    def _connect(self, attempt: Attempt) -> Client:
+        options = ClientOptions(
+            info=INFO,
+            handlers=ScriptedHandlers(declared=self._capabilities, attempt=attempt),
+            on_log=self.logs.append,
+            log_level="debug",
+            mode=self._era,
+        )
+        return Client(open_target(attempt.workers, {}), options)
+
+    def __repr__(self) -> str:
+        scripts = ", ".join(str(script) for script in self._scripts.values())
+        return f"<MockClient {self._era}: {scripts}, asked {len(self.questions)}>"
+
+
+def to_json(name: str, value: object) -> JsonValue:
+    """Return an argument as JSON. Raises `TypeError`, naming it, if it has no JSON."""
+    try:
+        return cast("JsonValue", to_jsonable_python(value, by_alias=True))
+    except ValueError as error:
+        raise TypeError(mistake(name, "a value that JSON has", value, str(error))) from None
+
+
+def make_context(
+    *,
+    elicits: ElicitScript | None = None,
+    urls: UrlScript | None = None,
+    samples: SampleScript | None = None,
+    roots: Sequence[Root | Path] | None = None,
+    era: str = "modern",
+    capabilities: ClientCapabilities | None = None,
+    principal: str | None = None,
+    declares: Sequence[AnyElicit] = (),
+) -> AbstractAsyncContextManager[Context]:
+    """Return a context manager that yields the context of a call, for a function that takes one.
+
+        async with make_context(elicits=[True]) as ctx:
+            assert await confirm(ctx, "Sure?")
+
+    The arguments and errors are those of `MockClient` and `MockClient.context`.
+    """
+    client = MockClient(
+        elicits=elicits,
+        urls=urls,
+        samples=samples,
+        roots=roots,
+        era=era,
+        capabilities=capabilities,
+        principal=principal,
+    )
+    return client.context(declares=declares)

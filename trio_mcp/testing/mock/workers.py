@@ -1,0 +1,113 @@
+"""Serving a server to one client as one process, or as several that share their keys.
+
+    client ---- channel ---- Workers ---+--- worker 1: a service with its own calls
+                                        +--- worker 2: another one, after `use_second`
+
+What the client sends goes to the worker in use; what any worker sends goes to the client. Modern requests need no session, so
+that the next worker can serve the next request.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import trio
+
+from ...protocol.jsonrpc import Request
+from ...protocol.sealing.request_state import KeyRing
+from ...server import Server
+from ...session import AnyChannel
+from ...session.channel import MessageChannel, as_message_channel
+from ...session.envelope import Envelope, Peer, Received, Sent
+
+FIRST_LOOK = 0.01
+LAST_LOOK = 1.0
+"""Seconds between two looks at whether a tool still waits for an answer; they double."""
+
+
+class WorkerChannel(MessageChannel):
+    """The server's end of the connection of one worker."""
+
+    def __init__(self, client: MessageChannel, peer: Peer) -> None:
+        self.peer = peer
+        self._client = client
+        self.inbox, self._received = trio.open_memory_channel[Envelope[Received]](1)
+
+    async def send(self, value: Envelope[Sent]) -> None:
+        """Send a message to the client."""
+        await self._client.send(value)
+
+    async def receive(self) -> Envelope[Received]:
+        """Return the next message that was given to this worker."""
+        return await self._received.receive()
+
+    async def aclose(self) -> None:
+        """Take no more messages. The connection of the client stays open for the other workers."""
+        self._received.close()
+        await trio.lowlevel.checkpoint()
+
+
+class Workers:
+    """A `ChannelServer` of one connection, whose requests may move to a second worker.
+
+    Args:
+        principal: the identity of the client.
+
+    Attributes:
+        legs: how many requests of the method `tools/call` have come.
+    """
+
+    def __init__(self, server: Server, principal: str | None) -> None:
+        # All workers seal and open each other's states.
+        keys = server.options.keys or KeyRing.from_environment() or KeyRing.random()
+        self._server = server.with_options(replace(server.options, keys=keys))
+        self._peer = Peer(principal=principal)
+        self._wanted = 1
+        self._lost = trio.CancelScope()
+        self.legs = 0
+
+    def use_second(self) -> None:
+        """Send everything from now on to another worker."""
+        self._wanted += 1
+
+    def disconnect(self) -> None:
+        """Lose the connection: the client and every worker find it closed."""
+        self._lost.cancel()
+
+    async def wait_given_up(self, key: str) -> None:
+        """Wait until no call of the server waits for the answer to a question of a round."""
+        # Looked at now and then, because nothing is sent to a client that has no request open.
+        pause = FIRST_LOOK
+        while self._is_open(key):
+            await trio.sleep(pause)
+            pause = min(2 * pause, LAST_LOOK)
+
+    def _is_open(self, key: str) -> bool:
+        actors = (actor for service in self._server.services for actor in service.supervisor.actors)
+        return any(actor.opened_mailbox is not None and key in actor.opened_mailbox for actor in actors)
+
+    async def serve_channel(self, channel: AnyChannel, /) -> None:
+        """Serve the client until the connection ends; the calls of all workers have cleaned up then."""
+        channel = as_message_channel(channel)
+        async with trio.open_nursery() as nursery:
+            workers: list[WorkerChannel] = []
+            try:
+                with self._lost:
+                    while True:
+                        envelope = await channel.receive()
+                        if len(workers) < self._wanted:
+                            workers.append(WorkerChannel(channel, self._peer))
+                            nursery.start_soon(self._server.serve_channel, workers[-1])
+                        self._count(envelope)
+                        await workers[-1].inbox.send(envelope._replace(peer=self._peer))
+            except (trio.EndOfChannel, trio.BrokenResourceError):
+                pass  # the client or the worker has ended the connection
+            finally:
+                for worker in workers:
+                    worker.inbox.close()
+                if self._lost.cancel_called:
+                    await trio.aclose_forcefully(channel)
+
+    def _count(self, envelope: Envelope[Received]) -> None:
+        if isinstance(envelope.message, Request) and envelope.message.method == "tools/call":
+            self.legs += 1
