@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, Literal, TypeAlias
 
 from typing_extensions import TypeVar
@@ -29,7 +29,7 @@ class Accepted(Generic[T_co, C_co]):
     """
 
     content: T_co
-    exchange: ElicitExchange[C_co]
+    exchange: ElicitExchange[C_co] = field(repr=False)
     action: Literal["accept"] = "accept"
 
     @property
