@@ -20,6 +20,8 @@ from .errors import (
     BranchLimit,
     CapabilityError,
     Disconnected,
+    ElicitationCancelled,
+    ElicitationDeclined,
     ElicitationInvalid,
     LimitExceeded,
     McpError,
@@ -30,6 +32,7 @@ from .errors import (
     SessionLost,
     ToolError,
     ToolFailed,
+    UrlElicitationRequired,
 )
 
 if TYPE_CHECKING:
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
         Dismissed,
         Elicit,
         Elicited,
+        ElicitExchange,
         File,
         Image,
         Mirrored,
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
         Server,
         Titled,
         ToolResult,
+        UrlAccepted,
     )
     from .server.builder import tool
     from .session import Caller, ChannelServer, ServiceOptions
@@ -70,7 +75,10 @@ __all__ = [
     "Disconnected",
     "Dismissed",
     "Elicit",
+    "ElicitExchange",
     "ElicitRouter",
+    "ElicitationCancelled",
+    "ElicitationDeclined",
     "ElicitationInvalid",
     "Elicited",
     "File",
@@ -91,6 +99,8 @@ __all__ = [
     "ToolError",
     "ToolFailed",
     "ToolResult",
+    "UrlAccepted",
+    "UrlElicitationRequired",
     "accept",
     "accept_defaults",
     "decline",

@@ -17,20 +17,24 @@
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
     │   ├── CallLost                 its call waited in a process that has ended, and must not be replayed
-    │   └── ElicitationInvalid       no answer matched the schema, in any attempt
+    │   ├── ElicitationCancelled     the user closed a question that `ctx.elicit.strict` asked
+    │   ├── ElicitationDeclined      the user declined to answer it
+    │   ├── ElicitationInvalid       no answer matched the schema, in any attempt
+    │   └── UrlElicitationRequired   raised by a tool: the user has to open a page before the tool can be called
     ├── ToolFailed               raised by a client that asks for it: the result of a tool is an error
     ├── RequestTimeout           no answer within the time allowed
     └── Disconnected             the connection ended while an answer was awaited
         └── SessionLost              the server no longer knows the session, and did nothing for the request
 
-What a user chooses (accept, decline, dismiss) is a value, not an error. Cancellation is `trio.Cancelled` and never one of these.
-Channels raise Trio's own resource errors.
+What a user chooses (accept, decline, dismiss) is a value, not an error, unless `ctx.elicit.strict` asked. Cancellation is
+`trio.Cancelled` and never one of these. Channels raise Trio's own resource errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal, TypeVar
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple, TypeVar
 
 from .json_value import JsonValue
 from .logs import printable
@@ -210,8 +214,57 @@ class CallLost(ToolError):
     """A call was waiting for answers in a process that has ended; the call will not continue."""
 
 
+class ElicitationDeclined(ToolError):
+    """The user declined to answer a question that needs an answer."""
+
+
+class ElicitationCancelled(ToolError):
+    """The user closed a question that needs an answer, without a choice."""
+
+
 class ElicitationInvalid(ToolError):
     """None of the user's answers matched the schema of the question, in any attempt."""
+
+
+class UrlToOpen(NamedTuple):
+    """A page that a user has to open; see `UrlElicitationRequired`."""
+
+    message: str
+    url: str
+    elicitation_id: str
+
+
+class UrlElicitationRequired(ToolError):
+    """Raise this in a tool if the user has to open a page before the tool can do anything, such as to connect an account.
+
+    A client of 2025-11-25 that can open pages gets the error -32042 with the page, and calls the tool again when the user has
+    finished there (L-ELI-10s). Other clients get the text, which names the page. `ctx.elicit_url` asks in the middle of a call.
+
+    Args:
+        message: why the page has to be opened.
+        url: the page.
+        elicitation_id: identifies this visit, for `Server.complete_elicitation`; by default a random one.
+        also: more pages to open.
+
+    Attributes:
+        pages: all of them.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        url: str,
+        *,
+        elicitation_id: str | None = None,
+        also: Sequence[UrlElicitationRequired] = (),
+    ) -> None:
+        super().__init__(message, url)
+        page = UrlToOpen(message, url, elicitation_id or secrets.token_urlsafe(16))
+        self.pages: tuple[UrlToOpen, ...] = (page, *(page for other in also for page in other.pages))
+
+    def __str__(self) -> str:
+        opened = "; ".join(f"{page.url} ({page.message})" for page in self.pages)
+        return printable(f"The user has to open a page first, and the tool can be called again then: {opened}")
 
 
 class RequestTimeout(McpError):

@@ -8,10 +8,13 @@ from collections.abc import Awaitable, Callable
 import pytest
 import trio
 from naming import unnamed
-from talk import Talk, accept, offering, session_with, talk_to
+from talk import ERAS, Json, Legacy, Talk, accept, offering, play, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, RequestTimeout, Server
+from trio_mcp.errors import InvalidRequestState
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
+from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
 
 ASKS: dict[str, tuple[str, Callable[[Context, float], Awaitable[object]]]] = {
     "elicit": ("elicitation/create", lambda ctx, timeout: ctx.elicit("How many?", int, timeout=timeout)),
@@ -146,3 +149,130 @@ async def test_what_is_no_time_to_wait_is_refused_and_nothing_is_sent(server: Se
     async with session_with(server) as talk:
         assert await talk.text(talk.call("asks")) == "done"
     assert [unnamed(failure, "timeout", repr(wrong)) for failure in failures] == [[]]
+
+
+# an answer that comes when the call is gone
+
+LATE = 400
+"""Seconds: the outcome of the call was evicted by then, and its state is still good."""
+OVER = 1000
+"""Seconds: the state has expired."""
+KEYS = KeyRing.random()
+
+
+async def asks_with_timeout(ctx: Context) -> str:
+    await ctx.elicit("How many?", int, timeout=120)
+    return "answered"
+
+
+async def asks_without(ctx: Context) -> str:
+    await ctx.elicit("How many?", int)
+    return "answered"
+
+
+async def replayed(ctx: Context) -> str:
+    return f"{(await ctx.elicit('How many?', int, timeout=120)).action}"
+
+
+def timing_out(**options: object) -> Server:
+    server = offering(asks_with_timeout, asks_without, keys=KEYS, **options)
+    server.add_tool(replayed, resume="replay")
+    return server
+
+
+def is_invalid_state(error: Json) -> bool:
+    return (error["code"], error["message"]) == (INVALID_PARAMS, InvalidRequestState.TEXT)
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_caller_reads_that_the_question_timed_out_in_both_eras(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with play(timing_out(), era) as player:
+        await player.call("asks_with_timeout")
+        await player.question()
+        await trio.sleep(LATE)
+        await player.answer(accept(value=3))
+        if era is Legacy:
+            await player.talk.notification("notifications/cancelled")
+        assert unnamed(await player.failure(), "elicitation/create", "120 seconds") == []
+
+
+async def test_a_state_that_expired_says_so_too(autojump_clock: MockClock) -> None:
+    async with talk_to(timing_out()) as talk:
+        talk.service.calls.sealer = Sealer(KEYS, "tester", 600, trio.current_time)
+        asked = await talk.round(talk.leg("asks_with_timeout"))
+        await trio.sleep(OVER)
+        assert unnamed(await talk.failure(asked.retry(3)), "120 seconds") == []
+
+
+@pytest.mark.parametrize("age", [LATE, OVER])
+async def test_another_process_with_the_same_keys_says_so_too(age: float, autojump_clock: MockClock) -> None:
+    async with talk_to(timing_out()) as first, talk_to(timing_out()) as second:
+        for talk in (first, second):
+            talk.service.calls.sealer = Sealer(KEYS, "tester", 600, trio.current_time)
+        asked = await first.round(first.leg("asks_with_timeout"))
+        await trio.sleep(age)
+        assert unnamed(await second.failure(asked.leg({asked.key: accept(value=3)}, talk=second)), "120 seconds") == []
+
+
+async def test_a_call_that_may_be_replayed_is_replayed_with_the_late_answer(autojump_clock: MockClock) -> None:
+    async with talk_to(timing_out()) as first, talk_to(timing_out()) as second:
+        asked = await first.round(first.leg("replayed"))
+        await trio.sleep(LATE)
+        assert await second.text(asked.leg({asked.key: accept(value=3)}, talk=second)) == "accept"
+
+
+async def test_a_call_whose_question_has_no_timeout_or_time_left_gets_the_one_error(autojump_clock: MockClock) -> None:
+    async with talk_to(timing_out()) as talk:
+        asked = await talk.round(talk.leg("asks_with_timeout"))
+        assert await talk.text(asked.retry(3)) == "answered"
+        await trio.sleep(100)
+        assert is_invalid_state(await talk.error(asked.retry(3)))
+        unlimited = await talk.round(talk.leg("asks_without"))
+        assert await talk.text(unlimited.retry(3)) == "answered"
+        await trio.sleep(LATE)
+        assert is_invalid_state(await talk.error(unlimited.retry(3)))
+
+
+@pytest.mark.parametrize("wrong", ["principal", "tool", "seal", "keys"])
+async def test_every_other_failure_of_a_late_state_stays_the_one_error(wrong: str, autojump_clock: MockClock) -> None:
+    server = timing_out()
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("asks_with_timeout"))
+        await trio.sleep(LATE)
+        answers, state, tool, other = {asked.key: accept(value=3)}, asked.state, "asks_with_timeout", talk
+        match wrong:
+            case "principal":
+                other = Talk(talk.service, principal="eve")
+            case "tool":
+                tool = "asks_without"
+            case "seal":
+                state = state[:-4] + ("AAAA" if state[-4:] != "AAAA" else "BBBB")
+            case _:
+                talk.service.calls.sealer = Sealer(KeyRing.random(), "tester")
+        assert is_invalid_state(await other.error(other.leg(tool, state=state, answers=answers)))
+
+
+async def test_a_tool_that_was_removed_meanwhile_is_the_one_error(autojump_clock: MockClock) -> None:
+    server = timing_out()
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("asks_with_timeout"))
+        await trio.sleep(LATE)
+        server.remove_tool("asks_with_timeout")
+        assert is_invalid_state(await talk.error(asked.retry(3)))
+
+
+async def test_a_prompt_and_a_resource_say_so_as_errors(autojump_clock: MockClock) -> None:
+    async def greet(ctx: Context) -> str:
+        return f"{(await ctx.elicit('Whom?', str, timeout=120)).action}"
+
+    server = offering(keys=KEYS)
+    server.prompt(resume="parked")(greet)
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.ask("prompts/get", name="greet"))
+        await trio.sleep(LATE)
+        answers = {asked.key: accept(value="you")}
+        late = talk.ask("prompts/get", name="greet", requestState=asked.state, inputResponses=answers)
+        error = await talk.error(late)
+        assert unnamed(error["message"], "120 seconds") == []

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import trio
 
 from ..types import (
+    BooleanSchema,
     CreateMessageRequestParams,
     ElicitRequestFormParams,
     ElicitResult,
@@ -20,6 +21,8 @@ from .output import note
 from .terminal import Terminal
 
 KEYS = "  (Enter takes the value in [brackets]; !decline says no; Ctrl-D closes the question)"
+CONFIRMATION = "accept"
+"""The name under which a form without fields is answered: `--answer accept=y`."""
 REJECTED = -1
 """The error code of a sampling request that the user rejected (L-SMP-3b)."""
 
@@ -101,15 +104,28 @@ class Prompting:
     async def _fill_in(self, params: ElicitRequestFormParams) -> dict[str, ElicitValue]:
         fields = params.requested_schema.properties
         required = params.requested_schema.required or []
+        if not fields:
+            await self._confirm()
+            return {}
         if not self._terminal.is_interactive and self._answers.keys().isdisjoint(fields):
             self._decline(", ".join(fields))
         if self._terminal.is_interactive and not self._answers.keys() >= fields.keys():
             note(KEYS)
-        values = {name: await self._value_of(name, field, name in required) for name, field in fields.items()}
+        values = {name: await self._value_of(name, field, required=name in required) for name, field in fields.items()}
         # Left out and not null: no field of a form may be null.
         return {name: value for name, value in values.items() if value is not None}
 
-    async def _value_of(self, name: str, field: PrimitiveSchemaDefinition, required: bool) -> ElicitValue:
+    async def _confirm(self) -> None:
+        """Ask whether to accept a form without fields, as if it had the field `accept`.
+
+        Raises:
+            NotAccepted: the user declined, or closed the question.
+        """
+        # Never accepted silently: there may be much behind a confirmation.
+        if not await self._value_of(CONFIRMATION, BooleanSchema(), required=True):
+            raise NotAccepted(DECLINED)
+
+    async def _value_of(self, name: str, field: PrimitiveSchemaDefinition, *, required: bool) -> ElicitValue:
         """Return a valid value, or None to leave the field out."""
         prepared = self._answers.get(name)
         if prepared is not None:

@@ -59,6 +59,7 @@ from .jsonrpc import (
     MISSING_CAPABILITY,
     RESOURCE_NOT_FOUND,
     UNSUPPORTED_VERSION,
+    URL_ELICITATION_REQUIRED,
 )
 
 NEWEST_LEGACY: Final = "2025-11-25"
@@ -109,6 +110,7 @@ class Revision:
         missing_capability_is_result: a tool answers with an error result instead of this code. Before 2026-07-28 the code has no
             separate meaning, and hosts raise for it and show the model nothing; an official SDK returns a result there.
         missing_resource: the error code for a resource that does not exist.
+        url_required: the error code for a call that needs its user to open a page first; None if there is no such error.
         hides_gated: a listing leaves out what this client could not call. Before 2026-07-28 it belongs to a session and may;
             since then it may not vary (M-ST-3s).
         mirrors: HTTP headers repeat what a request says (M-HTTP-3c).
@@ -124,6 +126,7 @@ class Revision:
     missing_capability: int = INVALID_REQUEST
     missing_capability_is_result: bool = True
     missing_resource: int = RESOURCE_NOT_FOUND
+    url_required: int | None = None
     hides_gated: bool = True
     mirrors: bool = False
     batches: bool = False
@@ -217,6 +220,7 @@ _2025_11_25 = replace(
     name=NEWEST_LEGACY,
     requests=_changed(_2025_06_18.requests, [_ELICIT]),
     notifications=_changed(_2025_06_18.notifications, [_ELICITED]),
+    url_required=URL_ELICITATION_REQUIRED,
     polling=True,
 )
 
@@ -253,6 +257,7 @@ _2026_07_28 = replace(
     missing_capability=MISSING_CAPABILITY,
     missing_capability_is_result=False,
     missing_resource=INVALID_PARAMS,
+    url_required=None,
     hides_gated=False,
     mirrors=True,
     polling=False,

@@ -266,6 +266,11 @@ class Lane:
     _named: tuple[str, ...] = ()
     _names: tuple[str, ...] = ()
 
+    @property
+    def coming_key(self) -> str:
+        """The place of the next question of this lane: the same in every run of the same body."""
+        return f"{self.path}-{self._asked + 1}"
+
     def next_key(self, kind: str) -> str:
         """Return a key for the next question of this lane: the same in every run of the same body."""
         self._asked += 1

@@ -1,4 +1,4 @@
-"""The journal of one logical call: results of steps and answers to questions, in order.
+"""The journal of one logical call: results of steps, answers to questions and numbers of questions, in order.
 
 Each entry has a name that is qualified by its lane. The journal makes a step run once, and is what a replay reads when the
 actor is gone: the body runs again, and recorded steps and questions return immediately. A question is recorded with a digest of
@@ -27,6 +27,7 @@ class EntryKind(Enum):
 
     STEP = "step"
     ANSWER = "answer"
+    NUMBER = "number"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,19 @@ from .asking import (
     Declined,
     Dismissed,
     Elicited,
+    KeyedElicited,
     Sampled,
+    UrlAccepted,
+    UrlElicited,
 )
 from .branching import BranchOptions
 from .builder import ToolBuilder, ToolLimits
 from .context import BranchGroup, Context
-from .forms import Elicit, FormError, Titled
+from .elicitation import Elicitation, OnDecline
+from .elicits import AnyElicit, Elicit
+from .exchanges import ElicitExchange
+from .form_schemas import FormError
+from .forms import Titled
 from .media import Audio, File, Image
 from .options import OfferKeywords
 from .prompts import PromptKeywords
@@ -22,6 +29,7 @@ from .tool import Tool, ToolKeywords
 
 __all__ = [
     "Accepted",
+    "AnyElicit",
     "Audio",
     "BranchGroup",
     "BranchOptions",
@@ -29,12 +37,16 @@ __all__ = [
     "Declined",
     "Dismissed",
     "Elicit",
+    "ElicitExchange",
+    "Elicitation",
     "Elicited",
     "File",
     "FormError",
     "Image",
+    "KeyedElicited",
     "Mirrored",
     "OfferKeywords",
+    "OnDecline",
     "PromptKeywords",
     "ResourceKeywords",
     "Sampled",
@@ -45,4 +57,6 @@ __all__ = [
     "ToolKeywords",
     "ToolLimits",
     "ToolResult",
+    "UrlAccepted",
+    "UrlElicited",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypeVar
 
 import trio
@@ -9,6 +10,7 @@ import trio
 from ..errors import RequestTimeout
 from ..runtime import Lane
 from ..session import Call, Question
+from ..session.calls.facts import QuestionTimeout
 from ..types import Model
 from .options import check_timeout
 
@@ -27,9 +29,9 @@ class AskTimeout:
 
     def __init__(self, seconds: float) -> None:
         check_timeout(seconds)
-        self._seconds = seconds
+        self.seconds = seconds
         # A point in time and not a duration: a repeated question must not start the clock again.
-        self._deadline = trio.current_time() + seconds
+        self.deadline = trio.current_time() + seconds
 
     async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
         """Ask the client, as `Call.ask` does.
@@ -37,6 +39,7 @@ class AskTimeout:
         Raises:
             RequestTimeout: there was no answer in time; the question was withdrawn.
         """
-        with trio.CancelScope(deadline=self._deadline):
-            return await call.ask(lane, question)
-        raise RequestTimeout(f"no answer to {question.method} within {self._seconds:g} seconds; it was withdrawn")
+        text = f"no answer to {question.method} within {self.seconds:g} seconds; it was withdrawn"
+        with trio.CancelScope(deadline=self.deadline):
+            return await call.ask(lane, replace(question, timeout=QuestionTimeout(self.deadline, text)))
+        raise RequestTimeout(text)

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeAlias, TypeVar
+from dataclasses import dataclass, field
+from typing import Generic, Literal, TypeAlias
+
+from typing_extensions import TypeVar
 
 from ..errors import CapabilityError, LimitExceeded
 from ..runtime import TokenBudget
 from ..session import Question, TokenEstimate, used_tokens
 from ..types import CreateMessageRequestParams, CreateMessageResult, SamplingMessage, TextContent
+from .exchanges import ElicitExchange
 
+C = TypeVar("C")
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+C_co = TypeVar("C_co", default=None, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted(Generic[T_co]):
-    """The user answered; `content` is the validated value."""
+class Accepted(Generic[T_co, C_co]):
+    """The user answered; `content` is the validated value.
+
+    Attributes:
+        exchange: the question and the answer as messages for a model.
+    """
 
     content: T_co
+    exchange: ElicitExchange[C_co] = field(repr=False)
     action: Literal["accept"] = "accept"
+
+    @property
+    def context(self) -> C_co:
+        """The context that was given with the question; None if its `Elicit` has none."""
+        return self.exchange.context
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +52,27 @@ class Dismissed:
     action: Literal["cancel"] = "cancel"
 
 
-Elicited: TypeAlias = Accepted[T] | Declined | Dismissed
-"""What `Context.elicit` returns; check `.action`."""
+Elicited: TypeAlias = Accepted[T, None] | Declined | Dismissed
+"""What `ctx.elicit` returns; check `.action`."""
+
+KeyedElicited: TypeAlias = Accepted[T, C] | Declined | Dismissed
+"""What `ctx.elicit` returns for an `Elicit` with a context; the parameters are the answer's type and the context's."""
+
+
+@dataclass(frozen=True, slots=True)
+class UrlAccepted:
+    """The user opened the page and finished there; with `wait=False`, the user agreed to open it.
+
+    Attributes:
+        elicitation_id: names the visit, for `Server.complete_elicitation`.
+    """
+
+    elicitation_id: str
+    action: Literal["accept"] = "accept"
+
+
+UrlElicited: TypeAlias = UrlAccepted | Declined | Dismissed
+"""What `ctx.elicit_url` returns; check `.action`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from ..checks import check_callable, check_str
 from ..runtime import ThreadLimiter
 from ..types import ToolAnnotations
 from .context import Context
-from .forms import Elicit
+from .elicits import AnyElicit
 from .handoff import Handoff, check_phase, recorded_value, takes
 from .options import check_names, check_not_class
 from .parameters_model import ParametersModel, parameters_model
@@ -86,7 +86,7 @@ class ToolBuilder(Generic[P]):
         check_names(limits, ToolLimits.__optional_keys__, "limits()")
         return self._with("limits", **limits)
 
-    def elicits(self, *questions: Elicit[object]) -> ToolBuilder[P]:
+    def elicits(self, *questions: AnyElicit) -> ToolBuilder[P]:
         """Declare the questions that the tool may ask."""
         return self._with("elicits", elicits=questions)
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Self, TypeAlias, TypeVar, Unpack, cast, overload
+from typing import Self, TypeAlias, TypeVar, Unpack, overload
 
 import trio
 
-from ..errors import BranchElicitNotAllowed, ElicitationInvalid
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import Call, Question
 from ..types import (
     CreateMessageRequestParams,
     GetPromptResult,
     JsonObject,
-    JsonValue,
     ListRootsResult,
     Model,
     ModelPreferences,
@@ -25,13 +23,14 @@ from ..types import (
     SamplingMessage,
 )
 from .ask_timeout import AskTimeout
-from .asking import Accepted, Declined, Dismissed, Elicited, Sampled, charge, sampling_question, user_message
+from .asking import Sampled, UrlElicited, charge, sampling_question, user_message
 from .branching import BODY, NO_OPTIONS, BranchOptions, BranchTerms, Messages, check_branch_options, freeze_messages
-from .forms import Elicit, form_question
+from .elicitation import Elicitation
 from .nested import get_prompt, read_resource
 from .options import check_branch
 from .reporting import Reporter
 from .step_results import run_step
+from .url_elicitation import Done, Page, Url, elicit_url
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -56,57 +55,44 @@ class Context(Reporter):
 
     # asking
 
-    @overload
-    async def elicit(  # type: ignore[overload-overlap]
-        self, message: str, schema: type[T] | Elicit[T], *, reask: int = 2, timeout: float = math.inf
-    ) -> Elicited[T]: ...
-    @overload
-    async def elicit(
-        self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
-    ) -> Elicited[JsonValue]: ...
-    async def elicit(
-        self, message: str, schema: object, *, reask: int = 2, timeout: float = math.inf
-    ) -> Elicited[object]:
-        """Ask the user to fill in a form, and return the answer.
+    @property
+    def elicit(self) -> Elicitation:
+        """Ask the user: `await ctx.elicit(message, schema)`, `ctx.elicit.strict(...)`, `ctx.elicit.with_retry(...)`.
+
+        `trio_mcp.server.Elicitation` describes the schemas, the arguments and the errors of each.
+        """
+        return Elicitation(self._call, self._lane, self._terms)
+
+    def elicit_url(
+        self,
+        message: str,
+        url: Url,
+        *,
+        elicitation_id: str | None = None,
+        done: Done | None = None,
+        wait: bool = True,
+        timeout: float = math.inf,
+    ) -> Awaitable[UrlElicited]:
+        """Ask the user to open a page, and wait until the user has finished there; see docs/forms.md.
 
         Args:
-            message: the text to show.
-            schema: a pydantic model with flat fields, or a single type: `bool`, `str`, `int`, `float`, `Literal[...]`,
-                an `Enum` of strings, `list[Literal[...]]`. Or an `Elicit` that the tool has declared.
-            reask: how often to ask again, with the reason, after an answer that does not match the schema.
-            timeout: seconds for all attempts together. By default, only the call's own timeout applies.
+            url: the page, or a function that returns it for the id of the elicitation. It must not hold secrets (L-ELI-7s).
+            elicitation_id: identifies this visit, for `Server.complete_elicitation`; by default a random one.
+            done: returns whether the user has finished; asked once a second, in addition to `Server.complete_elicitation`.
+            wait: False returns when the user agrees to open the page.
+            timeout: seconds for all of it. By default, only the call's own timeout applies.
 
         Returns:
-            `Accepted`, `Declined` or `Dismissed`; look at `.action`.
+            `UrlAccepted`, `Declined` or `Dismissed`; look at `.action`.
 
         Raises:
-            BranchElicitNotAllowed: this is a branch that may not ask; nothing was sent.
-            CapabilityError: the client cannot ask its user; nothing was sent.
-            ElicitationInvalid: no answer matched the schema.
-            FormError: the schema is not flat; the message names the member.
-            LookupError: the tool did not declare this `Elicit`.
-            PeerError: the client returned an error, which is no choice of its user; see `sample`.
-            RequestTimeout: there was no answer within `timeout`; the question was withdrawn.
-
-        A legacy client receives the questions of one call one at a time (see `ServiceOptions.parallel_prompts`). A cancel
-        withdraws the question.
+            CapabilityError: the client cannot open pages; nothing was sent.
+            RequestTimeout: the user did not answer, or did not finish, within `timeout`.
+            ValueError: `url` is no http or https URL, or `elicitation_id` is in use.
+            BranchElicitNotAllowed, PeerError, TypeError: as from `elicit`.
         """
-        if not self._terms.allow_elicit:
-            raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
-        text, problem, limit = message, "", None if timeout == math.inf else AskTimeout(timeout)
-        for _ in range(reask + 1):
-            form, question = form_question(text, schema, self._terms.keys, self._call.target_name)
-            result = await self._ask(question, limit)
-            if result.action == "decline":
-                return Declined()
-            if result.action == "cancel":
-                return Dismissed()
-            try:
-                return Accepted(form.read(cast("JsonObject", result.content or {})))
-            except ValueError as error:
-                problem = str(error)
-                text = f"{message}\n\nThe last answer could not be used: {problem}"
-        raise ElicitationInvalid(f"the answer to {message!r} was still invalid after {reask + 1} attempts: {problem}")
+        page = Page(message, url, elicitation_id, done, wait)
+        return elicit_url(self._call, self._lane, self._terms, page, timeout)
 
     async def sample(
         self,

@@ -15,7 +15,8 @@ from ..checks import check_callable, check_choice, check_instance, check_int, ch
 from ..session import ResumeMode, ServiceOptions
 from ..types import CacheScope, Icon, JsonObject
 from .callables import docstring_of
-from .forms import Elicit, add_questions_to_meta
+from .elicits import AnyElicit, Elicit, add_questions_to_meta
+from .form_schemas import FormError
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 
@@ -41,7 +42,7 @@ class OfferKeywords(TypedDict, total=False):
     icons: Sequence[Icon]
     timeout: float
     meta: JsonObject
-    elicits: Sequence[Elicit[object]]
+    elicits: Sequence[AnyElicit]
     resume: ResumePolicy
 
 
@@ -92,13 +93,18 @@ def listed_members(
 
     Raises:
         ValueError: two of the questions have the same key.
+        FormError: a question is not flat; the message names the function, the key and the member.
     """
     meta = {**(options.get("meta") or {}), **(extra_meta or {})}
+    try:
+        meta_with_questions = add_questions_to_meta(meta, options.get("elicits", ()))
+    except FormError as error:
+        raise FormError(f"{name_for(function, options)}: {error}") from None
     return {
         "title": options.get("title"),
         "description": options.get("description") or docstring_of(function),
         "icons": list(options.get("icons", ())) or None,
-        "meta": add_questions_to_meta(meta, options.get("elicits", ())),
+        "meta": meta_with_questions,
     }
 
 

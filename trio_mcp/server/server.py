@@ -125,6 +125,17 @@ class Server(Registration):
             )
         self._announce(Change("updated", uri))
 
+    def complete_elicitation(self, elicitation_id: str) -> bool:
+        """Report that a user has finished at the page of a URL elicitation (`ctx.elicit_url`, `UrlElicitationRequired`).
+
+        The call that waits for it goes on, and a legacy client is notified. Call it where the page is served, after its user was
+        verified to be the one who was asked (L-ELI-7s). Works in any thread.
+
+        Returns:
+            whether the elicitation was unfinished and known to this process.
+        """
+        return any(service.calls.url_elicitations.complete(elicitation_id) for service in self.services)
+
     def run(self, transport: str = "stdio", **options: object) -> None:
         """Run a Trio loop and serve in it until the transport ends: `run()` on stdio, `run("http", port=8000)` over HTTP.
 

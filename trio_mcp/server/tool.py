@@ -24,6 +24,7 @@ from ..errors import (
     RequestTimeout,
     ResourceNotFound,
     ToolError,
+    UrlElicitationRequired,
 )
 from ..logs import OwnText, peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
@@ -31,6 +32,7 @@ from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
 from ..runtime import Actor, CancelReason, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
+from ..session.calls.failures import url_required_code
 from ..session.event_loop import asyncio_hint
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
@@ -215,6 +217,8 @@ class Tool:
                 return error_result(f"{self.name}: {cause}")
             case CapabilityError() if facts.terms.codec.revision.missing_capability_is_result:
                 return error_result(str(cause), {REQUIRED_CAPABILITIES: cause.required})
+            case UrlElicitationRequired() if url_required_code(facts) is not None:
+                return None
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
             case (
                 ToolError()

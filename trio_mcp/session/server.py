@@ -77,10 +77,10 @@ class ServerSession:
     def __init__(self, service: Service, *, shared_channel: bool = True, account: Account | None = None) -> None:
         self.service = service
         self.connection = Connection(Side.CLIENT, shared_channel=shared_channel)
-        self._asks = PendingAsks(self.connection)
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
+        self._asks = PendingAsks(self.connection, self._state.notify)
         self._records: RepeatedRecords | None = None
 
     def receive(

@@ -61,6 +61,14 @@ class SessionState:
         self._outbox = outbox
         self._send_changes()
 
+    def notify(self, method: str, params: Model) -> None:
+        """Send a notification, or drop it if the client cannot be reached now, or is slow to read."""
+        outbox = self._outbox
+        if outbox is None or outbox.is_full:
+            logger.debug("%s was dropped: the client does not read", method)
+            return
+        outbox.post(Envelope(Notification(method, self._connection.terms.codec.encode_notification(method, params))))
+
     def initialized(self) -> None:
         """The client is ready: from now on it is notified of changes (L-LC-5s)."""
         if self._subscriber is None:

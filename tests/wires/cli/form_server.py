@@ -32,6 +32,12 @@ async def register(ctx: Context) -> str:
 
 
 @server.tool
+async def erase(ctx: Context) -> str:
+    """Ask for a confirmation only."""
+    return f"it was {(await ctx.elicit('Erase everything?')).action}"
+
+
+@server.tool
 async def ask_model(ctx: Context) -> str:
     """Ask the model."""
     return (await ctx.sample("Say something.", system_prompt="Be brief.")).text

@@ -145,6 +145,23 @@ def test_a_person_may_decline_or_close_a_question(keys: str, action: str, mode: 
         assert person.waits() == 0
 
 
+@pytest.mark.parametrize(("answer", "action"), [("y", "accept"), ("n", "decline"), (None, "decline")])
+def test_a_confirmation_is_never_given_silently(answer: str | None, action: str) -> None:
+    prepared = [] if answer is None else ["--answer", f"accept={answer}"]
+    done = trio_mcp("call", FORMS, "erase", *prepared)
+    assert (done.returncode, done.stdout) == (0, f"it was {action}\n")
+    assert ("no --answer for accept" in done.stderr) is (answer is None)
+
+
+@pytest.mark.parametrize(("keys", "action"), [("y\n", "accept"), ("n\n", "decline"), ("\x04", "cancel")])
+def test_a_person_confirms_a_form_without_fields(keys: str, action: str) -> None:
+    with Person("call", FORMS, "erase") as person:
+        person.sees("accept (y or n): ")
+        person.presses(keys)
+        person.sees(f"it was {action}")
+        assert person.waits() == 0
+
+
 def test_a_person_is_asked_only_what_the_command_line_leaves_open() -> None:
     with Person("call", TRAVEL, "book_flight", "destination=Oslo", *ANSWERS[2:], "--answer", "flight=SK8") as person:
         person.sees("flight: SK8")

@@ -14,6 +14,7 @@ PAGES = [
     "branches",
     "cancellation",
     "clients",
+    "forms",
     "handoff",
     "http",
     "internals/contract",

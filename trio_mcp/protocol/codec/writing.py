@@ -54,9 +54,14 @@ class Writer:
             name for name, known in revision.requests.items() if issubclass(known.params, InputResponseRequestParams)
         )
 
-    def can_ask(self, method: str) -> bool:
-        """Return whether a server can put this question to its client."""
-        return method in (self.revision.inputs if self._modern else self.revision.requests)
+    def can_ask(self, method: str, params: Model) -> bool:
+        """Return whether a server can put this question to its client: the method exists, and its mode if it has modes."""
+        known = (self.revision.inputs if self._modern else self.revision.requests).get(method)
+        return known is not None and isinstance(params, (known.params, *known.modes.values()))
+
+    def can_notify(self, method: str) -> bool:
+        """Return whether this revision has a notification."""
+        return method in self.revision.notifications
 
     def encode_request(self, method: str, params: Model) -> Encoded:
         """The params of a request, as this revision writes them."""

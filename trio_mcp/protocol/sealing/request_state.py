@@ -71,6 +71,14 @@ class Claims(BaseModel):
     journal: JsonValue = Field(repr=False)
 
 
+class ExpiredRequestState(InvalidRequestState):
+    """A state of this server, for this very request, whose time is over. Its text is that of every invalid state."""
+
+    def __init__(self, claims: Claims) -> None:
+        super().__init__("expired")
+        self.claims = claims
+
+
 def digest(name_or_uri: str, arguments: JsonObject) -> str:
     """SHA-256 in hexadecimal over what a request asks for; the order of members does not count.
 
@@ -297,6 +305,7 @@ class Sealer:
             request: the params, or their digest.
 
         Raises:
+            ExpiredRequestState: it was, and its time is over.
             InvalidRequestState: for every other state, always with the same text.
         """
         digest = request if isinstance(request, str) else request_digest(request)
@@ -313,12 +322,18 @@ class Sealer:
             (claims.method == method, "sealed for another method"),
             (claims.digest == digest, "sealed for another name or other arguments"),
             (claims.issued_at <= now + _MAX_SKEW, "issued in the future"),
-            (now < claims.expires_at, "expired"),
         )
+        is_expired = now >= claims.expires_at
         for holds, reason in checks:
             if not holds:
                 raise InvalidRequestState(reason)
+        if is_expired:
+            raise ExpiredRequestState(claims)
         return claims
+
+    def age(self, claims: Claims) -> float:
+        """Return how long ago a state was sealed, in seconds; the clocks of two machines may differ a little."""
+        return self._clock() - claims.issued_at
 
     def _encrypt(self, plain: bytes) -> str:
         header = _VERSION + self._sealing_id

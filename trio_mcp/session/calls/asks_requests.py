@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, TypeVar
 
 import trio
 
-from ...errors import Disconnected, LimitExceeded, MalformedAnswer, PeerError, QuestionRejected, RemoteProtocolError
+from ...errors import (
+    CapabilityError,
+    Disconnected,
+    LimitExceeded,
+    LocalProtocolError,
+    MalformedAnswer,
+    PeerError,
+    QuestionRejected,
+    RemoteProtocolError,
+)
 from ...protocol.connection import Connection
-from ...protocol.jsonrpc import Notification, Request, RequestId
+from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
 from ...runtime import CALL_OVER_MESSAGE, Lane, Mailbox, Slot
-from ...types import Model
+from ...types import ClientCapabilities, ElicitationCompleteNotificationParams, Model
+from ...types.capabilities import lacks
 from ..envelope import Envelope, content_size
 from .call import Call
 from .facts import Question
@@ -29,11 +40,19 @@ EXPECTED: Final[Mapping[str, str]] = {
 """What a question asks a client for, by its kind, in the words of an error."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
+ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
+
+
+@dataclass(slots=True, eq=False, repr=False, weakref_slot=True)
 class PendingAsks:
-    """The requests that the calls of one connection have sent to its client, and the mailboxes that wait for the answers."""
+    """The requests that the calls of one connection have sent to its client, and the mailboxes that wait for the answers.
+
+    Args:
+        notify: sends the client a notification that belongs to no request, if it can be reached now.
+    """
 
     _connection: Connection
+    notify: Callable[[str, Model], None]
     mailboxes: dict[RequestId, Mailbox] = field(default_factory=dict[RequestId, Mailbox])
     prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
     """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
@@ -99,10 +118,31 @@ class CallByRequests(Call[PendingAsks]):
             if in_turn:
                 self._pass_turn()
 
+    def notify_completed(self, elicitation_id: str) -> None:
+        codec = self.facts.terms.codec
+        if self.is_answering and not self.cancelled_by_client and codec.can_notify(ELICITATION_COMPLETE):
+            params = ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
+            self.post(Notification(ELICITATION_COMPLETE, codec.encode_notification(ELICITATION_COMPLETE, params)))
+
+    def expect_completion(self, elicitation_ids: Iterable[str]) -> None:
+        if self.facts.terms.codec.can_notify(ELICITATION_COMPLETE):
+            # The session may end before the user has finished, and is not kept for it.
+            session = weakref.ref(self._origin)
+            for name in elicitation_ids:
+                self.services.url_elicitations.add(name, partial(notify_session, session, name))
+
     def _open_request(self, question: Question[T]) -> tuple[Request, Slot[T]]:
         """Return the request that asks, and the slot that its answer will be in."""
         mailbox = self.actor.mailbox
-        request = self._origin.new_request(question, mailbox)
+        try:
+            request = self._origin.new_request(question, mailbox)
+        except LocalProtocolError as error:
+            # With this code the codec says that the client's revision has no such form or message. The tool may ask otherwise.
+            if error.code != INVALID_PARAMS:
+                raise
+            needed = lacks(ClientCapabilities(), question.needs) or {}
+            revision = self.facts.terms.codec.revision.name
+            raise CapabilityError(f"a client that speaks {revision} cannot be asked this: {error}", needed) from None
         try:
             slot = mailbox.open(str(request.id), question.answer_type, partial(self._on_settled, request.id))
         except (LimitExceeded, Disconnected):
@@ -141,3 +181,10 @@ class CallByRequests(Call[PendingAsks]):
             turn.unpark()
         else:
             del self._origin.prompting[self]
+
+
+def notify_session(session: weakref.ref[PendingAsks], elicitation_id: str) -> None:
+    """Tell a client that its user has finished at a page, unless its session has ended."""
+    asks = session()
+    if asks is not None:
+        asks.notify(ELICITATION_COMPLETE, ElicitationCompleteNotificationParams(elicitation_id=elicitation_id))

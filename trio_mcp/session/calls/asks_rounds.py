@@ -27,6 +27,7 @@ from .facts import Question, RequestFacts
 from .failures import check_capabilities
 from .legs import Decision, LegBook, OpenQuestion
 from .memory import StatePayload
+from .timeouts import with_timeout
 
 T = TypeVar("T", bound=Model)
 
@@ -141,6 +142,7 @@ class CallInRounds(Call[RequestDigest]):
         services, facts = self.services, self.facts
         if legs.call_id is None:
             legs.call_id = services.directory.add(self)
+        payload = with_timeout(payload, legs.questions.values())
         digest = str(self._origin)
         state = services.sealer.seal(facts.principal, facts.method, digest, legs.call_id, legs.number, payload)
         return facts.terms.codec.encode_round(facts.method, legs.in_order(), state, services.server_info_json)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import Generic, NamedTuple, TypeAlias
@@ -35,7 +35,7 @@ from typing import Generic, NamedTuple, TypeAlias
 import trio
 from typing_extensions import TypeVar
 
-from ...errors import Disconnected, LocalProtocolError
+from ...errors import Disconnected, LocalProtocolError, UrlElicitationRequired
 from ...logs import peer_logger
 from ...protocol.jsonrpc import Encoded, Notification
 from ...runtime import (
@@ -201,6 +201,12 @@ class Call(ABC, Generic[OriginT_co]):
         if self.target is not None:
             self.target.outbox.post(Envelope(message, about=self.target.request_id))
 
+    def notify_completed(self, elicitation_id: str) -> None:
+        """Tell the client that its user has finished at a page, if its revision has that message and the call is open."""
+
+    def expect_completion(self, elicitation_ids: Iterable[str]) -> None:
+        """Tell the client when its user has finished at these pages, although the call does not wait for it."""
+
     async def end_stream(self, retry: float | None) -> None:
         """End the response stream of the request, if its client can resume it, which it should do after `retry` seconds."""
         if self.target is None or self.target.end_response is None:
@@ -329,6 +335,8 @@ class Call(ABC, Generic[OriginT_co]):
         result = plan.error_result(self.facts, cause)
         if result is not None:
             return self._encoded(result)
+        if isinstance(cause, UrlElicitationRequired):
+            self.expect_completion(page.elicitation_id for page in cause.pages)
         return CANCEL_ERRORS[cause] if isinstance(cause, CancelReason) else error_detail(self.facts, cause, plan.target)
 
     def _told(self, error: BaseException) -> BaseException:

@@ -59,6 +59,13 @@ class RequestFacts(NamedTuple):
         return self.terms.codec.revision.name
 
 
+class QuestionTimeout(NamedTuple):
+    """When a question is withdrawn, on Trio's clock (seconds), and the text of the error then."""
+
+    deadline: float
+    text: str
+
+
 @dataclass(frozen=True, slots=True)
 class Question(Generic[T]):
     """A question that a call asks its client.
@@ -68,6 +75,7 @@ class Question(Generic[T]):
         answer_type: the model that a valid answer decodes to.
         needs: the client capabilities that it requires, such as `elicitation.form`.
         name: the author's name for it; its key the first time that a call asks it outside of branches.
+        timeout: when it is withdrawn; None if it has no timeout. The call that asks sees to it, this is for the record.
     """
 
     kind: str
@@ -76,6 +84,7 @@ class Question(Generic[T]):
     answer_type: type[T]
     needs: tuple[str, ...]
     name: str | None = None
+    timeout: QuestionTimeout | None = None
 
 
 class ResumeMode(Enum):

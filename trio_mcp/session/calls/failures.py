@@ -16,13 +16,15 @@ from ...errors import (
     RequestTimeout,
     ResourceNotFound,
     ToolError,
+    UrlElicitationRequired,
+    UrlToOpen,
 )
 from ...groups import leaf_exceptions
 from ...logs import OwnText, peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ...runtime import CancelReason
-from ...types import ClientCapabilities, Model
-from ...types.capabilities import lacks
+from ...types import ClientCapabilities, ElicitRequestURLParams, JsonValue, Model
+from ...types.capabilities import declares, lacks
 from ..event_loop import asyncio_hint, text_of
 from .facts import Question, RequestFacts
 
@@ -96,6 +98,8 @@ def error_detail(facts: RequestFacts, error: BaseException, target: str = "") ->
 def describe_error(facts: RequestFacts, error: BaseException, target: str) -> ErrorDetail:
     """Return the error for the caller; an unexpected one is only a reference number, with its traceback in the log."""
     match error:
+        case UrlElicitationRequired() if (code := url_required_code(facts)) is not None:
+            return ErrorDetail(code, str(error), {"elicitations": [page_to_json(page) for page in error.pages]})
         case LocalProtocolError():
             logger.error("%s broke a rule", log_name(facts, target), exc_info=error)
             return ErrorDetail(INTERNAL_ERROR, str(error))
@@ -122,6 +126,18 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             return ErrorDetail(INTERNAL_ERROR, f"Internal error; the server's log has the details under {reference}.")
 
 
+def url_required_code(facts: RequestFacts) -> int | None:
+    """Return the error code for `UrlElicitationRequired`; None if the client must not be asked to open a page so."""
+    can_open = declares(facts.client_capabilities, "elicitation.url")
+    return facts.terms.codec.revision.url_required if can_open else None
+
+
+def page_to_json(page: UrlToOpen) -> JsonValue:
+    """Return a page as the error -32042 lists it (L-ELI-10s)."""
+    params = ElicitRequestURLParams(message=page.message, url=page.url, elicitation_id=page.elicitation_id)
+    return params.wire()
+
+
 def check_capabilities(facts: RequestFacts, question: Question[T]) -> None:
     """Raise `CapabilityError` unless the client declared, for this request, all that a question needs."""
     codec, needs = facts.terms.codec, question.needs
@@ -130,9 +146,10 @@ def check_capabilities(facts: RequestFacts, question: Question[T]) -> None:
         names = ", ".join(missing)
         raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
     # A client declares all that it has before a revision is agreed on, which may be older.
-    if not codec.can_ask(question.method):
+    if not codec.can_ask(question.method, question.params):
         needed = lacks(ClientCapabilities(), needs) or {}
-        raise CapabilityError(f"this client speaks {codec.revision.name}, which has no {question.method}", needed)
+        what = " ".join([question.method, *needs])
+        raise CapabilityError(f"this client speaks {codec.revision.name}, which has no {what}", needed)
 
 
 def timeout_error(target: str, timeout: float, max_seconds: float) -> LimitExceeded:

@@ -65,6 +65,15 @@ class CallMemory:
     def record_step(self, name: str, result: JsonValue) -> None:
         self.journal.record(JournalEntry(EntryKind.STEP, name, result))
 
+    def question_number(self, key: str) -> int:
+        """Return the number that an earlier run gave to the question at this place, or the next free one, which is recorded."""
+        known = self._recall(EntryKind.NUMBER, key, "")
+        if known is not None:
+            return cast("int", known.value)
+        number = 1 + sum(entry.kind is EntryKind.NUMBER for entry in self.journal.entries)
+        self.journal.record(JournalEntry(EntryKind.NUMBER, key, number))
+        return number
+
     def _recall(self, kind: EntryKind, name: str, fingerprint: str) -> JournalEntry | None:
         try:
             return self.journal.recall(kind, name, fingerprint)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...errors import CallLost, InvalidRequestState
-from ...protocol.sealing.request_state import Claims, RequestDigest
+from ...errors import CallLost, InvalidRequestState, ProtocolError, RequestTimeout, without_traceback
+from ...protocol.sealing.request_state import Claims, ExpiredRequestState, RequestDigest
 from ...runtime import Actor
 from ...types import InputResponseRequestParams, Model
-from ..replies import ReplyTarget
+from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
 from .call import Body, Call, Plan, Route
 from .ended import EndedCall
@@ -17,6 +17,7 @@ from .failures import error_detail
 from .legs import LegBook
 from .memory import StatePayload
 from .services import CallServices
+from .timeouts import expired_timeout
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Retry:
         }
         lost = payload.lost_reason(ResumeMode.REPLAY if services.options.always_replay else plan.resume)
         if lost is not None:
-            plan = plan._replace(run=failing_body(lost))
+            plan = plan._replace(run=failing_body(question_timeout(services, claims) or CallLost(lost)))
         legs = LegBook(claims.leg + 1, claims.call_id)
         journal = payload.journal(answers)
         call = CallInRounds(services, plan, self.facts, self.target, RequestDigest(claims.digest), legs, journal)
@@ -114,10 +115,16 @@ def carry_on(
         InvalidRequestState: the state is not one of this server, or not for this request, or it is used up.
         McpError: what `CallInRounds.carry_on` and `Retry.replay` raise.
     """
-    claims = services.sealer.open(params.request_state, facts.principal, facts.method, params)
+    try:
+        claims = services.sealer.open(params.request_state, facts.principal, facts.method, params)
+    except ExpiredRequestState as error:
+        if (timeout := question_timeout(services, error.claims)) is None:
+            raise
+        target.finish(timeout_outcome(services, facts, params, route, timeout))
+        return
     retry = Retry(services, claims, params, facts, target)
     # Nearly every state was sealed by this process, for a call that is parked here: the rest of it is read by a replay only.
-    sealed_here = isinstance(claims.journal, dict) and claims.journal.get("node") == services.node
+    sealed_here = is_sealed_here(services, claims)
     if sealed_here and retry.join(None):
         return
     payload = StatePayload.read(claims.journal)
@@ -125,7 +132,10 @@ def carry_on(
         return
     # A call that was parked here and is unknown now has ended: to run it again could do twice what must be done once.
     if sealed_here and not services.options.always_replay:
-        raise InvalidRequestState(ENDED)
+        if (timeout := question_timeout(services, claims)) is None:
+            raise InvalidRequestState(ENDED)
+        target.finish(timeout_outcome(services, facts, params, route, timeout))
+        return
     retry.check_not_replayed(payload.node)
     plan = route(facts, params)
     if not isinstance(plan, Plan):
@@ -136,10 +146,40 @@ def carry_on(
         services.supervisor.spawn(retry.fetch_and_replay, plan, payload)
 
 
-def failing_body(why: str) -> Body:
-    """Return a body that only raises `CallLost`."""
+def is_sealed_here(services: CallServices[Call], claims: Claims) -> bool:
+    """Return whether this process sealed a state."""
+    return isinstance(claims.journal, dict) and claims.journal.get("node") == services.node
+
+
+def question_timeout(services: CallServices[Call], claims: Claims) -> RequestTimeout | None:
+    """Return the error of a question that has timed out since the state was sealed, or None."""
+    age = services.sealer.age(claims)
+    return expired_timeout(claims.journal, age, sealed_here=is_sealed_here(services, claims))
+
+
+def timeout_outcome(
+    services: CallServices[Call], facts: RequestFacts, params: Model, route: Route, timeout: RequestTimeout
+) -> LegOutcome:
+    """Return what the call would have answered if nothing had caught the timeout; nothing is run.
+
+    Raises:
+        InvalidRequestState: what was called no longer exists.
+    """
+    try:
+        plan = route(facts, params)
+    except ProtocolError:
+        raise InvalidRequestState("what was called no longer exists") from None
+    result = plan.error_result(facts, timeout) if isinstance(plan, Plan) else None
+    if result is None:
+        return error_detail(facts, timeout)
+    return facts.terms.codec.encode_result(facts.method, result, services.server_info_json)
+
+
+def failing_body(error: Exception) -> Body:
+    """Return a body that only raises an error."""
 
     async def body(_call: Call, _actor: Actor) -> Model:
-        raise CallLost(why)
+        # A copy: this one is held by the frame that its traceback would hold.
+        raise without_traceback(error)
 
     return body

@@ -20,6 +20,7 @@ from ..raised import RaisedErrors
 from .directory import CallDirectory
 from .ended import EndedCall
 from .facts import RequestFacts
+from .url_elicitations import UrlElicitations
 
 C = TypeVar("C")
 logger = peer_logger("trio_mcp.session")
@@ -40,6 +41,7 @@ class CallServices(Generic[C]):
         kept: the results that were too large to be sent.
         stray_replies: counts replies of clients that no call waited for.
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
+        url_elicitations: the pages that users were asked to open.
     """
 
     supervisor: Supervisor
@@ -54,6 +56,7 @@ class CallServices(Generic[C]):
     kept: KeptResults
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
     raised: RaisedErrors | None = None
+    url_elicitations: UrlElicitations = field(default_factory=UrlElicitations)
 
     @cached_property
     def sealer(self) -> Sealer:

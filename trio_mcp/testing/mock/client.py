@@ -24,7 +24,7 @@ from ...client.handlers import as_root
 from ...client.target import open_target
 from ...groups import unwrap
 from ...protocol.revisions import REVISIONS, Era
-from ...server import Context, Elicit, Server
+from ...server import AnyElicit, Context, Server
 from ...types import (
     CallToolResult,
     ClientCapabilities,
@@ -156,7 +156,7 @@ class MockClient:
             self.check_used_up()
         return result
 
-    def context(self, *, declares: Sequence[Elicit[object]] = ()) -> AbstractAsyncContextManager[Context]:
+    def context(self, *, declares: Sequence[AnyElicit] = ()) -> AbstractAsyncContextManager[Context]:
         """Return a context manager that makes a call and yields its context: for functions that take one.
 
         Args:
@@ -167,7 +167,7 @@ class MockClient:
         return self._open_context(declares)
 
     @asynccontextmanager
-    async def _open_context(self, declares: Sequence[Elicit[object]]) -> AsyncGenerator[Context]:
+    async def _open_context(self, declares: Sequence[AnyElicit]) -> AsyncGenerator[Context]:
         held = HeldCall(declares)
         attempt = self._attempt(held.server)
         # Not raised inside of the block: the nursery would wrap it, and a failure of the call counts more than what follows.
@@ -259,7 +259,7 @@ def make_context(
     era: str = "modern",
     capabilities: ClientCapabilities | None = None,
     principal: str | None = None,
-    declares: Sequence[Elicit[object]] = (),
+    declares: Sequence[AnyElicit] = (),
 ) -> AbstractAsyncContextManager[Context]:
     """Return a context manager that yields the context of a call, for a function that takes one.
 

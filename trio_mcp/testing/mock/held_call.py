@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
-from ...server import Context, Elicit, Server
+from ...server import AnyElicit, Context, Server
 
 
 class HeldCall:
@@ -19,7 +19,7 @@ class HeldCall:
 
     name = "context"
 
-    def __init__(self, declares: Sequence[Elicit[object]]) -> None:
+    def __init__(self, declares: Sequence[AnyElicit]) -> None:
         self.left = trio.Event()
         self.block = trio.CancelScope()
         self._ready = trio.Event()

@@ -1,0 +1,429 @@
+"""`ctx.elicit`, `.strict` and `.with_retry`, keyed questions and their contexts, in both eras."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+import trio
+from naming import naming, unnamed
+from pydantic import BaseModel, Field
+from talk import DECLINE, DISMISS, ERAS, Json, Legacy, accept, offering, play, session_with, talk_to
+from trio.testing import MockClock
+from typing_extensions import TypedDict
+
+from trio_mcp import (
+    BranchElicitNotAllowed,
+    CapabilityError,
+    Client,
+    Context,
+    Elicit,
+    ElicitationCancelled,
+    ElicitationDeclined,
+    ElicitationInvalid,
+    RequestTimeout,
+    Server,
+    Titled,
+)
+from trio_mcp import accept as user_accepts
+from trio_mcp.server import FormError
+from trio_mcp.types import ElicitRequestFormParams, ElicitResult
+
+both_eras = pytest.mark.parametrize("era", ERAS)
+ELICIT = "trio-mcp/elicit"
+
+
+@dataclass
+class Seat:
+    row: int
+    side: Literal["window", "aisle"] = "aisle"
+
+
+class Meal(TypedDict):
+    dish: str
+
+
+class Level(Enum):
+    LOW = "low"
+    HIGH = "high"
+
+
+class Board(BaseModel):
+    cells: list[str]
+
+
+BOARD = Board(cells=["x", "o"])
+PICK = Elicit("pick", int, context=Board)
+SEAT = Elicit("seat", Seat)
+
+
+async def answer_to(era: type[Legacy], schema: object, **content: Any) -> str:
+    """What a tool reads of an accepted form."""
+
+    async def tool(ctx: Context) -> str:
+        answer = await ctx.elicit("?", schema)
+        assert answer.action == "accept"
+        return repr(answer.content)
+
+    async with play(offering(tool), era) as player:
+        await player.call("tool")
+        await player.question()
+        await player.answer(accept(**content))
+        return await player.text()
+
+
+# schemas
+
+
+@both_eras
+@pytest.mark.parametrize(
+    ("schema", "content", "expected"),
+    [
+        (Seat, {"row": 3}, Seat(3)),
+        (Meal, {"dish": "fish"}, {"dish": "fish"}),
+        (["low", "high"], {"value": "high"}, "high"),
+        (Titled({"s": "Small", "m": "Medium"}), {"value": "m"}, "m"),
+        (Annotated[Level, Titled("Low", "High")], {"value": "low"}, Level.LOW),
+        (list[Level], {"value": ["low", "high"]}, [Level.LOW, Level.HIGH]),
+        (None, {}, None),
+        (None, {"value": 3}, None),
+    ],
+    ids=str,
+)
+async def test_each_kind_of_schema_has_its_value(era: type[Legacy], schema: Any, content: Json, expected: Any) -> None:
+    assert await answer_to(era, schema, **content) == repr(expected)
+
+
+@pytest.mark.parametrize(
+    ("schema", "properties"),
+    [
+        (None, {}),
+        (["low", "high"], {"value": {"type": "string", "enum": ["low", "high"]}}),
+        (Titled({"s": "Small"}), {"value": {"type": "string", "oneOf": [{"const": "s", "title": "Small"}]}}),
+    ],
+)
+async def test_choices_and_a_confirmation_are_forms(schema: Any, properties: Json) -> None:
+    async def tool(ctx: Context) -> str:
+        return (await ctx.elicit("?", schema)).action
+
+    async with talk_to(offering(tool)) as talk:
+        asked = await talk.round(talk.leg("tool"))
+    shown = asked.questions[asked.key]["params"]["requestedSchema"]
+    assert shown["properties"] == properties
+    assert shown.get("required") == (list(properties) or None)
+
+
+@both_eras
+async def test_without_a_schema_the_user_only_confirms(era: type[Legacy]) -> None:
+    async def tool(ctx: Context) -> str:
+        return (await ctx.elicit("Delete everything?")).action
+
+    async with play(offering(tool), era) as player:
+        await player.call("tool")
+        assert (await player.question())["requestedSchema"]["properties"] == {}
+        await player.answer({"action": "accept"})  # without content
+        assert await player.text() == "accept"
+
+
+@pytest.mark.parametrize(
+    ("schema", "named"),
+    [
+        ([], "['low', 'high']"),
+        ([1, 2], "[1, 2]"),
+        (["a", "a"], "twice"),
+        ([["a"], ["b"]], "['a']"),
+        (Titled("Small"), "Titled('Small')"),
+        (Titled({}), "a choice"),
+        ({"type": "object"}, "'type'"),
+        (BOARD, "Board"),
+        (Board, "Board.cells"),
+    ],
+)
+async def test_a_form_that_cannot_be_is_an_error_at_once(schema: Any, named: str) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(FormError) as refused:
+            _ = ctx.elicit("?", schema)
+        assert named in str(refused.value)
+        return "refused"
+
+    async with session_with(offering(tool)) as talk:
+        assert await talk.text(talk.call("tool")) == "refused"
+
+
+@pytest.mark.parametrize("wrong", [{"reask": -1}, {"reask": "2"}, {"timeout": 0}, {"context": BOARD}])
+async def test_a_wrong_argument_is_an_error_at_once(wrong: Any) -> None:
+    async def tool(ctx: Context) -> str:
+        for method in (ctx.elicit, ctx.elicit.strict):
+            with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+                _ = method("?", int, **wrong)
+        with pytest.raises(TypeError, match="message"):
+            _ = ctx.elicit(3, int)  # type: ignore[call-overload]
+        return "refused"
+
+    async with session_with(offering(tool)) as talk:
+        assert await talk.text(talk.call("tool")) == "refused"
+
+
+@pytest.mark.parametrize(
+    "schema", [list[Literal["a", "b"]], list[Annotated[Literal["a"], Titled("A")]]], ids=["untitled", "titled"]
+)
+async def test_a_multiple_choice_is_refused_where_the_revision_has_none(schema: Any) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(CapabilityError, match=naming("2025-06-18", "value")):
+            await ctx.elicit("?", schema)
+        return (await ctx.elicit("Then only one?", Titled({"a": "A"}))).action
+
+    async with session_with(offering(tool), "2025-06-18") as talk:
+        call = talk.call("tool")
+        question = await talk.question()
+        titled = question["params"]["requestedSchema"]["properties"]["value"]
+        assert (titled["enum"], titled["enumNames"]) == (["a"], ["A"])
+        talk.answer(question, accept(value="a"))
+        assert await talk.text(call) == "accept"
+
+
+# strict
+
+
+@both_eras
+async def test_strict_returns_the_content(era: type[Legacy]) -> None:
+    async def tool(ctx: Context) -> str:
+        return f"{await ctx.elicit.strict('How many?', int) + 1}"
+
+    async with play(offering(tool), era) as player:
+        await player.call("tool")
+        await player.question()
+        await player.answer(accept(value=3))
+        assert await player.text() == "4"
+
+
+@both_eras
+@pytest.mark.parametrize(("answer", "error"), [(DECLINE, ElicitationDeclined), (DISMISS, ElicitationCancelled)])
+async def test_strict_raises_what_the_user_chose_instead(
+    era: type[Legacy], answer: Json, error: type[Exception]
+) -> None:
+    async def catches(ctx: Context) -> str:
+        with pytest.raises(error):
+            await ctx.elicit.strict("How many?", int)
+        return "caught"
+
+    async def lets_through(ctx: Context) -> str:
+        return f"{await ctx.elicit.strict('How many?', int)}"
+
+    async with play(offering(catches, lets_through), era) as player:
+        for name in ("catches", "lets_through"):
+            await player.call(name)
+            await player.question()
+            await player.answer(answer)
+            text = await (player.text() if name == "catches" else player.failure())
+            assert unnamed(text, "caught" if name == "catches" else "How many?") == []
+
+
+# with_retry
+
+
+async def play_answers(era: type[Legacy], tool: Any, *answers: Json) -> tuple[str, list[str]]:
+    """Answer each question in turn; return the text of the result and the texts that were asked."""
+    asked: list[str] = []
+    async with play(offering(tool), era) as player:
+        await player.call("tool")
+        for answer in answers:
+            asked.append((await player.question())["message"])
+            await player.answer(answer)
+        return await player.text(), asked
+
+
+@both_eras
+async def test_a_user_who_declines_is_asked_again_until_the_attempts_are_used_up(era: type[Legacy]) -> None:
+    async def tool(ctx: Context) -> str:
+        return (await ctx.elicit.with_retry("How many?", int)).action
+
+    assert await play_answers(era, tool, DECLINE, DECLINE, DECLINE) == ("decline", ["How many?"] * 3)
+    assert (await play_answers(era, tool, DECLINE, accept(value=3)))[0] == "accept"
+
+
+@both_eras
+async def test_a_user_who_closed_the_question_is_not_asked_again(era: type[Legacy]) -> None:
+    async def tool(ctx: Context) -> str:
+        return (await ctx.elicit.with_retry("How many?", int)).action
+
+    assert (await play_answers(era, tool, DECLINE, DISMISS))[0] == "cancel"
+
+
+@both_eras
+@pytest.mark.parametrize(("on_decline", "outcome"), [("return", "decline"), ("error", "raised"), ("retry", "decline")])
+async def test_what_follows_a_decline_is_the_authors_choice(era: type[Legacy], on_decline: Any, outcome: str) -> None:
+    async def tool(ctx: Context) -> str:
+        try:
+            return (await ctx.elicit.with_retry("How many?", int, max_attempts=2, on_decline=on_decline)).action
+        except ElicitationDeclined:
+            return "raised"
+
+    text, asked = await play_answers(era, tool, *([DECLINE] * (2 if on_decline == "retry" else 1)))
+    assert text == outcome
+    assert asked
+
+
+@both_eras
+async def test_invalid_answers_count_as_attempts_and_the_last_one_is_raised(era: type[Legacy]) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(ElicitationInvalid, match=naming("2 attempts")):
+            await ctx.elicit.with_retry("How many?", int, max_attempts=2)
+        return "raised"
+
+    text, asked = await play_answers(era, tool, accept(value="many"), accept(value="lots"))
+    assert (text, asked[0]) == ("raised", "How many?")
+    assert "could not be used" in asked[1]
+
+
+@pytest.mark.parametrize("wrong", [{"max_attempts": 0}, {"max_attempts": "3"}, {"on_decline": "again"}])
+async def test_a_wrong_option_of_a_retry_is_an_error_at_once(wrong: Any) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+            _ = ctx.elicit.with_retry("?", int, **wrong)
+        return "refused"
+
+    async with session_with(offering(tool)) as talk:
+        assert await talk.text(talk.call("tool")) == "refused"
+
+
+async def test_the_timeout_is_for_all_attempts(autojump_clock: MockClock) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(RequestTimeout):
+            await ctx.elicit.with_retry("?", int, max_attempts=9, timeout=3)
+        return f"{trio.current_time():g}"
+
+    async with session_with(offering(tool)) as talk:
+        call = talk.call("tool")
+        for _ in range(2):
+            question = await talk.question()
+            await trio.sleep(1)
+            talk.answer(question, DECLINE)
+        await talk.question()
+        await talk.notification("notifications/cancelled")
+        assert await talk.text(call) == "3"
+
+
+# branches
+
+
+async def test_no_form_of_asking_gets_past_a_branch_that_may_not() -> None:
+    async def tool(ctx: Context) -> str:
+        async def child(branch: Context) -> str:
+            for ask in (branch.elicit, branch.elicit.strict, branch.elicit.with_retry):
+                with pytest.raises(BranchElicitNotAllowed):
+                    _ = ask("?", bool)
+            with pytest.raises(BranchElicitNotAllowed):
+                _ = branch.elicit_url("?", "https://example.com")
+            return "refused"
+
+        return await ctx.branch(child, allow_elicit=False)
+
+    async with session_with(offering(tool)) as talk:
+        assert await talk.text(talk.call("tool")) == "refused"
+
+
+# keyed questions
+
+
+def keyed_server() -> Server:
+    server = Server("keyed")
+
+    @server.tool(elicits=[PICK, SEAT])
+    async def play_game(ctx: Context) -> str:
+        pick = await ctx.elicit("Your move?", PICK, context=BOARD)
+        assert pick.action == "accept"
+        assert pick.context is BOARD
+        seat = await ctx.elicit("Which seat?", SEAT)
+        assert seat.action == "accept"
+        assert seat.context is None
+        return f"{pick.content} {seat.content.row}"
+
+    return server
+
+
+@both_eras
+async def test_a_context_travels_in_meta_and_nowhere_else(era: type[Legacy]) -> None:
+    async with play(keyed_server(), era) as player:
+        await player.call("play_game")
+        asked = await player.question()
+        assert asked["_meta"] == {ELICIT: {"tool": "play_game", "key": "pick", "context": {"cells": ["x", "o"]}}}
+        assert asked["message"] == "Your move?"
+        assert asked["requestedSchema"]["properties"].keys() == {"value"}
+        await player.answer(accept(value=2))
+        asked = await player.question()
+        assert asked["_meta"] == {ELICIT: {"tool": "play_game", "key": "seat"}}
+        await player.answer(accept(row=4))
+        assert await player.text() == "2 4"
+
+
+@both_eras
+async def test_a_question_without_a_key_has_no_meta(era: type[Legacy]) -> None:
+    async def tool(ctx: Context) -> str:
+        return (await ctx.elicit("?", int)).action
+
+    async with play(offering(tool), era) as player:
+        await player.call("tool")
+        assert "_meta" not in await player.question()
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_a_client_sees_the_context(mode: str) -> None:
+    seen: list[object] = []
+
+    def answer(asked: ElicitRequestFormParams) -> ElicitResult:
+        seen.append((asked.meta or {})[ELICIT])
+        return user_accepts(value=1) if len(seen) == 1 else user_accepts(row=1)
+
+    with trio.fail_after(10):
+        async with Client.connect(keyed_server(), mode=mode, on_elicit=answer) as client:
+            assert (await client.call_tool("play_game")).text == "1 1"
+    assert seen[0] == {"tool": "play_game", "key": "pick", "context": {"cells": ["x", "o"]}}
+
+
+@pytest.mark.parametrize(
+    ("ask", "error"),
+    [
+        (lambda ctx: ctx.elicit("?", PICK), TypeError),
+        (lambda ctx: ctx.elicit("?", PICK, context="board"), TypeError),
+        (lambda ctx: ctx.elicit("?", PICK, context={"cells": 3}), TypeError),
+        (lambda ctx: ctx.elicit("?", SEAT, context=BOARD), TypeError),
+        (lambda ctx: ctx.elicit("?", int, context=BOARD), TypeError),
+        (lambda ctx: ctx.elicit("?", Elicit("other", int)), LookupError),
+        (lambda ctx: ctx.elicit.strict("?", Elicit("other", int)), LookupError),
+    ],
+)
+async def test_a_wrong_key_or_context_is_an_error_at_the_call(ask: Any, error: type[Exception]) -> None:
+    async def tool(ctx: Context) -> str:
+        with pytest.raises(error):
+            _ = ask(ctx)
+        return "refused"
+
+    server = Server("keyed")
+    server.add_tool(tool, elicits=[PICK, SEAT])
+    async with session_with(server) as talk:
+        assert await talk.text(talk.call("tool")) == "refused"
+
+
+@pytest.mark.parametrize("context", ["Board", BOARD, 3])
+def test_a_context_is_declared_by_its_type(context: Any) -> None:
+    with pytest.raises(TypeError, match="context"):
+        Elicit("pick", int, context=context)
+
+
+class Trip(BaseModel):
+    seat: Annotated[Seat, Field()]
+
+
+@pytest.mark.parametrize("kind", ["tool", "prompt"])
+def test_a_form_that_is_not_flat_is_refused_at_registration_by_tool_key_and_field(kind: str) -> None:
+    async def book(ctx: Context) -> str:
+        return ""
+
+    server = Server("forms")
+    register = server.tool if kind == "tool" else server.prompt
+    with pytest.raises(FormError, match=naming("book", "'trip'", "Trip.seat")):
+        register(elicits=[Elicit("trip", Trip)])(book)
+    assert server.tools == ()

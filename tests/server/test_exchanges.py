@@ -1,0 +1,291 @@
+"""`ElicitExchange`: an accepted question and its answer as messages for a model."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import trio
+from pydantic import BaseModel
+from talk import DECLINE, DISMISS, ERAS, Json, Legacy, accept, offering, play, talk_to
+
+from trio_mcp import Accepted, Client, Context, Elicit, ElicitExchange, Server
+from trio_mcp import accept as user_accepts
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.testing import replay_tool
+from trio_mcp.types import (
+    CreateMessageRequestParams,
+    ElicitRequestFormParams,
+    ElicitResult,
+    JsonObject,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
+
+both_eras = pytest.mark.parametrize("era", ERAS)
+ID = re.compile(r"elicit_[0-9a-f]{16}_(\d+)")
+
+
+class Board(BaseModel):
+    cells: list[str]
+    secret: str = "hunter2"
+
+
+BOARD = Board(cells=["x"])
+PICK = Elicit("pick", int, context=Board)
+
+
+def exchange(**changes: Any) -> ElicitExchange[Board]:
+    given = {"id": "elicit_ab_1", "key": "pick", "message": "Your move?", "answer": {"value": 2}, "context": BOARD}
+    return ElicitExchange(**{**given, **changes})
+
+
+def number(name: str) -> int:
+    """The last part of an id; the whole of it is as long as the ids of OpenAI may be."""
+    match = ID.fullmatch(name)
+    assert match is not None, name
+    assert len(name) <= 40
+    return int(match[1])
+
+
+# shapes
+
+
+def test_the_messages_are_a_tool_call_and_its_result() -> None:
+    request, response = exchange().messages
+    assert (request.role, response.role) == ("assistant", "user")
+    assert request.content == [
+        TextContent(text="Your move?"),
+        ToolUseContent(id="elicit_ab_1", name="pick", input={}),
+    ]
+    assert response.content == [ToolResultContent(tool_use_id="elicit_ab_1", content=[TextContent(text='{"value":2}')])]
+    assert exchange().messages == (exchange().request, exchange().response)
+
+
+def test_a_question_without_a_text_has_no_empty_block() -> None:
+    bare = exchange(message="")
+    assert [type(block) for block in bare.request.content] == [ToolUseContent]  # type: ignore[union-attr]
+    assert bare.to_anthropic()[0]["content"] == [{"type": "tool_use", "id": bare.id, "name": "pick", "input": {}}]
+
+
+def test_the_context_is_shown_only_by_with_arguments() -> None:
+    plain = exchange()
+    shown = plain.with_arguments(lambda board: {"cells": list(board.cells)})
+    assert (plain.arguments, shown.arguments) == ({}, {"cells": ["x"]})
+    assert (shown.id, shown.answer, shown.context) == (plain.id, plain.answer, BOARD)
+    for each, visible in ((plain, False), (shown, True)):
+        written = json.dumps([message.wire() for message in each.messages] + each.to_openai() + each.to_anthropic())
+        assert ("cells" in written) is visible
+        assert "hunter2" not in written
+
+
+def test_it_is_written_as_openai_takes_it() -> None:
+    function = {"name": "pick", "arguments": '{"cells":1}'}
+    assert exchange(arguments={"cells": 1}).to_openai() == [
+        {
+            "role": "assistant",
+            "content": "Your move?",
+            "tool_calls": [{"id": "elicit_ab_1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "elicit_ab_1", "content": '{"value":2}'},
+    ]
+
+
+def test_it_is_written_as_anthropic_takes_it() -> None:
+    use = {"type": "tool_use", "id": "elicit_ab_1", "name": "pick", "input": {"cells": 1}}
+    result = {"type": "tool_result", "tool_use_id": "elicit_ab_1", "content": [{"type": "text", "text": '{"value":2}'}]}
+    assert exchange(arguments={"cells": 1}).to_anthropic() == [
+        {"role": "assistant", "content": [{"type": "text", "text": "Your move?"}, use]},
+        {"role": "user", "content": [result]},
+    ]
+
+
+def test_it_cannot_be_changed() -> None:
+    with pytest.raises(AttributeError):
+        exchange().id = "other"  # type: ignore[misc]
+
+
+# what elicit returns
+
+
+def asking(*asked: ElicitExchange[Any]) -> tuple[Server, list[ElicitExchange[Any]]]:
+    """A server whose tool asks twice, the first time with a context; and where the exchanges are kept."""
+    kept = list(asked)
+    server = Server("exchanges")
+
+    @server.tool(elicits=[PICK])
+    async def twice(ctx: Context) -> str:
+        for answer in (await ctx.elicit("Your move?", PICK, context=BOARD), await ctx.elicit("How many?", int)):
+            if isinstance(answer, Accepted):
+                kept.append(answer.exchange)
+        return "done"
+
+    return server, kept
+
+
+@both_eras
+async def test_an_accepted_answer_has_its_exchange(era: type[Legacy]) -> None:
+    server, kept = asking()
+    async with play(server, era) as player:
+        await player.call("twice")
+        for value in (2, 5):
+            await player.question()
+            await player.answer(accept(value=value))
+        assert await player.text() == "done"
+    first, second = kept
+    assert (first.key, first.message, first.answer, first.context) == ("pick", "Your move?", {"value": 2}, BOARD)
+    assert (second.key, second.message, second.answer, second.context) == ("elicit", "How many?", {"value": 5}, None)
+    assert [number(each.id) for each in kept] == [1, 2]
+    assert first.id.rpartition("_")[0] == second.id.rpartition("_")[0]
+
+
+@both_eras
+@pytest.mark.parametrize("answer", [DECLINE, DISMISS])
+async def test_there_is_no_exchange_without_an_answer(era: type[Legacy], answer: Json) -> None:
+    async def tool(ctx: Context) -> str:
+        result = await ctx.elicit("How many?", int)
+        return f"{hasattr(result, 'exchange')}"
+
+    async with play(offering(tool), era) as player:
+        await player.call("tool")
+        await player.question()
+        await player.answer(answer)
+        assert await player.text() == "False"
+
+
+@both_eras
+async def test_a_question_that_is_asked_again_keeps_its_number_and_its_first_text(era: type[Legacy]) -> None:
+    kept: list[ElicitExchange[None]] = []
+
+    async def tool(ctx: Context) -> str:
+        for _ in range(2):
+            answer = await ctx.elicit("How many?", int)
+            assert answer.action == "accept"
+            kept.append(answer.exchange)
+        return "done"
+
+    async with play(offering(tool), era) as player:
+        await player.call("tool")
+        for value in ("many", 3, 4):
+            await player.question()
+            await player.answer(accept(value=value))
+        await player.text()
+    assert [(number(each.id), each.message) for each in kept] == [(1, "How many?"), (2, "How many?")]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_branches_share_the_numbers_of_their_call_and_calls_share_none(mode: str) -> None:
+    async def child(ctx: Context) -> str:
+        answer = await ctx.elicit("?", int)
+        assert answer.action == "accept"
+        return answer.exchange.id
+
+    async def tool(ctx: Context) -> list[str]:
+        return [await child(ctx), *await ctx.branch_all(child, child, child)]
+
+    calls: list[list[str]] = []
+    with trio.fail_after(10):
+        async with Client.connect(offering(tool), mode=mode, on_elicit=lambda _: user_accepts(value=1)) as client:
+            for _ in range(2):
+                result = await client.call_tool("tool")
+                assert isinstance(result.structured_content, dict)
+                calls.append(result.structured_content["result"])  # type: ignore[arg-type]
+    for ids in calls:
+        assert sorted(map(number, ids)) == [1, 2, 3, 4]
+        assert number(ids[0]) == 1
+    assert set(calls[0]).isdisjoint(calls[1])
+
+
+async def test_the_ids_are_the_same_in_every_replay() -> None:
+    runs: list[dict[str, str]] = []
+    server = Server("exchanges")
+
+    @server.tool(resume="replay")
+    async def forms(ctx: Context) -> str:
+        seen: dict[str, str] = {}
+        runs.append(seen)
+
+        def asks(name: str) -> Any:
+            async def child(branch: Context) -> None:
+                for turn in range(2):
+                    answer = await branch.elicit(f"{name}{turn}", int)
+                    assert answer.action == "accept"
+                    seen[f"{name}{turn}"] = answer.exchange.id
+
+            return child
+
+        await ctx.branch_all(*map(asks, "abcd"))
+        answer = await ctx.elicit("last", int)
+        assert answer.action == "accept"
+        seen["last"] = answer.exchange.id
+        return "done"
+
+    def answer(_: ElicitRequestFormParams) -> ElicitResult:
+        return user_accepts(value=1)
+
+    for _ in range(5):
+        runs.clear()
+        report = await replay_tool(server, "forms", on_elicit=answer)
+        assert not report.divergences
+        final = runs[-1]
+        assert sorted(map(number, final.values())) == list(range(1, 10))
+        assert all(seen.items() <= final.items() for seen in runs)
+
+
+async def test_another_process_gives_a_replayed_question_the_same_id() -> None:
+    kept: list[str] = []
+
+    async def tool(ctx: Context) -> str:
+        for _ in range(2):
+            answer = await ctx.elicit("?", int)
+            assert answer.action == "accept"
+            kept.append(answer.exchange.id)
+        return "done"
+
+    servers = [offering(keys=KEYS) for KEYS in [KeyRing.random()] for _ in range(2)]
+    for server in servers:
+        server.add_tool(tool, resume="replay")
+    async with talk_to(servers[0]) as first, talk_to(servers[1]) as second:
+        asked = await first.round(first.leg("tool"))
+        again = await first.round(asked.retry(1))
+        assert await second.text(again.leg({again.key: accept(value=2)}, talk=second)) == "done"
+    # The first run, and the replay of it in the other process.
+    assert kept[0] == kept[1]
+    assert list(map(number, kept)) == [1, 1, 2]
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_the_exchanges_go_on_as_a_conversation_with_the_model(mode: str) -> None:
+    asked: list[CreateMessageRequestParams] = []
+    server = Server("exchanges")
+
+    def shown(board: Board) -> JsonObject:
+        return {"cells": list(board.cells)}
+
+    @server.tool(elicits=[PICK])
+    async def move(ctx: Context) -> str:
+        pick = await ctx.elicit("Your move?", PICK, context=BOARD)
+        assert pick.action == "accept"
+        return (await ctx.sample(messages=pick.exchange.with_arguments(shown).messages)).text
+
+    def model(params: CreateMessageRequestParams) -> str:
+        asked.append(params)
+        return "my move"
+
+    def user(_: ElicitRequestFormParams) -> ElicitResult:
+        return user_accepts(value=2)
+
+    with trio.fail_after(10):
+        async with Client.connect(server, mode=mode, on_elicit=user, on_sample=model) as client:
+            assert (await client.call_tool("move")).text == "my move"
+    (params,) = asked
+    question, answer = params.messages
+    assert isinstance(question.content, list)
+    assert isinstance(answer.content, list)
+    use, result = question.content[1], answer.content[0]
+    assert isinstance(use, ToolUseContent)
+    assert isinstance(result, ToolResultContent)
+    assert (use.input, use.id) == ({"cells": ["x"]}, result.tool_use_id)

@@ -1,0 +1,106 @@
+"""`ElicitExchange`: a question to the user and its answer, as messages that a model can read.
+
+A model that goes on from an answer should see what was asked. It knows such pairs as a tool call and the result of it:
+
+    assistant   text: the question           tool_use: id, the key of the question, its arguments
+    user        tool_result: the same id, and the answer as JSON text
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Generic
+
+from pydantic_core import to_json
+from typing_extensions import TypeVar
+
+from ..types import (
+    JsonObject,
+    JsonValue,
+    SamplingContentBlock,
+    SamplingMessage,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
+
+C_co = TypeVar("C_co", default=None, covariant=True)
+
+UNNAMED = "elicit"
+"""The name of the tool call for a question that has no key."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElicitExchange(Generic[C_co]):
+    """A question that the user accepted, and the answer.
+
+    Attributes:
+        id: `elicit_{call}_{number}`, the same in a replay of the call. The questions of one call, with those of its branches, are
+            numbered from 1.
+        key: the key of its `Elicit`, or "elicit".
+        message: the text that the user read.
+        answer: the content of the form, as the client sent it.
+        context: the context of the question; None if it has none. `messages` show it only if `with_arguments` puts it there.
+        arguments: the input of the tool call in `messages`; empty unless set by `with_arguments`.
+    """
+
+    id: str
+    key: str
+    message: str
+    answer: JsonObject
+    context: C_co
+    arguments: JsonObject = field(default_factory=dict[str, JsonValue])
+
+    @property
+    def request(self) -> SamplingMessage:
+        """The question, as a message of the assistant."""
+        call = ToolUseContent(id=self.id, name=self.key, input=self.arguments)
+        # Without an empty text block, which some models reject.
+        blocks: list[SamplingContentBlock] = [TextContent(text=self.message), call] if self.message else [call]
+        return SamplingMessage(role="assistant", content=blocks)
+
+    @property
+    def response(self) -> SamplingMessage:
+        """The answer, as a message of the user."""
+        result = ToolResultContent(tool_use_id=self.id, content=[TextContent(text=self._answer_text)])
+        return SamplingMessage(role="user", content=[result])
+
+    @property
+    def messages(self) -> tuple[SamplingMessage, SamplingMessage]:
+        """The question and the answer, for `ctx.sample(messages=[*exchange.messages, ...])`."""
+        return self.request, self.response
+
+    def with_arguments(self, fn: Callable[[C_co], JsonObject]) -> ElicitExchange[C_co]:
+        """Return a copy whose tool call has the arguments `fn(context)`: the part of the context that a model may see."""
+        return replace(self, arguments=fn(self.context))
+
+    def to_openai(self) -> list[JsonObject]:
+        """Return the two messages as OpenAI's chat completions take them."""
+        function: JsonObject = {"name": self.key, "arguments": to_json(self.arguments).decode()}
+        return [
+            {
+                "role": "assistant",
+                "content": self.message,
+                "tool_calls": [{"id": self.id, "type": "function", "function": function}],
+            },
+            {"role": "tool", "tool_call_id": self.id, "content": self._answer_text},
+        ]
+
+    def to_anthropic(self) -> list[JsonObject]:
+        """Return the two messages as Anthropic's messages API takes them."""
+        call: JsonObject = {"type": "tool_use", "id": self.id, "name": self.key, "input": self.arguments}
+        question: JsonObject = {"type": "text", "text": self.message}
+        result: JsonObject = {
+            "type": "tool_result",
+            "tool_use_id": self.id,
+            "content": [{"type": "text", "text": self._answer_text}],
+        }
+        return [
+            {"role": "assistant", "content": [question, call] if self.message else [call]},
+            {"role": "user", "content": [result]},
+        ]
+
+    @property
+    def _answer_text(self) -> str:
+        return to_json(self.answer).decode()

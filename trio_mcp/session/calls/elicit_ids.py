@@ -1,0 +1,32 @@
+"""The numbers and the ids of a call's elicitations: `elicit_{call}_{number}`, shared by all branches, the same in a replay."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from typing import Final
+
+from ...runtime import Lane
+from .call import Call
+
+_DIGITS: Final = 16
+"""Hexadecimal digits for the call. An id is shorter than the forty characters that OpenAI allows for the id of a tool call."""
+
+
+def next_elicit_number(call: Call, lane: Lane) -> int:
+    """Return the number of the elicitation that a lane is about to ask: 1, 2, ... in its call."""
+    if call.memory is not None:
+        # Recorded, because sibling branches run in any order: in a replay another one may ask first.
+        return call.memory.question_number(lane.coming_key)
+    mailbox = call.actor.mailbox
+    mailbox.numbered += 1
+    return mailbox.numbered
+
+
+def elicit_id(call: Call, number: int) -> str:
+    """Return the id of an elicitation that was answered."""
+    # The name of a call in rounds, which it has by the time of an answer, leads to it in the directory and stays secret. Other
+    # calls end in the process that started them, which numbers its actors.
+    name = None if call.legs is None else call.legs.call_id
+    if name is None:
+        name = f"{call.services.node}/{call.actor.name}"
+    return f"elicit_{sha256(name.encode()).hexdigest()[:_DIGITS]}_{number}"
