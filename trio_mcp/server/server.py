@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import trio
 
@@ -18,6 +19,7 @@ from ..session import AnyChannel, Service, ServiceOptions, check_options, find_t
 from ..session.changes import Change
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
+from .lifespan import check_lifespan, open_lifespan
 from .options import check_service
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
@@ -56,6 +58,8 @@ class Server(Registration):
         page_size: the number of items on one page of a list.
         list_ttl: seconds for which a client may cache a list (2026-07-28); 0 for no caching.
         list_scope: "public" if the lists are the same for all clients.
+        lifespan: a function decorated with `@asynccontextmanager` that takes this server. It is entered before the first call and
+            left after the last one, however the server is served; what it yields is `ctx.state`. See docs/state.md.
         options: limits and times.
     """
 
@@ -72,9 +76,13 @@ class Server(Registration):
         page_size: int = PAGE_SIZE,
         list_ttl: float = 0.0,
         list_scope: CacheScope = "private",
+        lifespan: Lifespan | None = None,
         options: ServiceOptions | None = None,
     ) -> None:
         super().__init__()
+        if lifespan is not None:
+            check_lifespan(lifespan)
+        self._lifespan = lifespan
         self.identity = Implementation(
             name=name,
             version=version,
@@ -156,7 +164,26 @@ class Server(Registration):
 
     @asynccontextmanager
     async def open_service(self) -> AsyncIterator[Service]:
-        """Open the service with which a transport serves its connections: `async with server.open_service() as service`."""
+        """Open the service with which a transport serves its connections: `async with server.open_service() as service`.
+
+        The lifespan is entered first, and left last: when all calls have ended, within `LIFESPAN_EXIT_SECONDS`.
+
+        Raises:
+            ConfigurationError: `TRIO_MCP_KEYS` holds no valid keys; the lifespan was not entered.
+            Exception: what the lifespan raised, at its start, in the block (which is cancelled then) or at its end.
+        """
+        if self._lifespan is None:
+            async with self._open_service(None) as service:
+                yield service
+            return
+        if self.options.keys is None:
+            KeyRing.from_environment()
+        async with open_lifespan(partial(self._lifespan, self), self.identity.name) as state:
+            async with self._open_service(state) as service:
+                yield service
+
+    @asynccontextmanager
+    async def _open_service(self, state: object) -> AsyncIterator[Service]:
         opened = open_service(
             routes_of(self._registry, replace(self._pages, keys=self.options.keys)),
             self.identity,
@@ -165,6 +192,7 @@ class Server(Registration):
             self.options,
             request_checks_of(self._registry),
             self._threads,
+            state,
         )
         async with opened as service:
             self._services[service] = None
@@ -206,3 +234,7 @@ class Server(Registration):
 
     def __repr__(self) -> str:
         return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"
+
+
+Lifespan: TypeAlias = Callable[[Server], AbstractAsyncContextManager[object]]
+"""A function that takes the server and returns an async context manager, as `@asynccontextmanager` makes one."""

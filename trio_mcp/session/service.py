@@ -39,6 +39,7 @@ class Service:
     Attributes:
         capabilities: the capabilities that the server offers now; changed by `declare`.
         request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
+        state: what the author's lifespan yielded; handlers read it as `ctx.state`.
         calls: the services that every call uses.
     """
 
@@ -51,6 +52,7 @@ class Service:
     request_checks: Mapping[str, RequestCheck]
     keys: InitVar[KeyRing | None]
     _threads: ThreadLimiter | None
+    state: object = None
 
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.declare(self.capabilities)
@@ -63,6 +65,7 @@ class Service:
             audience=self.identity.name,
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
+            state=self.state,
         )
 
     def open_account(self, peer: Peer) -> Account:
@@ -135,11 +138,13 @@ async def open_service(
     options: ServiceOptions | None = None,
     request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
     threads: ThreadLimiter | None = None,
+    state: object = None,
 ) -> AsyncIterator[Service]:
     """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
     Args:
         threads: where plain functions run, for the statistics.
+        state: for `Service.state`.
 
     Raises:
         ConfigurationError: `TRIO_MCP_KEYS` holds no keys.
@@ -148,7 +153,7 @@ async def open_service(
     keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
     async with open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor:
         service = Service(
-            supervisor, routes, identity, capabilities, instructions, options, request_checks, keys, threads
+            supervisor, routes, identity, capabilities, instructions, options, request_checks, keys, threads, state
         )
         with service.calls.directory as directory:
             supervisor.spawn(directory.evict_in_time)

@@ -89,6 +89,7 @@ class CallServices:
         audience: the server that a state is for.
         directory: the calls that a later request may carry forward.
         node: names this process among those that share the keys.
+        state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
     """
 
@@ -99,6 +100,7 @@ class CallServices:
     audience: str
     directory: CallDirectory[Call, EndedCall]
     node: str
+    state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
 
     @cached_property
