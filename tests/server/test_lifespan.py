@@ -132,10 +132,13 @@ async def test_a_lifespan_that_fails_while_serving_ends_the_service_with_its_exc
         finally:
             ended.set()
 
-    with pytest.raises(ExceptionGroup) as caught, trio.fail_after(BOUND):
+    async def serve() -> None:
         async with talk_to(server) as talk:
             talk.leg("work")
             await trio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as caught, trio.fail_after(BOUND):
+        await serve()
     assert [type(error) for error in caught.value.exceptions] == [Broken]
     assert ended.is_set()
 

@@ -19,7 +19,7 @@ from ..session import AnyChannel, Service, ServiceOptions, check_options, find_t
 from ..session.changes import Change
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
-from .lifespan import check_lifespan, open_lifespan
+from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .options import check_service
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
@@ -110,6 +110,11 @@ class Server(Registration):
     def tools(self) -> tuple[Tool, ...]:
         """The tools, in the order they are listed."""
         return tuple(self._registry.tools)
+
+    @property
+    def lifespan_seconds(self) -> float:
+        """How long the end of the lifespan may take; 0 without one. A transport that ends its process by force adds it."""
+        return 0.0 if self._lifespan is None else LIFESPAN_EXIT_SECONDS
 
     @property
     def services(self) -> tuple[Service, ...]:
