@@ -25,6 +25,9 @@ from ..logs import peer_logger
 
 logger = peer_logger("trio_mcp.server")
 
+LIFESPAN_NOTE: Final = "The server's lifespan raised this."
+"""Added to an exception of a lifespan."""
+
 LIFESPAN_EXIT_SECONDS: Final = 5.0
 """Seconds that the clean-up of a lifespan may take, after all calls have ended; then it is cancelled."""
 
@@ -59,10 +62,14 @@ async def open_lifespan(
 
     async def run(*, task_status: trio.TaskStatus[object]) -> None:
         with scope:
-            async with lifespan() as value:
-                scope.shield = True
-                task_status.started(value)
-                await over.wait()
+            try:
+                async with lifespan() as value:
+                    scope.shield = True
+                    task_status.started(value)
+                    await over.wait()
+            except Exception as error:
+                error.add_note(LIFESPAN_NOTE)
+                raise
         if scope.cancelled_caught:
             logger.error("the lifespan of %s was cancelled: it did not end within %g s", name, LIFESPAN_EXIT_SECONDS)
         elif not over.is_set():
