@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias, TypeVar, cast
 
 from ..errors import McpError
@@ -13,7 +14,9 @@ from ..runtime import Actor, Lane, ThreadLimiter, TokenBudget
 from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
+from .concurrency import ConcurrencyLimit
 from .context import Context
+from .providers import Providers, providers_of
 from .schema_checks import DearCheck
 
 Function: TypeAlias = Callable[..., object]
@@ -29,6 +32,7 @@ class Handler:
         in_thread: whether the function runs in one of `threads`.
         terms: the terms of the body.
         token_budget: the tokens that the samples of one call may use; None for no limit.
+        admit: raises `LimitExceeded` if a call cannot run now; None if it always can.
     """
 
     function: Function
@@ -37,17 +41,17 @@ class Handler:
     in_thread: bool
     terms: BranchTerms
     token_budget: int | None
+    admit: Callable[[], None] | None
 
-    async def run(self, values: dict[str, object], convert: Callable[[object], M], call: Call, actor: Actor) -> M:
+    async def run(
+        self, values: dict[str, object], convert: Callable[[object], M], call: Call, place: Actor | Lane
+    ) -> M:
         """Call the function and return its value, converted to a result.
 
         Raises what the function raises; of an exception group, the exception that `exception_to_report` chooses.
         """
         if self.context is not None:
-            terms = self.terms
-            if self.token_budget is not None:
-                terms = replace(terms, budget=TokenBudget(self.token_budget))
-            values = {**values, self.context: Context(call, Lane(actor), terms)}
+            values = {**values, self.context: self._make_context(call, place)}
         try:
             # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
             running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
@@ -68,11 +72,62 @@ class Handler:
             # collector runs.
             del failure
 
+    def _make_context(self, call: Call, place: Actor | Lane) -> Context:
+        """Return the context of a body that runs in this lane, or as the whole of this actor."""
+        lane = place if isinstance(place, Lane) else Lane(place)
+        if self.token_budget is None:
+            return Context(call, lane, self.terms)
+        actor = lane.actor
+        # Kept by the actor, since all runs of the body share it.
+        actor.budget = actor.budget or TokenBudget(self.token_budget)
+        return Context(call, lane, replace(self.terms, budget=actor.budget))
+
     async def _in_thread(self, values: dict[str, object]) -> object:
         # In a tuple, because Trio would otherwise complain about a coroutine as the value of a thread.
         (value,) = await self.threads.run(lambda: (self.function(**values),))
         # A decorator that is a plain function may wrap an async function.
         return await cast("Awaitable[object]", value) if isinstance(value, Awaitable) else value
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidingHandler(Handler):
+    """A handler of a function some of whose parameters are provided."""
+
+    inner: Handler
+    """Runs the function when all its parameters are known."""
+    providers: Providers
+
+    async def run(
+        self, values: dict[str, object], convert: Callable[[object], M], call: Call, place: Actor | Lane
+    ) -> M:
+        ctx, seconds = self._make_context(call, place), call.services.options.cancel_grace
+        if self.context is not None:
+            values = {**values, self.context: ctx}
+        body = lambda provided: self.inner.run({**values, **provided}, convert, call, place)  # noqa: E731
+        try:
+            return await self.providers.run(ctx, self.threads, seconds, body)
+        except ExceptionGroup as group:
+            # A nursery that a provider holds open wraps what the body raised.
+            failure: Exception = exception_to_report(group)
+        try:
+            raise failure
+        finally:
+            del failure
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedHandler(Handler):
+    """A handler of a function of which only some calls run at once."""
+
+    inner: Handler
+    limit: ConcurrencyLimit
+
+    async def run(
+        self, values: dict[str, object], convert: Callable[[object], M], call: Call, place: Actor | Lane
+    ) -> M:
+        actor = place.actor if isinstance(place, Lane) else place
+        async with self.limit.hold(actor):
+            return await self.inner.run(values, convert, call, place)
 
 
 def make_handler(
@@ -81,15 +136,29 @@ def make_handler(
     threads: ThreadLimiter,
     terms: BranchTerms = BODY,
     token_budget: int | None = None,
+    limit: ConcurrencyLimit | None = None,
 ) -> Handler:
     """Return a handler of a function.
 
     Raises:
-        TypeError: it is a generator; a request has one result, not a stream of them.
+        TypeError: it is a generator; a request has one result, not a stream of them. Or a parameter cannot be provided.
     """
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise TypeError(f"{function.__qualname__}: register a function or an async function, not a generator")
-    return Handler(function, context, threads, not inspect.iscoroutinefunction(function), terms, token_budget)
+    in_thread = not inspect.iscoroutinefunction(function)
+    admit = threads.admit if in_thread else None
+    make = partial(Handler, function, threads=threads, in_thread=in_thread, terms=terms, token_budget=token_budget)
+    # What a function does not use is decided here, and costs its calls nothing.
+    providers = providers_of(function)
+    handler = make(context=None if providers else context, admit=admit)
+    if providers is not None:
+        handler = ProvidingHandler(
+            function, context, threads, in_thread, terms, token_budget, admit, handler, providers
+        )
+    if limit is not None:
+        admit_both = limit.admit if admit is None else partial(limit.admit_after, admit)
+        handler = LimitedHandler(function, context, threads, in_thread, terms, token_budget, admit_both, handler, limit)
+    return handler
 
 
 def exception_to_report(group: ExceptionGroup[Exception]) -> Exception:

@@ -28,6 +28,7 @@ from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
 from .context import Context
 from .forms import MAX_PROBLEMS, error_summary
+from .provide import provide_of
 from .schema_checks import checked
 
 
@@ -94,6 +95,8 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
     for name, parameter in inspect.signature(function).parameters.items():
         # A parameter without an annotation is a string: most arguments are, and a schema without a type helps no model.
         annotation = hints.get(name, str)
+        if provide_of(annotation) is not None:
+            continue
         if is_context(annotation):
             context = name
             continue

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from ..checks import check_instance
+from ..checks import check_instance, check_int
 from ..errors import (
     CapabilityError,
     LimitExceeded,
@@ -26,13 +26,14 @@ from ..logs import peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES
-from ..runtime import Actor, CancelReason, ThreadLimiter
+from ..runtime import Actor, CancelReason, Lane, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
 from ..types.capabilities import lacks
 from .branching import BranchTerms
 from .catalog import Catalog
+from .concurrency import ConcurrencyLimit, ToolBusy
 from .handler import Function, Handler, make_handler
 from .options import OfferKeywords, check_count, check_offer, listed_members, name_for, question_keys, resume_mode
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
@@ -58,6 +59,8 @@ class ToolKeywords(OfferKeywords, total=False):
     output_schema: JSON Schema of the structured result, instead of the return annotation's.
     max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
     token_budget: how many tokens the samples of a call may use, including those in branches.
+    limit: how many calls of the tool run at once. A modern call does not count while it waits for an answer.
+    queue: how many more calls may wait for one of these to end (default 0); all others are rejected.
     """
 
     annotations: ToolAnnotations
@@ -66,6 +69,8 @@ class ToolKeywords(OfferKeywords, total=False):
     output_schema: JsonObject
     max_depth: int
     token_budget: int
+    limit: int
+    queue: int
 
 
 def check_tool_options(options: ToolKeywords) -> None:
@@ -78,6 +83,7 @@ def check_tool_options(options: ToolKeywords) -> None:
             check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
     for name in ("max_depth", "token_budget"):
         check_count(name, given.get(name))
+    check_limit(given.get("limit"), given.get("queue"))
     # A string is a collection of letters, each of which would be an unknown capability.
     if isinstance(requires := options.get("requires"), str):
         raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")
@@ -113,7 +119,8 @@ class Tool:
 
         Raises:
             CapabilityError: the client lacks a capability that the tool requires, and its revision has an error code for it.
-            LimitExceeded: the function needs a thread, and cancelled calls hold them all.
+            LimitExceeded: the function needs a thread, and cancelled calls hold them all; or as many of its calls run and wait as
+                may.
         """
         # Before the arguments: another client can do nothing about them.
         if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
@@ -130,16 +137,18 @@ class Tool:
             return self._invalid(error)
         except DearCheck as check:
             run = partial(self._run_if_valid, check.with_traceback(None))
-        if handler.in_thread:
-            handler.threads.admit()
+        if handler.admit is not None:
+            handler.admit()
         return Plan(run, self.name, self.timeout, self._error_result, self._resume)
 
-    async def _run_if_valid(self, check: DearCheck[dict[str, object]], call: Call, actor: Actor) -> CallToolResult:
+    async def _run_if_valid(
+        self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane
+    ) -> CallToolResult:
         try:
             values = await check.decide()
         except ValueError as error:
             return self._invalid(error)
-        return await self._handler.run(values, self._convert, call, actor)
+        return await self._handler.run(values, self._convert, call, place)
 
     def _invalid(self, error: ValueError) -> CallToolResult:
         # A result and not a protocol error, so that the model reads it and corrects its call.
@@ -155,9 +164,11 @@ class Tool:
             case CapabilityError() if facts.terms.codec.revision.missing_capability_is_result:
                 return error_result(str(cause), {REQUIRED_CAPABILITIES: cause.required})
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
-            case ToolError() | LimitExceeded() | RequestTimeout() | QuestionRejected() | MalformedAnswer():
+            case ToolError() | RequestTimeout() | QuestionRejected() | MalformedAnswer():
                 return error_result(str(cause))
-            case CancelReason() | ProtocolError() | CapabilityError():
+            case LimitExceeded() if not isinstance(cause, ToolBusy):
+                return error_result(str(cause))
+            case CancelReason() | ProtocolError() | CapabilityError() | ToolBusy():
                 return None
             case _:
                 # The reference connects what the user reports with the traceback in the log.
@@ -167,6 +178,16 @@ class Tool:
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
+
+
+def check_limit(limit: object, queue: object) -> None:
+    """Raise unless `limit` and `queue` are None or counts. Raises `TypeError` for a queue without a limit."""
+    if limit is not None:
+        check_int("limit", limit, least=1, hint="leave it out for no limit")
+    if queue is not None:
+        check_int("queue", queue)
+        if limit is None:
+            raise TypeError("queue: only the calls of a tool with a limit wait, so give limit= too")
 
 
 def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model | Plan:
@@ -232,7 +253,7 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
         annotations=hints,
         **listed_members(function, options, {REQUIRES_META_KEY: list(requires)} if requires else None),
     )
-    max_depth = options.get("max_depth")
+    max_depth, limit = options.get("max_depth"), options.get("limit")
     terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
     return Tool(
         function,
@@ -241,7 +262,14 @@ def make_tool(function: Function, options: ToolKeywords, threads: ThreadLimiter)
         requires,
         ParameterHeaders.of(arguments.schema) or None,
         arguments,
-        make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
+        make_handler(
+            function,
+            arguments.context,
+            threads,
+            terms,
+            options.get("token_budget"),
+            None if limit is None else ConcurrencyLimit(name, limit, options.get("queue", 0)),
+        ),
         returned.convert,
         resume_mode(options, harmless=hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...errors import CallLost, InvalidRequestState
 from ...protocol.sealing.request_state import Claims, RequestDigest
-from ...runtime import Actor
+from ...runtime import Actor, Lane
 from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
@@ -134,7 +134,7 @@ def carry_on(
 def failing_body(why: str) -> Body:
     """Return a body that only raises `CallLost`."""
 
-    async def body(_call: Call, _actor: Actor) -> Model:
+    async def body(_call: Call, _place: Actor | Lane) -> Model:
         raise CallLost(why)
 
     return body
