@@ -36,23 +36,32 @@ if TYPE_CHECKING:
     from .runtime import CancelReason
     from .server import (
         Accepted,
+        CallHandler,
+        CallMiddleware,
+        CallRequest,
+        CallResult,
         Context,
         Declined,
         Dismissed,
         Elicit,
         Elicited,
         Mirrored,
+        Provide,
         Sampled,
         Server,
         Titled,
         ToolResult,
     )
-    from .session import ChannelServer, ServiceOptions
+    from .session import ChannelServer, MessageFacts, MessageMiddleware, ServiceOptions
 
 __all__ = [
     "Accepted",
     "BranchElicitNotAllowed",
     "BranchLimit",
+    "CallHandler",
+    "CallMiddleware",
+    "CallRequest",
+    "CallResult",
     "CancelReason",
     "CapabilityError",
     "Change",
@@ -67,9 +76,12 @@ __all__ = [
     "Elicited",
     "LimitExceeded",
     "McpError",
+    "MessageFacts",
+    "MessageMiddleware",
     "Mirrored",
     "PeerError",
     "ProtocolError",
+    "Provide",
     "RequestTimeout",
     "ResourceNotFound",
     "ResponseCache",
@@ -90,7 +102,7 @@ __all__ = [
 _PACKAGES = {
     "client": ("Change", "Client", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
-    "session": ("ChannelServer", "ServiceOptions"),
+    "session": ("ChannelServer", "MessageFacts", "MessageMiddleware", "ServiceOptions"),
 }
 _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 

@@ -16,6 +16,7 @@ from .branch import (
     Branches,
     race,
     run_branch,
+    run_child,
 )
 from .budget import TokenBudget
 from .journal import Divergence, EntryKind, Journal, JournalEntry
@@ -58,4 +59,5 @@ __all__ = [
     "process_budget",
     "race",
     "run_branch",
+    "run_child",
 ]

@@ -10,11 +10,13 @@ from .asking import (
 from .branching import BranchOptions
 from .context import BranchGroup, Context
 from .forms import Elicit, FormError, Titled
+from .middleware import CallHandler, CallMiddleware, CallRequest, CallResult
 from .options import OfferKeywords
 from .prompts import PromptKeywords
+from .provide import Provide
 from .resources import ResourceKeywords
 from .results import ToolResult
-from .server import Server
+from .server import Lifespan, Server
 from .signature import Mirrored
 from .tool import Tool, ToolKeywords
 
@@ -22,15 +24,21 @@ __all__ = [
     "Accepted",
     "BranchGroup",
     "BranchOptions",
+    "CallHandler",
+    "CallMiddleware",
+    "CallRequest",
+    "CallResult",
     "Context",
     "Declined",
     "Dismissed",
     "Elicit",
     "Elicited",
     "FormError",
+    "Lifespan",
     "Mirrored",
     "OfferKeywords",
     "PromptKeywords",
+    "Provide",
     "ResourceKeywords",
     "Sampled",
     "Server",

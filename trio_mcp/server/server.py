@@ -15,11 +15,21 @@ import trio
 
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
-from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
+from ..session import (
+    AnyChannel,
+    MessageMiddleware,
+    Service,
+    ServiceOptions,
+    check_options,
+    find_transport,
+    open_service,
+    serve_channel,
+)
 from ..session.changes import Change
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
+from .middleware import CallMiddleware, with_middleware
 from .options import check_service
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
@@ -60,6 +70,8 @@ class Server(Registration):
         list_scope: "public" if the lists are the same for all clients.
         lifespan: a function decorated with `@asynccontextmanager` that takes this server. It is entered before the first call and
             left after the last one, however the server is served; what it yields is `ctx.state`. See docs/state.md.
+        middleware: async functions that run around each call, the first one outermost; see the decorator `middleware`.
+        message_middleware: plain functions that see each message; see the decorator `message_middleware`.
         options: limits and times.
     """
 
@@ -77,6 +89,8 @@ class Server(Registration):
         list_ttl: float = 0.0,
         list_scope: CacheScope = "private",
         lifespan: Lifespan | None = None,
+        middleware: Sequence[CallMiddleware] = (),
+        message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
     ) -> None:
         super().__init__()
@@ -98,6 +112,10 @@ class Server(Registration):
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
         self._declaring = threading.Lock()
+        for call_middleware in middleware:
+            self.middleware(call_middleware)
+        for each in message_middleware:
+            self.message_middleware(each)
 
     def with_options(self, options: ServiceOptions) -> Server:
         """Return a server with other limits and times that shares everything registered, now or later, with this one."""
@@ -189,8 +207,9 @@ class Server(Registration):
 
     @asynccontextmanager
     async def _open_service(self, state: object) -> AsyncIterator[Service]:
+        routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
         opened = open_service(
-            routes_of(self._registry, replace(self._pages, keys=self.options.keys)),
+            with_middleware(routes, self._middleware),
             self.identity,
             self._registry.capabilities,
             self.instructions,
@@ -198,6 +217,7 @@ class Server(Registration):
             request_checks_of(self._registry),
             self._threads,
             state,
+            self._message_middleware,
         )
         async with opened as service:
             self._services[service] = None
@@ -224,6 +244,11 @@ class Server(Registration):
             raise TypeError(NO_ASGI_APP)
         await receive()
         await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
+
+    def _check_not_served(self, what: str) -> None:
+        # A session and the routes decide when they are made whether there is any, so that a server without pays nothing.
+        if self._services:
+            raise RuntimeError(f"{what} has to be registered before the server is served")
 
     def _announce(self, change: Change) -> None:
         # First the capabilities: a client that is notified of a new kind of list must find it declared.

@@ -7,7 +7,7 @@ limits and its directory of calls that modern clients may carry forward from any
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import InitVar, dataclass
 from types import MappingProxyType
@@ -24,7 +24,7 @@ from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_superviso
 from ..types import Implementation, ServerCapabilities, declares
 from .calls.call import CallServices, RequestCheck, Route
 from .calls.directory import CallDirectory
-from .envelope import ANONYMOUS, Envelope, Peer, sent_size
+from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
@@ -40,6 +40,7 @@ class Service:
         capabilities: the capabilities that the server offers now; changed by `declare`.
         request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
         state: what the author's lifespan yielded; handlers read it as `ctx.state`.
+        message_middleware: sees each message of a client; see `middleware.py`.
         calls: the services that every call uses.
     """
 
@@ -53,6 +54,7 @@ class Service:
     keys: InitVar[KeyRing | None]
     _threads: ThreadLimiter | None
     state: object = None
+    message_middleware: tuple[MessageMiddleware, ...] = ()
 
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.declare(self.capabilities)
@@ -139,12 +141,13 @@ async def open_service(
     request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
     threads: ThreadLimiter | None = None,
     state: object = None,
+    message_middleware: Sequence[MessageMiddleware] = (),
 ) -> AsyncIterator[Service]:
     """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
     Args:
         threads: where plain functions run, for the statistics.
-        state: for `Service.state`.
+        state, message_middleware: for `Service`.
 
     Raises:
         ConfigurationError: `TRIO_MCP_KEYS` holds no keys.
@@ -153,7 +156,17 @@ async def open_service(
     keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
     async with open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor:
         service = Service(
-            supervisor, routes, identity, capabilities, instructions, options, request_checks, keys, threads, state
+            supervisor,
+            routes,
+            identity,
+            capabilities,
+            instructions,
+            options,
+            request_checks,
+            keys,
+            threads,
+            state,
+            tuple(message_middleware),
         )
         with service.calls.directory as directory:
             supervisor.spawn(directory.evict_in_time)

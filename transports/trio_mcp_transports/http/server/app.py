@@ -25,7 +25,7 @@ from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits, held_size
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service
+from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service, make_session
 from trio_mcp.session.channel import TURN, let_others_run
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
@@ -235,7 +235,7 @@ class McpApp:
                 legacy = LegacyEndpoint(service, self._event_store, self.limits, nursery)
                 websockets = WebSockets(service, self.limits)
                 sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
-                self._running = AppState(service, ServerSession(service, shared_channel=False), legacy, websockets, sse)
+                self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)
                 nursery.start_soon(legacy.sessions.reap)
                 try:
                     yield
