@@ -19,8 +19,11 @@ class Provide:
     function: Callable[..., object]
 
 
-def provide_of(annotation: object) -> Provide | None:
+def provide_of(annotation: object, where: str) -> Provide | None:
     """Return the mark in an annotation, or None.
+
+    Args:
+        where: names the parameter, for errors.
 
     Raises:
         TypeError: the mark is given without calling `Provide`, or twice.
@@ -29,5 +32,5 @@ def provide_of(annotation: object) -> Provide | None:
         return None
     marks = [each for each in get_args(annotation)[1:] if isinstance(each, Provide)]
     if Provide in get_args(annotation)[1:] or len(marks) > 1:
-        raise TypeError("write one `Provide(function)` into the annotation of a parameter")
+        raise TypeError(f"{where}: annotate it with one `Provide(function)`")
     return marks[0] if marks else None

@@ -238,7 +238,7 @@ def read_parameters(function: Callable[..., object]) -> ReadParameters:
         raise TypeError(f"an annotation of {name_of(function)} cannot be evaluated: {error}") from error
     context, marked, others = None, dict[str, Callable[..., object]](), list[str]()
     for name, parameter in inspect.signature(function).parameters.items():
-        mark = provide_of(hints.get(name))
+        mark = provide_of(hints.get(name), f"the parameter {name!r}")
         if mark is not None:
             marked[name] = mark.function
         elif name in hints and is_context(hints[name]):

@@ -95,7 +95,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
     for name, parameter in inspect.signature(function).parameters.items():
         # A parameter without an annotation is a string: most arguments are, and a schema without a type helps no model.
         annotation = hints.get(name, str)
-        if provide_of(annotation) is not None:
+        if provide_of(annotation, f"{function.__qualname__}: the parameter {name!r}") is not None:
             continue
         if is_context(annotation):
             context = name
