@@ -9,7 +9,7 @@ from pathlib import Path
 from pages import Page
 from serving import ROOT
 
-PAGES = ["branches", "cancellation", "clients", "http", "internals/contract", "servers", "websocket"]
+PAGES = ["branches", "cancellation", "clients", "http", "internals/contract", "servers", "state", "websocket"]
 
 
 def test_the_code_of_every_page_is_typed(tmp_path: Path) -> None:
