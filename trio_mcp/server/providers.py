@@ -25,6 +25,7 @@ import trio
 
 from ..logs import peer_logger
 from ..runtime import ThreadLimiter
+from ..runtime.supervisor import CANCEL_GRACE
 from .context import Context
 from .provide import provide_of
 from .signature import is_context
@@ -169,13 +170,15 @@ class ThreadedManager(AbstractAsyncContextManager[object]):
                 entered = self._entered
             if entered:
                 # Cancelled when the thread had ended already, and its value was dropped.
-                await trio.to_thread.run_sync(self._manager.__exit__, None, None, None)
+                with trio.move_on_after(CANCEL_GRACE, shield=True):
+                    await trio.to_thread.run_sync(self._manager.__exit__, None, None, None, abandon_on_cancel=True)
             raise
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
-        return await self._threads.run(partial(self._manager.__exit__, kind, error, traceback))
+        leave = partial(self._manager.__exit__, kind, error, traceback)
+        return await self._threads.run(leave)  # noqa: ASYNC102  `Providers.run` shields and bounds it
 
 
 def providers_of(function: Callable[..., object]) -> Providers | None:
