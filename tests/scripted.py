@@ -74,7 +74,7 @@ class Wire(ChannelPeer):
 
 
 class Pending:
-    """A call of the client that runs in a task of its own."""
+    """A call of the client that runs in a separate task."""
 
     def __init__(self) -> None:
         self._over = trio.Event()
@@ -162,7 +162,7 @@ async def unopened(**options: Any) -> AsyncIterator[tuple[Client, Wire, Start]]:
 
 @asynccontextmanager
 async def opening_client(**options: Any) -> AsyncIterator[tuple[Client, Wire, Pending]]:
-    """A client that opens in a task of its own, the server, and what becomes of the opening."""
+    """A client that opens in a separate task, the server, and what becomes of the opening."""
     async with unopened(**options) as (client, wire, start):
         yield client, wire, start(client.open)
 

@@ -88,7 +88,7 @@ async def all_of(stream: trio.abc.ReceiveStream | None) -> bytes:
 async def child(
     script: Path, *arguments: str, limit: float = START, strict: bool = True, **popen: Any
 ) -> AsyncIterator[Child]:
-    """A script as a process of its own, which is killed at the end of the block if it still runs.
+    """A script as a separate process, which is killed at the end of the block if it still runs.
 
     With `strict`, in development mode; that takes more memory.
     """
@@ -165,7 +165,7 @@ async def http_process(script: Path, **environment: str) -> AsyncIterator[HttpPr
 
 
 class HttpClient:
-    """Sends modern requests as they are written, each as a POST of its own."""
+    """Sends modern requests as they are written, each as a separate POST."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http

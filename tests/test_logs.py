@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import logging
+import re
 
 import pytest
 
-from trio_mcp.logs import MAX_CHARACTERS, SUMMARY_SECONDS, RepeatedRecords, one_line, peer_logger, printable
+from trio_mcp.logs import (
+    MAX_CHARACTERS,
+    SHARED_LINES,
+    SUMMARY_SECONDS,
+    RepeatedRecords,
+    one_line,
+    peer_logger,
+    printable,
+)
 
 ESCAPE = "\x1b]0;gone\x07\x1b[2J\x9b31m\u202egnp.exe"
 
@@ -33,7 +42,7 @@ def test_a_record_about_a_peer_is_printable_short_and_in_one_line(caplog: pytest
 
 def test_a_warning_that_repeats_is_summarized_once_a_minute_and_at_the_end(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
-    records = RepeatedRecords(peer_logger("trio_mcp.test"), lambda: now)
+    records = RepeatedRecords(peer_logger("trio_mcp.test"), clock=lambda: now)
     for number in range(1_000):
         records.log("dropped %s", number)
     records.log("lost %s", "x")
@@ -51,7 +60,7 @@ def test_a_warning_that_repeats_is_summarized_once_a_minute_and_at_the_end(caplo
 def test_errors_of_two_types_are_two_kinds_and_the_last_summary_keeps_the_level(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    records = RepeatedRecords(peer_logger("trio_mcp.test"), lambda: 0.0)
+    records = RepeatedRecords(peer_logger("trio_mcp.test"), clock=lambda: 0.0)
     for error in (KeyError("a"), ValueError("b"), KeyError("c"), KeyError("d")):
         records.log("failed after %d s", 3, level=logging.ERROR, exc_info=error)
     records.close()
@@ -84,3 +93,21 @@ def test_a_traceback_shows_no_control_characters_and_no_line_that_looks_like_a_r
     assert first == "ERROR a tool failed"
     assert all(line.startswith("  ") for line in rest)
     assert any("forged" in line for line in rest)
+
+
+def test_connections_share_a_bound_and_those_over_it_fold_into_the_summary(caplog: pytest.LogCaptureFixture) -> None:
+    now = 0.0
+    logger = peer_logger("trio_mcp.test")
+    shared = RepeatedRecords(logger, lines=SHARED_LINES, clock=lambda: now)
+    for _ in range(1_000):
+        records = RepeatedRecords(logger, shared, clock=lambda: now)
+        records.log("dropped %s", "x")
+        records.log("dropped %s", "y")
+        records.close()
+    assert len(caplog.records) == SHARED_LINES
+    now = SUMMARY_SECONDS
+    RepeatedRecords(logger, shared, clock=lambda: now).log("dropped %s", "z")
+    shared.close()
+    numbers = [re.match(r"\d+", record.getMessage()) for record in caplog.records]
+    assert len(numbers) == SHARED_LINES + 1
+    assert sum(1 if number is None else int(number[0]) for number in numbers) == 2_001

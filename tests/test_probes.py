@@ -36,7 +36,7 @@ TABLE = {
     ],
     "the same leg again": ["a_copy_of_a_leg_that_has_ended_gets_its_outcome_and_runs_nothing"],
     "copies of a leg at the same time": ["copies_of_a_running_leg_run_once_and_get_one_outcome"],
-    "a leg at two servers": [f"{REPLAY}::test_a_call_that_must_not_run_twice_is_lost_and_says_so"],
+    "a leg at two servers": [f"{REPLAY}::test_a_call_that_must_not_run_twice_is_reported_as_lost"],
     "a state with other arguments": [
         f"{ROUNDS}::test_a_state_with_another_tool_or_other_arguments_is_refused_and_nothing_runs",
         "a_state_is_valid_for_its_own_call_only",

@@ -12,10 +12,13 @@ import re
 import time
 import traceback
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 MAX_CHARACTERS: Final = 1_000
 """Characters of one argument in a record."""
+SHARED_LINES: Final = 10
+"""Records of one kind that all connections of a server show in a minute."""
 SUMMARY_SECONDS: Final = 60.0
 """How often a warning that repeats is summarized."""
 
@@ -81,20 +84,43 @@ RecordKind: TypeAlias = tuple[str, type[BaseException | None], int]
 _PLACE = re.compile(r"%[a-z]")
 
 
+@dataclass(slots=True)
+class _Minute:
+    """One kind of record: how many were shown since `began`, and how many only counted."""
+
+    began: float
+    shown: int = 0
+    counted: int = 0
+
+
 class RepeatedRecords:
-    """The records that one peer can cause again and again: of each kind the first one, and then a summary a minute.
+    """The records that a peer can cause again and again: of each kind the first one, and then a summary a minute.
+
+    One instance serves one connection. Its `shared` one serves every connection of a server, and limits them together: a peer
+    may open as many connections as it likes. What is only counted is shown with the next record of its kind once the minute is
+    over, or by `close`.
 
     Args:
+        shared: shows these records, or counts them too.
+        lines: the records of a kind that are shown in a minute.
         clock: seconds on any scale that does not go back.
     """
 
-    __slots__ = ("_clock", "_logger", "_shown_at", "_unshown")
+    __slots__ = ("_clock", "_lines", "_logger", "_minutes", "_shared")
 
-    def __init__(self, logger: PeerLogger, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        logger: PeerLogger,
+        shared: RepeatedRecords | None = None,
+        *,
+        lines: int = 1,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._logger = logger
+        self._shared = shared
+        self._lines = lines
         self._clock = clock
-        self._unshown: dict[RecordKind, int] = {}
-        self._shown_at: dict[RecordKind, float] = {}
+        self._minutes: dict[RecordKind, _Minute] = {}
 
     def log(
         self, kind: str, *args: object, level: int = logging.WARNING, exc_info: BaseException | None = None
@@ -103,23 +129,37 @@ class RepeatedRecords:
 
         Args:
             kind: the message, with a place for each of the arguments. As many are kept as the code has.
-            exc_info: the traceback to show with the first record and with each summary. Errors of two types are of two kinds.
+            exc_info: the traceback to show with the record or with a summary. Errors of two types are of two kinds.
         """
-        now, key = self._clock(), (kind, type(exc_info), level)
-        if key not in self._shown_at:
-            self._shown_at[key] = now
-            self._logger.log(level, kind, *args, exc_info=exc_info)
-            return
-        self._unshown[key] = self._unshown.get(key, 0) + 1
-        if now - self._shown_at[key] >= SUMMARY_SECONDS:
-            self._shown_at[key] = now
-            self._logger.log(level, "%d more of these: %s", self._unshown.pop(key), kind % args, exc_info=exc_info)
+        self._log((kind, type(exc_info), level), args, 1, exc_info)
 
     def close(self) -> None:
         """Log how many were only counted."""
-        unshown, self._unshown = self._unshown, {}
-        for (kind, _, level), count in unshown.items():
-            self._logger.log(level, "%d more of these: %s", count, _PLACE.sub("...", kind))
+        for key, minute in self._minutes.items():
+            counted, minute.counted = minute.counted, 0
+            if counted:
+                self._show(key, None, counted, None)
+
+    def _log(self, key: RecordKind, args: tuple[object, ...] | None, count: int, error: BaseException | None) -> None:
+        now, minute = self._clock(), self._minutes.get(key)
+        if minute is None or now - minute.began >= SUMMARY_SECONDS:
+            count += 0 if minute is None else minute.counted
+            minute = self._minutes[key] = _Minute(now)
+        if minute.shown < self._lines:
+            minute.shown += 1
+            self._show(key, args, count, error)
+        else:
+            minute.counted += count
+
+    def _show(self, key: RecordKind, args: tuple[object, ...] | None, count: int, error: BaseException | None) -> None:
+        kind, _, level = key
+        if self._shared is not None:
+            self._shared._log(key, args, count, error)  # noqa: SLF001  an instance of this class
+        elif count == 1 and args is not None:
+            self._logger.log(level, kind, *args, exc_info=error)
+        else:
+            text = _PLACE.sub("...", kind) if args is None else kind % args
+            self._logger.log(level, "%d more of these: %s", count, text, exc_info=error)
 
 
 def _shown(value: object) -> object:

@@ -1,7 +1,7 @@
 """The Autobahn test suite against both ends of our WebSockets: `make autobahn`, or `python tests/autobahn/run.py`.
 
 The suite is written in Python 2, and runs under CPython 2.7 only: $PYTHON27 or `python2.7` says where that is. It is installed
-with its own pip into a folder of its own, once. Three agents echo what it sends:
+with its own pip into a separate folder, once. Three agents echo what it sends:
 
 - `server`: an ASGI application behind our guarded hypercorn,
 - `server-direct`: the same, by the short way that our own endpoint uses (`hypercorn/streams.py`) where it can be used,
@@ -100,7 +100,7 @@ async def echo(direct: bool, scope: Any, receive: Any, send: Any) -> None:
 
 @asynccontextmanager
 async def connected(url: str) -> AsyncIterator[WebSocketConnection]:
-    """A connection as our client opens it, which ends as our client's does: with the stream, when the library says so."""
+    """A connection as our client opens it, which ends as our client's does: with the stream, when the library closes it."""
     address = Address.of(url)
     async with await open_wire(address, None) as wire, trio.open_nursery() as nursery:
         socket = await open_socket(nursery, wire, address, {}, MAX_MESSAGE, lambda _why: None, subprotocol=None)
@@ -120,7 +120,7 @@ async def echo_as_client(url: str) -> None:
 
 
 async def ask(url: str) -> str | bytes:
-    """The one message that a server sends to whoever connects."""
+    """The one message that a server sends to each client that connects."""
     async with connected(url) as socket:
         return await socket.get_message()
 

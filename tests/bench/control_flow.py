@@ -7,7 +7,7 @@ What counts:
 - A *change of file* is counted when an own frame gets control and the own frame that had it before is in another file. A frame
   gets control when it is called, when what it called returns to it, and when its task goes on. Library frames are skipped:
   from `a.py` through Trio into `b.py` is one change. A C function has no frame, so what it calls is called by its caller.
-- When a task suspends, nobody in its chain of awaits gets control, and when it goes on, only the innermost own frame does. So
+- When a task suspends, no frame in its chain of awaits gets control, and when it goes on, only the innermost own frame does. So
   a switch of tasks is at most one change, however deep the chain is.
 """
 

@@ -1,4 +1,4 @@
-"""Load for one server over HTTP, in a process of its own: `load.py PORT CONNECTIONS` calls `echo` until it is killed."""
+"""Load for one server over HTTP, in a separate process: `load.py PORT CONNECTIONS` calls `echo` until it is killed."""
 
 from __future__ import annotations
 

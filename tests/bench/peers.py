@@ -117,7 +117,7 @@ class Http:
 
 
 class Shared:
-    """A connection that carries everything: answers are handed to whoever waits for them."""
+    """A connection that carries everything: answers go to the tasks that wait for them."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[trio.Event, list[Json]]] = {}

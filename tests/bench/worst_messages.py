@@ -1,8 +1,9 @@
 """How long one message holds the event loop of a server: `python tests/bench/worst_messages.py [PART OF A NAME]`.
 
-Each shape is as large as the limits allow: 4 MiB, or 100,000 values. A server parses a message in one step and validates it in
-the next, with a turn of the loop in between, so that the larger of the two columns is what another client waits for. Both are CPU
-time of the thread, the least of several runs. The last column is what the message was answered with.
+Each shape is as large as the limits allow: 4 MiB, or 100,000 values and names. A server reads a message in one step, in which it
+also counts what the message takes of the memory budget, and validates it in the next, with a turn of the loop in between, so that
+the larger of the two columns is what another client waits for. Both are CPU time of the thread, the least of several runs. The
+last column is what the message was answered with.
 """
 
 from __future__ import annotations
@@ -22,14 +23,18 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from peer import EVERYTHING, modern_meta
 
 from trio_mcp import Context, Server
-from trio_mcp.protocol.jsonrpc import dump, parse
+from trio_mcp.protocol.jsonrpc import dump
+from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
 from trio_mcp.runtime import Outbox
 from trio_mcp.server.server import GC_THRESHOLD
-from trio_mcp.session import Envelope, ServerSession, Service
+from trio_mcp.session import Envelope, ServerSession, Service, received
 
-RUNS = 5
+RUNS = 10
 BYTES = 4 * 1024 * 1024 - 1024
 VALUES = 99_900
+MEMBERS = VALUES // 2
+ROWS = VALUES // 3
+"""Objects of one member: each is a value, and has a name and a value."""
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
 META = json.dumps(modern_meta(EVERYTHING)).encode()
 
@@ -75,7 +80,7 @@ def array(item: bytes, count: int = VALUES) -> bytes:
     return b"[" + b",".join([item] * min(count, BYTES // (len(item) + 1))) + b"]"
 
 
-def members(value: bytes, count: int = VALUES, name: Callable[[int], int] = int) -> bytes:
+def members(value: bytes, count: int = MEMBERS, name: Callable[[int], int] = int) -> bytes:
     return b"{" + b",".join(b'"%d":%b' % (name(number), value) for number in range(count)) + b"}"
 
 
@@ -102,27 +107,30 @@ SHAPES: dict[str, bytes] = {
     "integers of 320 digits": call("anything", array(b"9" * 320)),
     "fractions": call("anything", array(b"1.5")),
     "fractions of 40 characters": call("anything", array(b"1." + b"7" * 34 + b"e-30")),
-    "one object of 100,000 members": call("anything", members(b"1")),
+    "fractions of 40 characters and a list": call(
+        "anything", array(b"1." + b"7" * 34 + b"e-30", VALUES - 2)[:-1] + b",[1]]"
+    ),
+    "one object of 50,000 members": call("anything", members(b"1")),
     "the same, of fractions": call("anything", members(b"1.5")),
-    "the same, with one name twice": call("anything", members(b"1", name=lambda number: number % (VALUES - 1))),
-    "objects of one member": call("anything", array(b'{"a":1}', VALUES // 2)),
+    "the same, with one name twice": call("anything", members(b"1", name=lambda number: number % (MEMBERS - 1))),
+    "objects of one member": call("anything", array(b'{"a":1}', ROWS)),
     "[[[]]]": call("anything", array(b"[[[]]]", VALUES // 3)),
-    "objects nested 55 deep": call("anything", array(b'{"a":' * 55 + b"1" + b"}" * 55, VALUES // 56)),
+    "objects nested 55 deep": call("anything", array(b'{"a":' * 55 + b"1" + b"}" * 55, VALUES // 111)),
     "texts of 17 escapes": call("anything", array(b'"' + b"\\n" * 17 + b'"')),
     "one text": call("anything", text(b"x")),
     "one text of escapes": call("anything", text(b"\\n")),
     "one text of surrogate pairs": call("anything", text(b"\\ud83d\\ude00")),
     "one text of brackets and escaped quotes": call("anything", text(b'\\"\\\\[,')),
-    "a lone surrogate behind 50,000 objects": call("anything", array(b'{"a":1}', 49_900)[:-1] + b',"\\ud800"]'),
+    "a lone surrogate behind 33,000 objects": call("anything", array(b'{"a":1}', ROWS - 1)[:-1] + b',"\\ud800"]'),
     "2,000,000 values": call("anything", array(b"1", BYTES)),
     "2,000,000 brackets": call("anything", b"[" * (BYTES // 2)),
-    "arguments as 50,000 models": call("rows", array(b'{"a":1}', VALUES // 2)),
+    "arguments as 33,000 models": call("rows", array(b'{"a":1}', ROWS)),
     "arguments as a dict of integers": call("table", members(b"1")),
     "arguments for a JSON Schema": call("checked", array(b"1")),
     "small arguments for a JSON Schema": call("checked", array(b"1", 1_900)),
     "unknown members of params": request("tools/call", b'"name":"anything","arguments":{},' + members(b"1")[1:-1]),
     "unknown members of _meta": request("ping", b'"a":1', META[:-1] + b"," + members(b"1")[1:]),
-    "icons": introduced(b'{"name":"x","version":"1","icons":%b}' % array(b'{"src":"a:b"}', VALUES // 2)),
+    "icons": introduced(b'{"name":"x","version":"1","icons":%b}' % array(b'{"src":"a:b"}', ROWS)),
     "5,000 icons": introduced(
         b'{"name":"x","version":"1","icons":%b}' % array(b'{"src":"a:b","sizes":["any"]}', 5_000)
     ),
@@ -138,7 +146,7 @@ SHAPES: dict[str, bytes] = {
         % members(b'"a"'),
     ),
     "a URI for 20 templates": request("resources/read", b'"uri":"files:///' + b"a/" * 4_000 + b'.."'),
-    "a batch": b"[" + b",".join([b'{"jsonrpc":"2.0","method":"ping","id":1}'] * 24_000) + b"]",
+    "a batch": b"[" + b",".join([b'{"jsonrpc":"2.0","method":"ping","id":1}'] * 14_000) + b"]",
 }
 
 
@@ -149,9 +157,9 @@ async def measure(service: Service, data: bytes) -> tuple[float, float, str]:
     for _ in range(RUNS):
         session, outbox = ServerSession(service), Outbox[Envelope]()
         began = time.thread_time()
-        message = parse(data)
+        envelope = received(data, DEFAULT_LIMITS)
         parsed = time.thread_time()
-        session.receive(Envelope(message, size=len(data)), outbox)
+        session.receive(envelope, outbox)
         validating = min(validating, time.thread_time() - parsed)
         parsing = min(parsing, parsed - began)
         with trio.move_on_after(5):

@@ -231,6 +231,26 @@ async def test_a_handler_that_fails_is_an_error_for_the_server_without_internals
         await works(client, wire, start)
 
 
+async def test_a_handler_that_fails_again_and_again_shows_a_traceback_for_each_kind_of_exception(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    errors = [LookupError("hunter2"), ValueError("hunter2")]
+
+    def broken(_params: object) -> None:
+        raise errors[0]
+
+    async with conversation(as_legacy, on_elicit=broken, on_sample=broken) as (_client, wire, _start):
+        for _ in range(50):
+            assert (await wire.answer_to(FORM_QUESTION))["error"]["code"] == INTERNAL_ERROR
+        assert [record.exc_info is not None for record in caplog.records] == [True]
+        await wire.answer_to(SAMPLE_QUESTION)
+        errors.reverse()
+        await wire.answer_to(FORM_QUESTION)
+    tracebacks = [record for record in caplog.records if record.exc_info is not None]
+    assert len(tracebacks) == 3
+    assert len(caplog.records) == 4, "and the end of the session logs how many were only counted"
+
+
 async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
     def failing(_params: object) -> Any:
         raise LimitExceeded("no more than three questions")
@@ -239,7 +259,7 @@ async def test_the_reason_of_an_error_of_ours_reaches_the_server() -> None:
     assert unnamed(message, "elicitation/create", "no more than three questions") == []
 
 
-async def test_a_handler_may_refuse_with_an_error_of_its_own() -> None:
+async def test_a_handler_may_refuse_with_an_error_that_it_chooses() -> None:
     def refuses(_params: object) -> None:
         raise PeerError(-1, "User rejected sampling", {"a": 1})
 

@@ -365,7 +365,7 @@ async def test_the_cache_is_bounded_in_bytes_too() -> None:
 
 
 def test_what_another_run_kept_is_dropped() -> None:
-    """Each run of Trio has a clock of its own, so the times of one mean nothing in another."""
+    """Each run of Trio has a new clock, so the times of one mean nothing in another."""
     mine = view(ResponseCache())
 
     async def in_one_run() -> bool:

@@ -165,6 +165,19 @@ async def test_a_subscription_that_cannot_be_restored_does_not_take_the_others_a
         assert await listener.__anext__() == Change("updated", "a://b")
 
 
+async def test_subscriptions_that_cannot_be_restored_share_a_record(caplog: pytest.LogCaptureFixture) -> None:
+    async with in_session() as (client, wire, start):
+        uris = [f"a://{number}" for number in range(20)]
+        await subscribed(client, wire, start, *uris)
+        call = start(client.call_tool, "book")
+        await wire.lose()
+        for _ in uris:
+            (await wire.post("resources/subscribe")).answer(200, b"nonsense")
+        await wire.reply("tools/call", said("booked"))
+        await call.result()
+        assert len([record for record in caplog.records if "announces" in record.getMessage()]) == 1
+
+
 async def test_closing_fails_the_calls_that_wait_for_a_session() -> None:
     async with in_session() as (client, wire, start):
         calls = [start(client.call_tool, str(number)) for number in range(3)]

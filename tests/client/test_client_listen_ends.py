@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 from listening import next_of, subscribed, waiting
 from naming import naming
-from scripted import Json, as_legacy, as_modern, conversation, works
-from scripted_http import EVENTS, Exchange, event, http_conversation, modern_http
+from scripted import Json, Start, as_legacy, as_modern, conversation, works
+from scripted_http import EVENTS, Exchange, HttpWire, event, http_conversation, modern_http
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.client import Change
+from trio_mcp.client import Change, Changes, Client
 from trio_mcp.errors import Disconnected, McpError, PeerError, RequestRejected
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.meta import SUBSCRIPTION_ID
@@ -22,6 +24,15 @@ CHANGED = event({"method": "notifications/prompts/list_changed"})
 
 def answer(exchange: Exchange, status: int, kind: str = "text/html") -> None:
     exchange.answer(status, b"<html>", {"content-type": kind})
+
+
+@asynccontextmanager
+async def listening(**lists: bool) -> AsyncIterator[tuple[Client, HttpWire, Start, Exchange, Changes]]:
+    """A legacy session with its standing stream, and a subscriber to a resource and to these lists."""
+    async with http_conversation() as (client, wire, start):
+        get = await wire.with_stream()
+        get.stream()
+        yield client, wire, start, get, await subscribed(client, wire, start, "a://b", **lists)
 
 
 # the standing stream of a legacy session
@@ -34,10 +45,7 @@ def answer(exchange: Exchange, status: int, kind: str = "text/html") -> None:
 async def test_a_standing_stream_that_ends_for_good_is_named_where_the_changes_are_read(
     status: int, names: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with http_conversation() as (client, wire, start):
-        get = await wire.with_stream()
-        get.stream()
-        listener = await subscribed(client, wire, start, "a://b", prompts=True)
+    async with listening(prompts=True) as (client, wire, start, get, listener):
         get.say(CHANGED)
         get.end()
         answer(await wire.next("GET"), status)
@@ -57,10 +65,7 @@ async def test_a_standing_stream_that_ends_for_good_is_named_where_the_changes_a
 
 
 async def test_a_standing_stream_that_cannot_be_read_is_named_where_the_changes_are_read() -> None:
-    async with http_conversation() as (client, wire, start):
-        get = await wire.with_stream()
-        get.stream()
-        listener = await subscribed(client, wire, start, "a://b")
+    async with listening() as (_client, _wire, _start, get, listener):
         get.say(b"data: " + b"x" * 1_000_001)
         with pytest.raises(Disconnected, match=naming("1000000 bytes")):
             await next_of(listener)
@@ -77,10 +82,7 @@ async def test_a_server_that_never_had_a_standing_stream_may_be_listened_to(stat
 
 @pytest.mark.parametrize("status", [429, 500, 503])
 async def test_a_standing_stream_is_asked_for_again_while_the_server_is_away(status: int) -> None:
-    async with http_conversation() as (client, wire, start):
-        get = await wire.with_stream()
-        get.stream()
-        listener = await subscribed(client, wire, start, "a://b", prompts=True)
+    async with listening(prompts=True) as (_client, wire, _start, get, listener):
         get.end()
         for _ in range(10):
             answer(await wire.next("GET"), status)
@@ -90,10 +92,7 @@ async def test_a_standing_stream_is_asked_for_again_while_the_server_is_away(sta
 
 
 async def test_another_session_has_another_standing_stream() -> None:
-    async with http_conversation() as (client, wire, start):
-        get = await wire.with_stream()
-        get.stream()
-        ended = await subscribed(client, wire, start, "a://b", prompts=True)
+    async with listening(prompts=True) as (client, wire, start, get, ended):
         get.end()
         answer(await wire.next("GET"), 405)
         with pytest.raises(Disconnected):
@@ -114,10 +113,7 @@ async def test_another_session_has_another_standing_stream() -> None:
 async def test_another_session_whose_standing_stream_is_rejected_is_named_where_the_changes_are_read(
     status: int,
 ) -> None:
-    async with http_conversation() as (client, wire, start):
-        get = await wire.with_stream()
-        get.stream()
-        listener = await subscribed(client, wire, start, "a://b")
+    async with listening() as (client, wire, _start, get, listener):
         get.end()
         (await wire.next("GET")).answer(404)
         answer(await wire.with_stream("S2"), status)
@@ -141,10 +137,7 @@ async def test_another_session_whose_standing_stream_is_rejected_is_named_where_
 async def test_a_session_that_the_server_does_not_open_again_is_named_where_the_changes_are_read(
     body: Any, names: list[str]
 ) -> None:
-    async with http_conversation() as (client, wire, start):
-        get = await wire.with_stream()
-        get.stream()
-        listener = await subscribed(client, wire, start, "a://b")
+    async with listening() as (_client, wire, _start, get, listener):
         get.end()
         (await wire.next("GET")).answer(404)
         (await wire.post("initialize")).answer(401, body)
@@ -156,10 +149,7 @@ async def test_a_session_that_the_server_does_not_open_again_is_named_where_the_
 
 @pytest.mark.parametrize("refusal", [(503, b"<html>"), (503, SERVER_BUSY), (200, SERVER_BUSY)])
 async def test_a_session_is_asked_for_again_while_the_server_is_busy(refusal: Any) -> None:
-    async with http_conversation() as (client, wire, start):
-        get = await wire.with_stream()
-        get.stream()
-        listener = await subscribed(client, wire, start, "a://b")
+    async with listening() as (_client, wire, _start, get, listener):
         get.end()
         (await wire.next("GET")).answer(404)
         for _ in range(5):
@@ -173,12 +163,24 @@ async def test_a_session_is_asked_for_again_while_the_server_is_busy(refusal: An
 # a modern stream
 
 
-async def acknowledged(wire: Any) -> Exchange:
-    post: Exchange = await wire.post("subscriptions/listen")
+async def acknowledged(wire: HttpWire) -> Exchange:
+    post = await wire.post("subscriptions/listen")
     post.stream()
     params: Json = {"notifications": {"toolsListChanged": True}, "_meta": {SUBSCRIPTION_ID: post.message["id"]}}
     post.say(event({"method": "notifications/subscriptions/acknowledged", "params": params}))
     return post
+
+
+@asynccontextmanager
+async def interrupted_stream() -> AsyncIterator[tuple[HttpWire, Changes]]:
+    """A modern stream that has ended, and its subscriber."""
+    async with modern_http() as (client, wire, start):
+        listener = client.listen(tools=True)
+        entered = start(listener.__aenter__)
+        post = await acknowledged(wire)
+        await entered.result()
+        post.end()
+        yield wire, listener
 
 
 @pytest.mark.parametrize(
@@ -194,12 +196,7 @@ async def acknowledged(wire: Any) -> Exchange:
 async def test_a_modern_stream_that_is_rejected_for_good_is_named_where_the_changes_are_read(
     status: int, body: Any, error: type[McpError]
 ) -> None:
-    async with modern_http() as (client, wire, start):
-        listener = client.listen(tools=True)
-        entered = start(listener.__aenter__)
-        post = await acknowledged(wire)
-        await entered.result()
-        post.end()
+    async with interrupted_stream() as (wire, listener):
         again = await wire.post("subscriptions/listen")
         again.answer(status, body | {"id": again.message["id"]} if isinstance(body, dict) else body)
         for _ in range(2):
@@ -212,12 +209,7 @@ async def test_a_modern_stream_that_is_rejected_for_good_is_named_where_the_chan
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503, 504])
 @pytest.mark.parametrize("is_json", [False, True], ids=["no JSON", "an error"])
 async def test_a_modern_stream_is_asked_for_again_while_the_server_is_away(status: int, is_json: bool) -> None:
-    async with modern_http() as (client, wire, start):
-        listener = client.listen(tools=True)
-        entered = start(listener.__aenter__)
-        post = await acknowledged(wire)
-        await entered.result()
-        post.end()
+    async with interrupted_stream() as (wire, listener):
         for _ in range(5):
             again = await wire.post("subscriptions/listen")
             again.refuse(status, SERVER_BUSY) if is_json else again.answer(status, b"<html>", EVENTS)

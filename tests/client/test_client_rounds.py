@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 import trio
-from naming import naming
+from naming import naming, unnamed
 from scripted import (
+    FORM_QUESTION,
     ROOTS_QUESTION,
     SAMPLE_QUESTION,
     Gathering,
@@ -25,7 +26,7 @@ from scripted import (
 )
 
 from trio_mcp.client import MAX_ROUNDS, accept
-from trio_mcp.errors import CapabilityError, LimitExceeded, RemoteProtocolError, RequestTimeout
+from trio_mcp.errors import CapabilityError, LimitExceeded, PeerError, RemoteProtocolError, RequestTimeout
 
 STATE = ' odd "state" \\u0041 + / = \u00e9\U0001f600 '
 ACCEPTED = {"action": "accept", "content": {"a": 1}}
@@ -52,7 +53,7 @@ async def test_a_round_is_answered_and_the_call_sent_again() -> None:
     assert (second["inputResponses"], second["requestState"]) == ({"a": ACCEPTED, "b": ACCEPTED}, "s1")
 
 
-async def test_every_round_has_an_id_and_a_progress_token_of_its_own() -> None:
+async def test_every_round_has_a_new_id_and_a_new_progress_token() -> None:
     seen: list[float] = []
     async with conversation(as_modern, on_elicit=accepting) as (client, wire, start):
         call = start(client.call_tool, "book", on_progress=lambda params: seen.append(params.progress))
@@ -190,6 +191,61 @@ async def test_a_handler_that_fails_or_was_never_declared_ends_the_call_without_
         with pytest.raises(kind, match=named):
             await call.result()
         await wire.silence()
+
+
+async def refuse_together(method: str, barrier: list[trio.Event]) -> None:
+    """Refuse a question when both have been asked, the one that was asked last first."""
+    barrier.append(trio.Event())
+    if len(barrier) == 2:
+        barrier[0].set()
+        raise PeerError(-1, f"the user refused {method}")
+    await barrier[0].wait()
+    raise PeerError(-2, f"the user refused {method}")
+
+
+async def test_questions_that_are_refused_together_raise_the_error_of_the_first_in_a_round() -> None:
+    barrier: list[trio.Event] = []
+    handlers = {
+        "on_elicit": lambda _params: refuse_together("a form", barrier),
+        "on_sample": lambda _params: refuse_together("a sample", barrier),
+    }
+    async with calling(as_modern, handlers) as (wire, call, request):
+        await wire.respond(request, interim({"q": FORM_QUESTION, "s": SAMPLE_QUESTION}))
+        with pytest.raises(PeerError) as caught:
+            await call.result()
+        assert caught.value.code == -1
+        (note,) = caught.value.__notes__
+        assert unnamed(note, "PeerError", "(code -2)") == []
+        await wire.silence()
+
+
+async def test_questions_that_are_refused_together_in_a_session_are_errors_for_the_server() -> None:
+    barrier: list[trio.Event] = []
+    handlers = {
+        "on_elicit": lambda _params: refuse_together("a form", barrier),
+        "on_sample": lambda _params: refuse_together("a sample", barrier),
+    }
+    async with calling(as_legacy, handlers) as (wire, call, request):
+        await wire.send({"id": "q", **FORM_QUESTION})
+        await wire.send({"id": "s", **SAMPLE_QUESTION})
+        answers = [await wire.receive(), await wire.receive()]
+        assert sorted(answer["error"]["code"] for answer in answers) == [-2, -1]
+        # The server decides what becomes of the call.
+        await wire.respond(request, said("booked without asking"))
+        assert (await call.result()).text == "booked without asking"
+
+
+async def test_a_handler_that_fails_as_it_is_cancelled_raises_its_error_in_the_caller() -> None:
+    async def fails_late(_params: object) -> NoReturn:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise LookupError("mine")
+
+    async with calling(as_modern, {"on_elicit": fails_late}, timeout=1) as (wire, call, request):
+        await wire.respond(request, asking("a", "b", state="s"))
+        with pytest.raises(LookupError):
+            await call.result()
 
 
 async def test_a_handler_that_fails_cancels_the_others_of_its_round() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 
 import pytest
 import trio
@@ -160,7 +161,7 @@ async def test_a_cancel_while_the_stream_is_away_tells_the_server_and_asks_no_mo
 # the stream for what belongs to no request
 
 
-async def test_what_belongs_to_no_request_comes_on_a_stream_of_its_own_that_is_kept_open() -> None:
+async def test_what_belongs_to_no_request_comes_on_a_separate_stream_that_is_kept_open() -> None:
     seen: list[object] = []
     async with http_conversation(on_log=lambda message: seen.append(message.data)) as (_client, wire, _start):
         get = await wire.with_stream()
@@ -229,6 +230,19 @@ async def test_a_lost_session_is_opened_again_and_the_request_sent_once_more_und
         assert second.message["params"] == first.message["params"]
         second.result(said("booked"))
         assert (await call.result()).text == "booked"
+
+
+async def test_sessions_that_are_lost_again_and_again_share_a_record(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "trio_mcp")
+    async with http_conversation(on_log=lambda _message: None) as (client, wire, start):
+        await opened(wire, "S0")
+        for number in range(1, 21):
+            call = start(client.call_tool, "book")
+            (await wire.post()).answer(404)
+            await opened(wire, f"S{number}")
+            await wire.reply("tools/call", said("booked"))
+            await call.result()
+        assert len([record for record in caplog.records if record.name == "trio_mcp.client"]) == 1
 
 
 async def opened(wire: HttpWire, session: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -26,24 +26,39 @@ HANDSHAKE = {
 }
 
 
-async def serve(stream: trio.abc.Stream, answer: bytes) -> None:
-    """Answer `initialize`, and each other request with these bytes, in which `%d` stands for its id."""
+RESULTS: dict[str, object] = {"initialize": HANDSHAKE, "ping": {}}
+
+
+async def serve(stream: trio.abc.Stream, on_request: Callable[[int], Awaitable[None]]) -> None:
+    """Answer `initialize` and `ping`, and hand the id of each other request on."""
     buffer = b""
     async for chunk in stream:
         *lines, buffer = (buffer + chunk).split(b"\n")
         for line in filter(None, lines):
             message = json.loads(line)
-            if message["method"] == "initialize":
-                await stream.send_all(
-                    json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": HANDSHAKE}).encode() + b"\n"
-                )
+            if message["method"] in RESULTS:
+                result = {"jsonrpc": "2.0", "id": message["id"], "result": RESULTS[message["method"]]}
+                await stream.send_all(json.dumps(result).encode() + b"\n")
             elif "id" in message:
-                await stream.send_all(answer % message["id"] + b"\n")
+                await on_request(message["id"])
 
 
 @asynccontextmanager
 async def client_of(answer: bytes) -> AsyncIterator[Client]:
+    """A client whose server answers with these bytes, in which `%d` stands for the id."""
     ours, theirs = memory_stream_pair()
+
+    async def respond(id: int) -> None:
+        await theirs.send_all(answer % id + b"\n")
+
+    async with stdio_client(ours, theirs, respond) as client:
+        yield client
+
+
+@asynccontextmanager
+async def stdio_client(
+    ours: trio.abc.Stream, theirs: trio.abc.Stream, on_request: Callable[[int], Awaitable[None]]
+) -> AsyncIterator[Client]:
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[LineChannel]:
@@ -52,7 +67,7 @@ async def client_of(answer: bytes) -> AsyncIterator[Client]:
         await channel.aclose()
 
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve, theirs, answer)
+        nursery.start_soon(serve, theirs, on_request)
         async with Client(connect(), ClientOptions(mode=NEWEST_LEGACY, info=INFO)) as client:
             yield client
         nursery.cancel_scope.cancel()
@@ -73,6 +88,13 @@ BIG = b"x" * LIMIT
         (b'[{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}]', "batches"),
         (b'{"jsonrpc":"2.0","id":%d}', "result"),
         (b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","result":{"content":[]}}', "method"),
+        (b'{"jsonrpc":"2.0","id":%d,\n"result":{"content":[]}}', "JSON"),
+        (b'{"jsonrpc":"2.0","id":"%d","result":{"content":[]}}', "id"),
+        (b'{"jsonrpc":"2.0","id":"\\u003%d","result":{"content":[]}}', "id"),
+        (b'{"jsonrpc":"2.0","id":%d.0,"result":{"content":[]}}', "id"),
+        (b'{"jsonrpc":"2.0","id":null,"result":{"content":[],"of":%d}}', "id"),
+        (b'{"jsonrpc":"2.0","result":{"content":[],"of":%d}}', "id"),
+        (b'{"jsonrpc":"2.0","id":99%d,"result":{"content":[]}}', "id"),
     ],
     ids=[
         "over the limit",
@@ -84,20 +106,128 @@ BIG = b"x" * LIMIT
         "in a batch",
         "without a result",
         "with a method",
+        "in two lines",
+        "an id as text",
+        "an id as escaped text",
+        "an id as a fraction",
+        "an id of null",
+        "no id",
+        "another id",
     ],
 )
 async def test_a_call_whose_answer_cannot_be_read_fails_and_says_why(
     answer: bytes, names: str, autojump_clock: trio.testing.MockClock
 ) -> None:
     async with client_of(answer) as client:
+        await client.ping()
         with trio.fail_after(60), pytest.raises(RemoteProtocolError, match=names):
             await client.call_tool("picture")
 
 
+@pytest.mark.parametrize("id", [b"", b'"id":null,', b'"id":"server-error",'])
+@pytest.mark.parametrize("code", [-32700, -32600, -32602, -32603, -32000])
 async def test_the_one_open_call_fails_with_an_error_whose_server_could_not_read_its_id(
-    autojump_clock: trio.testing.MockClock,
+    code: int, id: bytes, autojump_clock: trio.testing.MockClock
 ) -> None:
-    answer = b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"too deep","data":%d}}'
+    answer = b'{"jsonrpc":"2.0",%%b"error":{"code":%d,"message":"too deep","data":%%%%d}}' % code % id
     async with client_of(answer) as client:
         with trio.fail_after(60), pytest.raises(PeerError, match="too deep"):
             await client.call_tool("picture")
+
+
+# several open calls
+
+
+class Server:
+    """Says what the test wants it to say."""
+
+    def __init__(self) -> None:
+        self._ours, self._stream = memory_stream_pair()
+        self._sends, self.requests = trio.open_memory_channel[int](9)
+        self.ended: list[tuple[str, str]] = []
+        self.ids: dict[str, int] = {}
+
+    @asynccontextmanager
+    async def client(self, *calls: str) -> AsyncIterator[Callable[[str], Awaitable[None]]]:
+        """Open a client that makes these calls; yields what makes one more. Leaving the block waits for all of them."""
+        with trio.fail_after(60):
+            async with (
+                stdio_client(self._ours, self._stream, self._sends.send) as client,
+                trio.open_nursery() as nursery,
+            ):
+
+                async def begin(name: str) -> None:
+                    nursery.start_soon(self._call, client, name)
+                    self.ids[name] = await self.requests.receive()
+
+                for name in calls:
+                    await begin(name)
+                yield begin
+
+    async def _call(self, client: Client, name: str) -> None:
+        try:
+            await client.call_tool(name)
+            self.ended.append((name, "answered"))
+        except (PeerError, RemoteProtocolError):
+            self.ended.append((name, "failed"))
+
+    async def say(self, line: bytes) -> None:
+        await self._stream.send_all(line + b"\n")
+        await trio.testing.wait_all_tasks_blocked()
+
+    async def answer(self, name: str) -> None:
+        await self.say(b'{"jsonrpc":"2.0","id":%d,"result":{"content":[]}}' % self.ids[name])
+
+
+UNKNOWN_METHOD = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32601,"message":"Method not found"}}'
+ERROR = b'{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"lost"}}'
+NO_ID = b'{"jsonrpc":"2.0","result":{"content":[]}}'
+OTHER_ID = b'{"jsonrpc":"2.0","id":"x","result":{"content":[]}}'
+
+
+@pytest.mark.parametrize("lost", [ERROR, OTHER_ID], ids=["an error without an id", "another id"])
+async def test_the_call_that_is_left_when_the_others_are_answered_fails_with_what_named_no_call(
+    lost: bytes, autojump_clock: trio.testing.MockClock
+) -> None:
+    server = Server()
+    async with server.client("a", "b", "c"):
+        await server.say(lost)
+        assert server.ended == []
+        await server.answer("b")
+        assert server.ended == [("b", "answered")]
+        await server.answer("a")
+    assert sorted(server.ended) == [("a", "answered"), ("b", "answered"), ("c", "failed")]
+
+
+async def test_as_many_calls_fail_as_answers_named_no_call(autojump_clock: trio.testing.MockClock) -> None:
+    server = Server()
+    async with server.client("a", "b", "c"):
+        await server.say(ERROR)
+        await server.say(OTHER_ID)
+        await server.answer("c")
+    assert sorted(server.ended) == [("a", "failed"), ("b", "failed"), ("c", "answered")]
+
+
+async def test_a_call_that_is_made_after_what_named_no_call_is_not_failed_by_it(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    server = Server()
+    async with server.client("a", "b") as begin:
+        await server.say(ERROR)
+        await begin("later")
+        await server.answer("a")
+        assert sorted(server.ended) == [("a", "answered"), ("b", "failed")]
+        await server.answer("later")
+    assert server.ended[-1] == ("later", "answered")
+
+
+@pytest.mark.parametrize("said", [UNKNOWN_METHOD, NO_ID], ids=["unknown method", "a result"])
+async def test_what_a_server_says_to_a_notification_fails_no_call(
+    said: bytes, autojump_clock: trio.testing.MockClock
+) -> None:
+    server = Server()
+    async with server.client("first"):
+        await server.say(said)  # to notifications/initialized
+        assert server.ended == []
+        await server.answer("first")
+    assert server.ended == [("first", "answered")]

@@ -1,4 +1,4 @@
-"""Running the suite: against the everything server on a port of its own, and with our client, one scenario at a time."""
+"""Running the suite: against the everything server on a separate port, and with our client, one scenario at a time."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_a_list_of_another_length_than_expected_stops_the_run() -> None:
         scenarios_of(selection, Suite("1", Path("node"), Path("index.js")))
 
 
-def test_every_selection_has_a_label_of_its_own() -> None:
+def test_every_selection_has_a_unique_label() -> None:
     assert len({selection.label for selection in SELECTIONS}) == len(SELECTIONS)
 
 

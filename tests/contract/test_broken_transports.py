@@ -161,7 +161,7 @@ class NoticesNoEnd(MemoryEndpoint):
 
 
 class StopsAtOnce(MemoryEndpoint):
-    """Its shutdown waits for nobody."""
+    """Its shutdown waits for no call."""
 
     async def stop(self, seconds: float) -> None:
         await super().stop(0)
@@ -233,7 +233,7 @@ FLAWS = {
     "it does not notice it in the middle of a question": Flaw(
         Broken(endpoint=NoticesNoEnd), "a_call_that_samples_ends_when_its_connection_is_lost", says="TooSlowError"
     ),
-    "its shutdown waits for nobody": Flaw(
+    "its shutdown waits for no call": Flaw(
         Broken(endpoint=StopsAtOnce), "a_shutdown_waits_for_calls_and_rejects_new_ones"
     ),
     "its shutdown ends nothing": Flaw(

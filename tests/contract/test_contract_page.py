@@ -88,7 +88,7 @@ def test_every_public_name_is_what_it_says_and_no_module_of_that_name() -> None:
     assert found == {"groups"}
 
 
-def test_a_server_in_a_process_of_its_own_loads_nothing_of_the_other_side() -> None:
+def test_a_server_in_a_separate_process_loads_nothing_of_the_other_side() -> None:
     code = "import sys, trio_mcp.testing.contract.child; print({'trio_mcp.client', 'pytest'} & set(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True

@@ -114,7 +114,7 @@ def to_a_server() -> tuple[Json, ...]:
 
 @cache
 def to_a_client() -> tuple[Json, ...]:
-    """What servers send when nobody asked: notifications, questions, and answers to nothing."""
+    """What servers send without a request: notifications, questions, and answers to nothing."""
     return tuple(jsonrpc(each) for each in [*questions(), *REPORTS, *NOTICES, *ANSWERS, *sampled(), *examples()])
 
 

@@ -30,11 +30,11 @@ def fuzzed_server() -> FuzzedServer:
 
 
 class FuzzedServer:
-    """`go_on` releases the tool `wait`; each run sets an event of its own."""
+    """`go_on` releases the tool `wait`; each run sets a separate event."""
 
     def __init__(self) -> None:
         self.go_on = trio.Event()
-        # A budget of its own, so that what a run leaves in it is seen.
+        # A separate budget, so that what a run leaves in it is seen.
         options = ServiceOptions(watchdog=math.inf, memory=MemoryBudget())
         self.server = Server("fuzzed", version="1", page_size=4, options=options)
         for tool in (self.echo, self.typed, self.ask, self.sample, self.folders, self.both, self.report, self.wait):

@@ -1,4 +1,4 @@
-"""A copy of a source tree with a Python environment of its own, in which the copy is what everybody imports.
+"""A copy of a source tree with a separate Python environment, in which every import finds the copy.
 
 `PYTHONPATH` alone is not enough: the stdio client starts its servers with a few environment variables only, and the environment
 that runs this has an editable install of the very tree that is copied. So the copy gets a virtual environment whose path names

@@ -239,7 +239,7 @@ def pytest(copy: Copy, tests: Sequence[str], seconds: float, *, stop: bool = Tru
 def run_bounded(
     command: Sequence[str], folder: Path, environment: dict[str, str], seconds: float
 ) -> tuple[int | None, str]:
-    """Run a command in a process group of its own, which is killed when the time is up."""
+    """Run a command in a new process group, which is killed when the time is up."""
     output = folder.parent / "output.txt"
     with output.open("wb") as file:
         process = subprocess.Popen(

@@ -420,6 +420,23 @@ def test_the_withdrawal_of_an_answered_or_unknown_request_tells_nobody(client: C
     assert client.withdraw(99, "unknown") is None
 
 
+def test_a_lost_answer_may_have_been_that_of_a_request_that_was_withdrawn(client: Connection) -> None:
+    first, second, third = asked(client), asked(client), asked(client)
+    lost = ErrorResponse(None, ErrorDetail(-32603, "lost"))
+    assert isinstance(client.receive(lost), Ignored)
+    client.withdraw(second, "timed out")
+    assert isinstance(client.receive(Response(first, {"content": []})), ReplyIn)
+    assert isinstance(client.receive(Response(third, {"content": []})), ReplyIn)
+
+
+def test_lost_answers_are_kept_for_open_requests_only(client: Connection) -> None:
+    lost = ErrorResponse(None, ErrorDetail(-32603, "lost"))
+    for _ in range(100):
+        assert isinstance(client.receive(lost), StrayReply)
+    request = asked(client)
+    assert isinstance(client.receive(Response(request, {"content": []})), ReplyIn)
+
+
 def test_initialize_is_never_cancelled_and_its_late_answer_is_late() -> None:
     connection = Connection(Side.SERVER)
     request = connection.new_request("initialize", InitializeRequestParams.model_validate(HELLO))

@@ -1,4 +1,4 @@
-"""Schemas that nobody here wrote: what they refuse, what is refused as a schema, and that no check goes on for ever."""
+"""Schemas from untrusted peers: what they refuse, what is refused as a schema, and that no check goes on for ever."""
 
 from __future__ import annotations
 
@@ -180,7 +180,7 @@ def test_a_large_value_is_not_repeated(value: JsonValue) -> None:
     assert "\n" not in told
 
 
-# What is no schema
+# Values that are not schemas
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""JSON-RPC messages: what is one, what is none and whom to tell, and what goes out."""
+"""JSON-RPC messages: which bytes are one, which are not and who gets the error, and what is sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A message has a limited number of values, whatever their text is; commas and brackets inside strings are no values."""
+"""A message has a limited number of values, whatever their text is; commas and brackets inside strings are no values.
+
+The name of a member counts as a value: to read an object of so many members takes twice as long as an array of their values.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ json_values = st.recursive(
 def count(value: JsonValue) -> int:
     match value:
         case dict():
-            return 1 + sum(map(count, value.values()))
+            return 1 + len(value) + sum(map(count, value.values()))
         case list():
             return 1 + sum(map(count, value))
     return 1
@@ -40,15 +43,13 @@ def test_the_limit_counts_values_exactly(value: JsonValue) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [b"[1,2,3]", b'{"a":{},"b":[{}]}', b"[ [ ] , [ ] ]", b'[",,,,","[[[[","\\",,,,"]', b'["\\\\",1,2]']
+    "text", [b"[1,2,3]", b'{"a":[1]}', b"[ [ ] , [ ] ]", b'[",,,,","[[[[","\\",,,,"]', b'["\\\\",1,2]', b'[{":,:":0}]']
 )
 def test_as_many_values_as_the_limit_are_read(text: bytes) -> None:
     loads(text, SMALL)
 
 
-@pytest.mark.parametrize(
-    "text", [b"[1,2,3,4]", b"[[[[[]]]]]", b'{"a":1,"b":[1,2]}', b'["","","",""]', b"[[],[],[],[]]"]
-)
+@pytest.mark.parametrize("text", [b"[1,2,3,4]", b"[[[[[]]]]]", b'{"a":1,"b":2}', b'["","","",""]', b"[[],[],[],[]]"])
 def test_one_value_more_is_refused_and_the_limit_named(text: bytes) -> None:
     with pytest.raises(RemoteProtocolError) as raised:
         loads(text, SMALL)
@@ -56,13 +57,13 @@ def test_one_value_more_is_refused_and_the_limit_named(text: bytes) -> None:
     assert unnamed(str(raised.value), "5", "4", "max_values") == []
 
 
-@pytest.mark.parametrize("unit", [b"1,", b'"",', b"[[[]]],", b'{"a":{}},', b"[", b"{", b'"[",'])
+@pytest.mark.parametrize("unit", [b"1,", b'"",', b"[[[]]],", b'{"a":{}},', b'{"a":1},', b"[", b"{", b'"[",'])
 def test_a_text_of_many_values_is_refused_before_any_is_made(unit: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match="max_values"):
         loads(b"[" + unit * ((4 * MIB - 2) // len(unit)))
 
 
-@pytest.mark.parametrize("unit", [b",", b"[", b"\\\\", b'\\",', b"a" * 64])
+@pytest.mark.parametrize("unit", [b",", b"[", b":", b"{", b"\\\\", b'\\",', b"a" * 64])
 def test_a_long_string_is_one_value(unit: bytes) -> None:
     text = unit * ((4 * MIB - 2) // len(unit))
     loads(b'"%b"' % text)

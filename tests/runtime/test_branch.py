@@ -118,7 +118,7 @@ async def test_a_branch_is_refused_while_the_block_is_being_left(lane: Lane) -> 
             refused.append(str(error))
 
     async with trio.open_nursery() as nursery:
-        for _ in range(20):  # whoever leaves the block may be first
+        for _ in range(20):  # any task may leave the block first
             async with Branches(lane) as group:
                 nursery.start_soon(too_late, group, group.start(path_of))
     assert refused
@@ -216,7 +216,7 @@ async def test_who_asks_for_the_result_of_a_failed_branch_outside_of_its_group_i
         await branch.result()
 
 
-# a time of its own
+# a separate timeout
 
 
 Start = Callable[[Lane, Callable[[Lane], Awaitable[object]], float], Awaitable[object]]

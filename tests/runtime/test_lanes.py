@@ -190,7 +190,7 @@ class BusyCount(RuleBasedStateMachine):
 
     @rule(target=questions, index=st.integers(0, 99))
     def ask(self, index: int) -> tuple[ModelledLane | None, str]:
-        """A busy lane asks; so does one that waits already, from a nursery of its own."""
+        """A busy lane asks; so does one that waits already, from a separate nursery."""
         modelled = self.pick(index, lambda lane: not lane.over)
         if modelled is None:
             return None, ""
@@ -339,7 +339,7 @@ def test_any_body_is_quiet_exactly_when_all_its_tasks_wait_for_answers(program: 
             await wait_all_tasks_blocked()
             while not body.over:
                 assert not actor.busy
-                assert body.open, "quiet without a question: nobody could ever answer"
+                assert body.open, "quiet without a question: no answer could ever come"
                 if random.random() < 0.2:
                     clock.jump(1)
                 for key in random.sample(sorted(body.open), random.randint(1, len(body.open))):

@@ -172,7 +172,7 @@ async def test_a_parked_actor_is_cancelled_when_its_time_is_up_and_cleans_up(aut
     assert (supervisor.statistics().parked, supervisor.statistics().running) == (0, 0)
 
 
-async def test_a_resumed_actor_has_all_the_time_of_its_own_deadline(autojump_clock: MockClock) -> None:
+async def test_a_resumed_actor_has_all_the_time_of_its_deadline(autojump_clock: MockClock) -> None:
     ended = Ended()
     async with open_supervisor(Limits(park_ttl=10)) as supervisor:
         actor = supervisor.start(forever, ended, deadline=trio.current_time() + 100)
@@ -275,7 +275,7 @@ async def test_leaving_the_block_cancels_everything_with_the_reason_shutdown() -
 
 
 class Rogue(BaseException):
-    """An exception of nobody's."""
+    """An exception that no code expects."""
 
 
 ERRORS = [

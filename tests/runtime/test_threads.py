@@ -46,7 +46,7 @@ def stuck() -> Iterator[Stuck]:
 
 
 async def settled(threads: ThreadLimiter, number: int) -> None:
-    """That many threads are abandoned; those that have returned say so in their own time."""
+    """That many threads are abandoned; those that have returned are noticed later."""
     with trio.fail_after(SOON):
         while threads.statistics().abandoned != number or threads.statistics().running != number:
             await trio.lowlevel.checkpoint()

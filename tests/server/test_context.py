@@ -120,7 +120,7 @@ async def test_what_branches_raise_for_the_caller_is_what_the_caller_reads(error
 # deadlines
 
 
-async def test_a_call_over_its_time_is_an_error_result_that_says_so(autojump_clock: MockClock) -> None:
+async def test_a_call_over_its_time_is_an_error_result_that_names_the_timeout(autojump_clock: MockClock) -> None:
     seen: list[object] = []
 
     async def slow(ctx: Context) -> None:

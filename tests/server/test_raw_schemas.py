@@ -217,7 +217,7 @@ async def test_the_questions_of_a_tool_are_published_and_asked_by_key() -> None:
     assert published["seat"]["properties"]["value"]["type"] == "string"
 
 
-async def test_a_declared_question_that_is_asked_again_or_in_branches_has_a_key_of_its_own_each_time() -> None:
+async def test_a_declared_question_that_is_asked_again_or_in_branches_has_a_new_key_each_time() -> None:
     seat = Elicit("seat", str)
 
     async def book(ctx: Context) -> str:

@@ -199,7 +199,7 @@ def test_a_uri_is_taken_once(server: Server) -> None:
         server.add_resource("config://app", lambda: "")
 
 
-async def test_a_resource_of_its_own_goes_before_a_template() -> None:
+async def test_a_resource_with_a_fixed_uri_goes_before_a_template() -> None:
     server = offering("a://{x}", lambda x: f"template {x}")
     server.add_resource("a://b", lambda: "itself", name="one")
     assert (await read(server, "a://b"))["contents"][0]["text"] == "itself"

@@ -1,4 +1,4 @@
-"""`ctx.elicit`, `ctx.sample` and `ctx.roots` with a `timeout`: a question that nobody answers is withdrawn, in both eras."""
+"""`ctx.elicit`, `ctx.sample` and `ctx.roots` with a `timeout`: a question without an answer is withdrawn, in both eras."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def server() -> Server:
         return "answered"
 
     async def again(ctx: Context) -> str:
-        """Asks something else when nobody answers."""
+        """Asks something else when no answer comes."""
         try:
             await ctx.elicit("How many?", int, timeout=3)
         except RequestTimeout:

@@ -59,7 +59,7 @@ async def test_questions_of_different_calls_do_not_wait_for_each_other(autojump_
         assert messages(talk) == ["a?", "a?"]
 
 
-async def test_questions_go_out_side_by_side_where_the_server_says_so(autojump_clock: MockClock) -> None:
+async def test_questions_go_out_side_by_side_where_the_server_allows_it(autojump_clock: MockClock) -> None:
     async with session_with(offering(abc, parallel_prompts=True)) as talk:
         talk.call("abc")
         await settled()

@@ -48,7 +48,7 @@ class MemoryJournals:
 
 
 class Shop:
-    """One process of a server: each has effects of its own, and they share nothing but the keys."""
+    """One process of a server: each has separate effects, and they share nothing but the keys."""
 
     def __init__(self, effects: list[str], **options: Any) -> None:
         self.effects = effects
@@ -154,7 +154,7 @@ async def test_progress_is_silent_until_the_replay_comes_to_something_new() -> N
 
 
 @pytest.mark.parametrize("tool", ["charge", "destructive"])
-async def test_a_call_that_must_not_run_twice_is_lost_and_says_so(tool: str) -> None:
+async def test_a_call_that_must_not_run_twice_is_reported_as_lost(tool: str) -> None:
     effects: list[str] = []
     asked = await parked(tool, effects)
     async with process(effects) as (_, talk):

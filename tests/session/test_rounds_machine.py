@@ -1,6 +1,6 @@
 """Programs of client behaviour, good and bad, are run against two processes and against a model of what they must answer.
 
-One example is one list of actions, run on a clock of its own in one Trio run. After each action the machine knows exactly
+One example is one list of actions, run on a separate clock in one Trio run. After each action the machine knows exactly
 which requests have had a reply, what each reply says, and what every run of a tool has done so far. The number of examples
 comes from the environment: `TRIO_MCP_RUNS=5000`; that takes more than a minute, so the watchdog has to be off
 (`-o faulthandler_timeout=0`). `--hypothesis-seed` repeats a run.
@@ -178,7 +178,7 @@ class Machine:
         process.stopped.set()
 
     async def restart(self, slot: int, keys: int) -> None:
-        """Whoever still waits is told; the next life knows nothing."""
+        """Requests that still wait are answered; the next life knows nothing."""
         process = self.processes[slot]
         waiting = [sent for sent in self.sent if sent.talk in process.talks.values() and not sent.settled]
         lost = [fetch.sent for fetch in self.fetches if fetch.process is process]
@@ -427,7 +427,7 @@ class Machine:
             record.run = -1
 
     def leave(self, sent: Sent) -> None:
-        """Nobody waits for this reply any more. The call is cancelled when it was the last."""
+        """No request waits for this reply any more. The call is cancelled when it was the last."""
         sent.settled = True
         for record in self.records:
             if sent in record.listeners:

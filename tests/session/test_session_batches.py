@@ -193,7 +193,7 @@ async def test_a_call_is_cancelled_by_its_own_batch(stage: Stage, talk: Talk) ->
 
 
 async def exclusive(talk: Talk, *messages: Json) -> tuple[OpenBatch, Outbox[Envelope]]:
-    """A batch with an outbox of its own, as over HTTP."""
+    """A batch with a separate outbox, as over HTTP."""
     outbox: Outbox[Envelope] = Outbox()
     batch = talk.session.receive(Envelope(parse(encoded(*messages, batch=True))), outbox, owns_outbox=True)
     assert isinstance(batch, OpenBatch)
@@ -201,7 +201,7 @@ async def exclusive(talk: Talk, *messages: Json) -> tuple[OpenBatch, Outbox[Enve
     return batch, outbox
 
 
-async def test_an_outbox_of_its_own_is_closed_with_the_last_answer(stage: Stage, talk: Talk) -> None:
+async def test_a_separate_outbox_is_closed_with_the_last_answer(stage: Stage, talk: Talk) -> None:
     batch, outbox = await exclusive(talk, call(1, "wait", name="a"), PING)
     assert not batch.finished
     assert not outbox.closed
@@ -212,7 +212,7 @@ async def test_an_outbox_of_its_own_is_closed_with_the_last_answer(stage: Stage,
     assert len(outbox.take_nowait()) == 1
 
 
-async def test_an_outbox_of_its_own_is_closed_empty_when_every_call_was_cancelled(stage: Stage, talk: Talk) -> None:
+async def test_a_separate_outbox_is_closed_empty_when_every_call_was_cancelled(stage: Stage, talk: Talk) -> None:
     batch, outbox = await exclusive(talk, call(1, "wait", name="a"))
     talk.cancel(1)
     await wait_all_tasks_blocked()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import replace
 from typing import Any
 
@@ -216,7 +216,7 @@ async def test_kept_outcomes_are_evicted_by_a_clock(desk: Desk, autojump_clock: 
 def test_where_the_budget_has_no_room_the_oldest_outcomes_go_first() -> None:
     async def main() -> list[object]:
         budget = MemoryBudget(10 * OUTCOME_SIZE)
-        with CallDirectory[str, str](60.0, budget) as directory:
+        with closing(CallDirectory[str, str](60.0, budget)) as directory:
             names = [directory.add("call") for _ in range(8)]
             for name in names:
                 directory.finish(name, f"ended {name}", 0)

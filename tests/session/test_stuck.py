@@ -1,4 +1,4 @@
-"""Calls that take too long, or do not end at all: who is told what, and that nobody waits for them (reliability 63, 69 to 76)."""
+"""Calls that take too long, or do not end at all: what their callers get, and that nothing waits (reliability 63, 69 to 76)."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ async def test_the_same_leg_sent_again_is_told_what_the_first_was_told(autojump_
         assert await talk.failure(asked.retry(1)) == failure
 
 
-async def test_a_call_whose_time_was_up_while_it_was_parked_says_so_when_it_has_cleaned_up(
+async def test_a_call_whose_time_was_up_while_it_was_parked_reports_it_when_it_has_cleaned_up(
     autojump_clock: MockClock,
 ) -> None:
     server = made()

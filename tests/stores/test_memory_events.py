@@ -1,4 +1,4 @@
-"""The event log in memory: what it keeps, what it forgets first, and that it says so."""
+"""The event log in memory: what it keeps, what it forgets first, and that it reports it."""
 
 from __future__ import annotations
 

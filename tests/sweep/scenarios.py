@@ -32,9 +32,9 @@ async def plain() -> str:
 
 @server.tool
 async def raising(ctx: Context) -> str:
-    """Fail in a way that nobody expected."""
+    """Fail in an unexpected way."""
     await ctx.progress(1)
-    raise RuntimeError("nobody expected it")
+    raise RuntimeError("unexpected")
 
 
 @server.tool
@@ -354,7 +354,7 @@ def threads_in_turns() -> Iterator[None]:
         async with limiter:
             try:
                 await trio.sleep(1)
-            except trio.Cancelled:  # nobody waits any more, but no thread knows that
+            except trio.Cancelled:  # no task waits any more, but no thread knows that
                 fn()
                 raise
             return fn()

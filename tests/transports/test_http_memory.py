@@ -28,7 +28,7 @@ NAMES_BUDGET = naming("memory budget")
 
 
 class BudgetedStage(Stage):
-    """A stage with a budget of its own."""
+    """A stage with a separate budget."""
 
     def __init__(self, total: int = 4 * MIB) -> None:
         self.budget = MemoryBudget(total)

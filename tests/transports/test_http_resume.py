@@ -11,6 +11,7 @@ from talking import GRACE, Session, Stage, Talk, WatchedStore, said, talking
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
+from trio_mcp.logs import SHARED_LINES
 
 
 async def test_after_the_grace_there_is_nothing_to_come_back_for(
@@ -175,7 +176,7 @@ async def test_a_resume_in_the_middle_of_a_write_to_the_log_loses_and_repeats_no
     await talk.say(1)
     await session.drop(reply)
     store.hold()
-    await talk.say(2)  # the task that writes the log while nobody reads is in the store now
+    await talk.say(2)  # the task that writes the log while there is no reader is in the store now
     resumed = await session.get("1-1")
     store.go_on.set()
     await talk.answer()
@@ -251,7 +252,18 @@ async def test_what_the_store_does_not_keep_reaches_the_reader_all_the_same(
     assert said(await session.get("1-1")) == [2]
 
 
-async def test_a_resume_says_so_when_the_newest_events_were_not_kept(
+async def test_a_store_that_fails_again_and_again_shows_a_bounded_number_of_tracebacks(
+    talk: Talk, session: Session, store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    await session.call()
+    store.broken = True
+    for number in range(2 * SHARED_LINES):
+        await talk.say(number)
+    assert store.writes >= 2 * SHARED_LINES
+    assert [record.exc_info is not None for record in caplog.records] == [True] * SHARED_LINES
+
+
+async def test_a_resume_is_rejected_when_the_newest_events_were_not_kept(
     talk: Talk, session: Session, store: WatchedStore
 ) -> None:
     await session.call()

@@ -48,7 +48,7 @@ class Call:
     readers: list[Reader] = field(default_factory=list)
     answered: bool = False
     lost: bool = False
-    """Nobody read it for too long."""
+    """It was not read for too long."""
     left_at: float = math.inf
     """When its last reader went; time goes on from one wait to the next."""
 

@@ -12,6 +12,7 @@ from talking import GRACE, Session, Stage, Talk, WatchedStore, said, talking
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
+from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from trio_mcp.storage import LogKey
 from trio_mcp.stores import MemoryEventStore
@@ -315,7 +316,7 @@ async def test_a_cancelled_write_that_came_after_the_end_of_its_session_is_forgo
             await super().append(key, first, events)
 
     store = SessionEndsFirst()
-    log = EventLog(store, None, "session")
+    log = EventLog(store, None, "session", RepeatedRecords(peer_logger("trio_mcp.http")))
     log.opened = 1
     with trio.CancelScope() as scope:
         scope.cancel()

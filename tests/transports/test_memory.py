@@ -38,7 +38,7 @@ class Echo:
 
 
 def arrived(message: Message) -> Envelope:
-    """What the other end receives of it: from nobody in particular, and as large as it was on the way."""
+    """What the other end receives of it: from an anonymous peer, and as large as it was on the way."""
     return Envelope(message, size=held_size(dump(message)))
 
 

@@ -320,7 +320,7 @@ def stuck(stream: Reply) -> Iterator[trio.Event]:
         stream.stuck.set()
 
 
-async def test_a_reader_that_is_stuck_holds_up_its_own_calls_and_nobody_else(peer: AsgiPeer) -> None:
+async def test_a_reader_that_is_stuck_holds_up_its_own_calls_and_no_others(peer: AsgiPeer) -> None:
     talk, other = await opened(peer), await opened(peer)
     with stuck(talk.stream):
         flood = await talk.request("tools/call", FLOOD)

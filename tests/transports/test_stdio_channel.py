@@ -229,7 +229,7 @@ async def test_breaking_wakes_a_blocked_send_with_the_reason(blocked: BlockedWir
 async def test_what_was_received_as_malformed_cannot_be_sent(wire: Wire, id: RequestId) -> None:
     await wire.feed(b"garbage\n")
     envelope = await wire.channel.receive()
-    with pytest.raises(AssertionError):  # a type checker says so too
+    with pytest.raises(AssertionError):  # a type checker rejects it too
         await wire.channel.send(envelope)
     await wire.channel.send(Envelope(Response(id, {})))
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 
 def private_copy(fd: int, flags: int) -> int:
-    """Return a close-on-exec descriptor of our own for what `fd` refers to, which does not block if the system allows that.
+    """Return a new close-on-exec descriptor for what `fd` refers to, which does not block if the system allows that.
 
     That mode belongs to the open file, not to the descriptor. With a mere duplicate, a stderr that shares the terminal or
     the pipe (`2>&1`) would turn non-blocking too and lose log lines. So pipes and terminals are opened again where the

@@ -21,7 +21,7 @@ PACKAGE: Final = "trio_mcp_transports"
 
 @dataclass(frozen=True)
 class LazyTransport:
-    """A transport whose two ends are in modules of their own.
+    """A transport whose two ends are in separate modules.
 
     Args:
         serve, connect: where the two functions are, as `module:function`, relative to this package.

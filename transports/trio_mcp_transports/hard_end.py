@@ -147,7 +147,7 @@ class HardEnd:
 
 
 def open_stderr() -> int:
-    """Return a descriptor of our own for stderr, which does not block: it may be a full pipe without a reader."""
+    """Return a separate descriptor for stderr, which does not block: it may be a full pipe without a reader."""
     # Without a stderr at the start of the program, the number may belong to another file by now.
     if sys.__stderr__ is not None:
         with suppress(OSError):

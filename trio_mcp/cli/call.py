@@ -22,6 +22,7 @@ from ..protocol.meta import REQUIRED_CAPABILITIES
 from ..protocol.revisions import SUPPORTED
 from ..types import Tool
 from .arguments import pairs, read_arguments, signature
+from .child_stderr import printable_stderr
 from .errors import CommandError, Status, rejected, translate_errors
 from .interrupts import run_command
 from .numbers import seconds
@@ -78,14 +79,20 @@ def execute(options: Namespace) -> int:
 async def call(options: Namespace, prompting: Prompting) -> int:
     # Around the connection too: to start a server, to shake hands with it and to close it may all hang.
     with trio.move_on_after(options.timeout):
-        with translate_errors():
-            async with connection(options, prompting) as client:
-                return await run_call(client, options, prompting)
+        async with printable_stderr() as stderr:
+            # Inside, where the errors are not yet in the group of a nursery.
+            with translate_errors():
+                async with connection(options, prompting, stderr) as client:
+                    return await run_call(client, options, prompting)
     raise CommandError(f"timed out after {options.timeout:g} seconds; the call was cancelled", Status.REFUSED)
 
 
-def connection(options: Namespace, prompting: Prompting) -> Client:
-    """Return a client for the target; entering it opens the connection."""
+def connection(options: Namespace, prompting: Prompting, stderr: int | None = None) -> Client:
+    """Return a client for the target; entering it opens the connection.
+
+    Args:
+        stderr: where the stderr of a server that is started goes, as for `subprocess.Popen`.
+    """
     target = read_target(options.target)
     connect = partial(
         Client.connect,
@@ -104,7 +111,7 @@ def connection(options: Namespace, prompting: Prompting) -> Client:
         return connect(headers=dict(pairs(options.header, "--header ", form)))
     # A command gets the whole environment, and not only the safe part that a host would pass on: the user who wrote the command
     # could have run it in this shell.
-    return connect(env=os.environ)
+    return connect(env=os.environ, stderr=stderr)
 
 
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)

@@ -6,6 +6,7 @@ A handler is a function of the question's params, plain or async. It may return 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -15,7 +16,8 @@ import trio
 
 from ..checks import check_callable
 from ..errors import CapabilityError, LimitExceeded
-from ..groups import unwrap
+from ..groups import unwrap, without
+from ..logs import one_line
 from ..protocol.codec import Codec
 from ..session import RequestHandler
 from ..types import (
@@ -44,6 +46,8 @@ T = TypeVar("T")
 
 MAX_QUESTIONS = 1000
 """Questions of one round that are answered."""
+MAX_NOTES = 10
+"""Further failures of a round that its first one has notes about."""
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]
 """A function, plain or async, that fills in a form: returns `accept(...)`, `decline()` or `dismiss()`."""
@@ -198,8 +202,9 @@ async def answer_round(
         LimitExceeded: there are more than `MAX_QUESTIONS`.
         CapabilityError: one asks for something that this client never declared.
 
-    An exception of a handler ends the round and cancels the other handlers. The server receives no answers; it does not wait
-    for any, as the request has ended.
+    The first exception of a handler ends the round and cancels the other handlers. If others fail too, at the same time or as
+    they are cancelled, it has a note for each. The server receives no answers; it does not wait for any, as the request has
+    ended.
     """
     if len(questions) > MAX_QUESTIONS:
         raise LimitExceeded(f"the server asked {len(questions)} questions in one round; the limit is {MAX_QUESTIONS}")
@@ -215,14 +220,37 @@ async def answer_round(
 
     failure: BaseException | None = None
     try:
-        # Concurrently, as the server asked them in concurrent branches. A client that shows one form at a time needs a lock of
-        # its own.
+        # Concurrently, as the server asked them in concurrent branches. A client that shows one form at a time needs a lock.
         async with trio.open_nursery() as nursery:
             for key, question in questions.items():
                 nursery.start_soon(answer, key, question)
-    except ExceptionGroup as group:
-        failure = unwrap(group)
-    # Raised outside of the `except`, so that it keeps its own context and does not show the nursery's group.
+    except BaseExceptionGroup as group:
+        failure = first_failure(group)
+        if failure is None:
+            raise
+    # Raised outside of the `except`, so that it keeps its context and does not show the nursery's group.
     if failure is not None:
-        raise failure
+        try:
+            raise failure
+        finally:
+            # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
+            del failure
     return answers
+
+
+def first_failure(group: BaseExceptionGroup) -> BaseException | None:
+    """Return the exception that ended a round, with a note for each that came after it; None if all handlers were cancelled."""
+    # An error replaces the cancel of its handler's task, as it does in a function without a nursery: the scope stays cancelled.
+    failed = without(group, trio.Cancelled)
+    # A Ctrl-C or an exit is not the round's to take apart.
+    if not isinstance(failed, ExceptionGroup):
+        return None if failed is None else unwrap(failed)
+    # A nursery lists the exceptions of its tasks in the order in which the tasks ended.
+    first, *others = failed.exceptions
+    for error in others[:MAX_NOTES]:
+        # Not `str(error)`, which may raise.
+        text = "".join(traceback.format_exception_only(error)).strip()
+        first.add_note(f"another question of the round failed too: {one_line(text)}")
+    if len(others) > MAX_NOTES:
+        first.add_note(f"{len(others) - MAX_NOTES} more questions of the round failed")
+    return first

@@ -19,6 +19,7 @@ finds out: the link opens another session, once for all that wait, and sends the
 from __future__ import annotations
 
 import contextvars
+import logging
 import math
 import signal
 from collections.abc import Awaitable, Callable
@@ -169,7 +170,8 @@ class Link:
         """Send a request as `ClientSession.request` does, and again if the session was lost; all within `timeout`."""
         # One scope round both attempts and the reopening, so that `timeout` is what the caller waits at most.
         timeout = options.pop("timeout", math.inf)
-        send = partial(self.session.request, method, params, **options)
+        session = self.session
+        send = partial(session.request, method, params, **options)
         with trio.move_on_after(timeout):
             # A request that is sent while the session is being reopened would only be lost as well.
             if self._attempt is not None:
@@ -179,7 +181,7 @@ class Link:
             try:
                 return await send()
             except SessionLost as lost:
-                logger.info("%s: reopening it", lost)
+                session.records.log("%s: reopening it", lost, level=logging.INFO)
             await self._reopen(generation)
             return await send()
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
@@ -190,7 +192,7 @@ class Link:
         self._state.move(LinkEvent.SESSION_LOST)
         if self._needs_session and self._state.is_open and not self._state.is_watched:
             self._state.is_watched = True
-            self.start(self._reopen_until_stable)
+            self.start(self._reopen_until_stable, self.session)
 
     def _end_subscriptions(self, why: str) -> None:
         """End every subscription: nothing will be announced in this session any more."""
@@ -201,16 +203,16 @@ class Link:
     def _needs_session(self) -> bool:
         return self._router.listeners is not None and self._router.listeners.needs_session
 
-    async def _reopen_until_stable(self) -> None:
+    async def _reopen_until_stable(self, session: ClientSession) -> None:
         """Reopen the session, and again with a growing delay if that fails or the session is lost again soon."""
         try:
-            while self._state.is_session_lost and self._needs_session and self.session.closed_because is None:
+            while self._state.is_session_lost and self._needs_session and session.closed_because is None:
                 generation = self._state.generation
                 await trio.sleep(self._state.delay(trio.current_time()))
                 try:
                     await self._reopen(generation)
                 except Exception as error:  # noqa: BLE001  the next attempt may work, or the subscribers get the error
-                    logger.warning("the session was lost, and could not be reopened: %s", error)
+                    session.records.log("the session was lost, and could not be reopened: %s", error)
                     if would_fail_again(error):
                         self._end_subscriptions(f"the session was lost, and could not be reopened: {error}")
                         return

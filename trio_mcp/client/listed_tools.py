@@ -39,6 +39,7 @@ class ListedTool:
     _headers: ParameterHeaders | None
     # Compiled when the first result is validated: a list may have thousands of schemas, and a program calls few tools.
     _schema: JsonObject | Schema | None
+    _records: RepeatedRecords
 
     def headers(self, arguments: JsonObject) -> Mapping[str, str]:
         """Return the headers of a call with these arguments.
@@ -74,7 +75,7 @@ class ListedTool:
                 self._schema = Schema.compile(self._schema, "outputSchema")
             except ValueError as error:
                 # The server's mistake. The content is usable all the same, so the call does not fail.
-                logger.warning("the results of the tool %s are not validated: %s", self._name, error)
+                self._records.log("the results of the tool %s are not validated: %s", self._name, error)
                 # Removed, so that it is logged once.
                 self._schema = None
         return self._schema
@@ -107,7 +108,7 @@ class ListedTools:
             self._records.log("the tool %s is left out: %s", tool.name, error)
             valid = False
         if headers or tool.output_schema is not None:
-            self.by_name[tool.name] = ListedTool(tool.name, headers, tool.output_schema)
+            self.by_name[tool.name] = ListedTool(tool.name, headers, tool.output_schema, self._records)
             if not headers:
                 self._without_headers[tool.name] = None
             if len(self.by_name) > MAX_TOOLS:

@@ -133,9 +133,9 @@ class Subscriptions(Listeners):
                     await session.request("resources/subscribe", SubscribeRequestParams(uri=uri))
                 # The other subscriptions still work.
                 except (PeerError, RemoteProtocolError) as error:
-                    logger.warning("the server no longer announces changes of %s: %s", uri, error)
+                    session.records.log("the server no longer announces changes of %s: %s", uri, error)
         if bound.cancelled_caught:
-            logger.warning("the server took too long to restore the subscriptions to resources")
+            session.records.log("the server took too long to restore the subscriptions to resources")
         for changes in self._open:
             changes.report_missed(self._on_change)
 

@@ -40,7 +40,7 @@ from .codec import Codec, codec_for
 from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, classify, read_request
 from .jsonrpc import (
     INVALID_REQUEST,
-    PARSE_ERROR,
+    METHOD_NOT_FOUND,
     Answers,
     Batch,
     Encoded,
@@ -54,6 +54,7 @@ from .jsonrpc import (
     Unanswered,
     is_request_id,
 )
+from .lost_answers import LostAnswers
 from .revisions import Side
 
 
@@ -90,7 +91,7 @@ class ReplyIn(NamedTuple):
 class BatchIn(NamedTuple):
     """Several messages came together; receive each of them, in order, and answer the requests among them together."""
 
-    messages: tuple[Message | Malformed, ...]
+    messages: tuple[Message | Malformed | Unanswered, ...]
 
 
 class Rejected(NamedTuple):
@@ -148,7 +149,17 @@ class Connection:
             every request has a separate stream (HTTP) they may: hosts exist that number everything 1.
     """
 
-    __slots__ = ("_next_id", "_peer", "_pending", "_shared_channel", "_withdrawn", "open_ids", "terms")
+    __slots__ = (
+        "_lost",
+        "_next_id",
+        "_peer",
+        "_pending",
+        "_shared_channel",
+        "_withdrawn",
+        "notified",
+        "open_ids",
+        "terms",
+    )
 
     def __init__(self, peer: Side, *, shared_channel: bool = True) -> None:
         self._peer = peer
@@ -160,6 +171,9 @@ class Connection:
         self._pending: dict[RequestId, PendingRequest] = {}
         self._next_id = 0
         self._withdrawn: dict[RequestId, None] = {}
+        self._lost = LostAnswers()
+        self.notified = False
+        """Whether a notification was sent to the peer since it last answered a request: some peers answer those too."""
 
     def accept_handshake(self, params: InitializeRequestParams, version: str) -> None:
         """Open the session that a client asked for, with the revision that was chosen for it."""
@@ -191,6 +205,8 @@ class Connection:
         """
         if self.terms.phase is Phase.CLOSED:
             return Ignored("the connection is closed")
+        if self._lost and (lost := self._with_lost(message)) is not None:
+            return lost
         try:
             match message:
                 case Request():
@@ -201,6 +217,8 @@ class Connection:
                     return self._reply(message)
                 case Batch():
                     return self._batch(message)
+                case Malformed(error, None, is_answer=True) if self._pending:
+                    return Rejected(error) if self._answers_notification() else self._lose(message)
                 case Malformed(error, answers):
                     if answers is None or (error.request_id is not None and answers not in self._pending):
                         return Rejected(error)
@@ -238,6 +256,7 @@ class Connection:
         pending = self._pending.pop(request_id, None)
         if pending is None:
             return None
+        self._lost.withdrawn(request_id)
         self._withdrawn[request_id] = None
         if len(self._withdrawn) > MAX_WITHDRAWN:
             del self._withdrawn[next(iter(self._withdrawn))]
@@ -272,21 +291,52 @@ class Connection:
 
     def _reply(self, message: Response | ErrorResponse) -> Event:
         id = message.id
-        if id is None and isinstance(message, ErrorResponse) and message.error.code in (PARSE_ERROR, INVALID_REQUEST):
-            # The peer could not read the id of what it rejects. If one request is open, it is that one.
-            id = next(iter(self._pending)) if len(self._pending) == 1 else None
         pending = None if id is None else self._pending.pop(id, None)
         if pending is None or id is None:
-            return self._stray(message.id)
+            return self._misdirected(message)
+        self.notified = False
         if isinstance(message, ErrorResponse):
-            error = message.error
-            return ReplyIn(id, PeerError(error.code, error.message, error.data))
+            return ReplyIn(id, PeerError(*message.error))
         result = message.result
         assert not isinstance(result, Encoded)
         try:
             return ReplyIn(id, pending.codec.decode_result(pending.method, result))
         except RemoteProtocolError as malformed:
             return ReplyIn(id, without_traceback(malformed))
+
+    def _misdirected(self, message: Response | ErrorResponse) -> Event:
+        id = message.id
+        if id is None and isinstance(message, ErrorResponse):
+            about_notification = message.error.code == METHOD_NOT_FOUND and self._answers_notification()
+            return self._stray(None) if about_notification or not self._pending else self._lose(message)
+        stray = self._stray(id)
+        if stray.kind is not StrayKind.UNKNOWN or not self._pending or self._peer is Side.CLIENT:
+            return stray
+        if isinstance(id, str) and id.isdecimal() and id.isascii() and len(id) < 16 and int(id) in self._pending:
+            return self._failed(int(id), _other_id(id))
+        return self._lose(message if isinstance(message, ErrorResponse) else Malformed(_other_id(id)))
+
+    def _answers_notification(self) -> bool:
+        """Return whether an answer without an id may be to a notification, which has none, rather than to a request."""
+        # One that leaves all ids out does so in the answer to `initialize` too, before which there is no notification.
+        may_be, self.notified = self.notified or self._peer is Side.CLIENT, False
+        return may_be
+
+    def _lose(self, message: Malformed | ErrorResponse) -> Event:
+        """Note that one of the open requests has got an unusable answer, and fail it if it is known which."""
+        known = self._lost.add(message, self._pending.keys())
+        if not known:
+            return Ignored("an answer that does not say which request it belongs to")
+        return self.receive(known[0]) if len(known) == 1 else BatchIn(known)
+
+    def _with_lost(self, message: Message | Answers | Malformed | Unanswered) -> BatchIn | None:
+        """Return this answer and those that are known to be lost with it; None if it is no answer or tells nothing of them."""
+        match message:
+            case Response(id) | ErrorResponse(id) | Unanswered(id) | Malformed(answers=id):
+                known = self._lost.answered(id, self._pending.keys())
+                return BatchIn((message, *known)) if known else None
+            case _:
+                return None
 
     def _unanswered(self, message: Unanswered) -> ReplyIn | Ignored:
         if message.id is None:
@@ -329,6 +379,10 @@ class Connection:
     def __repr__(self) -> str:
         version = self.terms.codec.revision.name
         return f"<Connection {self.terms.phase.value} {version} open={len(self.open_ids)} asked={len(self._pending)}>"
+
+
+def _other_id(id: RequestId | None) -> RemoteProtocolError:
+    return RemoteProtocolError(f"an answer came under the id {id!r:.80}, which no request has")
 
 
 def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:

@@ -105,10 +105,12 @@ class Malformed:
         answers: the id under which the bytes tried to answer a request of ours. Fail that request with `error` and send
             nothing: the peer could take an error under this id for the answer to its own request. If `error` has a
             `request_id` too, it cannot be told which of both they are: without such a request of ours, answer.
+        is_answer: they tried to answer a request of ours without a valid id.
     """
 
     error: RemoteProtocolError
     answers: RequestId | None = None
+    is_answer: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,12 @@ def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = Non
     first = found or _CONTENT_FIRST.match(start)
     if first is not None and found is None:
         found = _ID_AFTER_CONTENT.search(end)
-    if first is None or found is None:
+    if first is None and tail is None:
+        # A message that was written over several lines: the id that it begins with is that of an answer, or of nothing.
+        found = _CUT_AFTER_ID.fullmatch(start)
+    elif first is None or found is None:
+        return Malformed(error)
+    if found is None:
         return Malformed(error)
     try:
         id = loads(found["id"])
@@ -182,7 +189,7 @@ def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = Non
         return Malformed(error)
     if not is_request_id(id):
         return Malformed(error)
-    if first["content"] != b"method":
+    if first is None or first["content"] != b"method":
         return Malformed(error, answers=id)
     # Text that is no JSON may be cut off anywhere, and is no request (JSON-RPC 2.0, 5.1). One over a limit is.
     if error.code == INVALID_REQUEST:
@@ -249,6 +256,7 @@ _ID = rb'"id"\s*:\s*(?P<id>-?\d{1,16}|"(?:[^"\\]|\\.){0,256}")\s*'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _CONTENT = rb'"(?P<content>result|error|method)"\s*:'
 _ID_BEFORE_CONTENT = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b,\s*(?:%b,\s*)?%b" % (_VERSION, _ID, _VERSION, _CONTENT))
+_CUT_AFTER_ID = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b,?\s*(?:%b,?\s*)?" % (_VERSION, _ID, _VERSION))
 _CONTENT_FIRST = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b" % (_VERSION, _CONTENT))
 # The brace after it is the last of the text, so it closes the message, and the id is a member of the message itself.
 _ID_AFTER_CONTENT = re.compile(rb",\s*(?:%b,\s*)?%b(?:,\s*%b)?\}\s*\Z" % (_VERSION, _ID, _VERSION))
@@ -279,11 +287,16 @@ def _parse_object(members: JsonObject) -> Message | Malformed:
 def _malformed(error: RemoteProtocolError, members: JsonObject) -> Malformed:
     error = without_traceback(error)
     id = members.get("id")
-    if not is_request_id(id):
-        return Malformed(error)
     has_method, has_result = "method" in members, "result" in members or "error" in members
+    if isinstance(id, float) and id.is_integer():
+        # Some languages write each number as a fraction, and 1.0 is the id 1 to them.
+        id = int(id)
+    if not is_request_id(id):
+        return Malformed(error, is_answer=has_result and not has_method)
     if has_result and not has_method:
         return Malformed(error, answers=id)
+    if id is not members["id"]:
+        return Malformed(error)
     error.request_id = id
     # `{"id": 1}` is what JavaScript makes of an answer with an undefined result. With both, or neither, it may be either.
     return Malformed(error, answers=id if has_result == has_method else None)

@@ -50,6 +50,18 @@ def is_infinite_in(value: JsonValue, written: bytes) -> bool:
     return may_hold_nan(written) and written != to_json(value, inf_nan_mode="null")
 
 
+def may_overflow(data: bytes) -> bool:
+    """Return whether a JSON text may have a number that is too large for a double: it has an exponent, or hundreds of digits."""
+    # A search for one byte is much faster than one for digits and the byte behind them.
+    return any(_may_follow(digits, byte, data) for digits, byte in ((1, b"e"), (1, b"E"), (_DIGITS_OF_A_DOUBLE, b".")))
+
+
+def _may_follow(digits: int, byte: bytes, data: bytes) -> bool:
+    """Return whether this byte stands behind so many digits, or is too frequent to look at each."""
+    *parts, rest = data.split(byte, _MAX_PARTS)
+    return byte in rest or any(len(part) >= digits and part[-digits:].isdigit() for part in parts)
+
+
 def has_number_over(data: bytes, max_chars: int) -> bool:
     """Return whether a JSON text has a number of more characters."""
     run = b"0" * (max_chars + 1)
@@ -68,6 +80,8 @@ def outside_strings(text: bytes) -> bytes:
     return b'"'.join(text.split(b'"')[::2])
 
 
+_DIGITS_OF_A_DOUBLE = 308
+_MAX_PARTS = 1000
 _AS_ZEROS = bytes.maketrans(b"123456789+-.eE", b"0" * 14)
 
 

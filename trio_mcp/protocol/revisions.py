@@ -107,7 +107,7 @@ class Revision:
         inputs: what a server may ask of its client inside an interim result (2026-07-28); empty before.
         missing_capability: the error code for a capability that the client did not declare.
         missing_capability_is_result: a tool answers with an error result instead of this code. Before 2026-07-28 the code has no
-            meaning of its own, and hosts raise for it and show the model nothing; an official SDK returns a result there.
+            separate meaning, and hosts raise for it and show the model nothing; an official SDK returns a result there.
         missing_resource: the error code for a resource that does not exist.
         hides_gated: a listing leaves out what this client could not call. Before 2026-07-28 it belongs to a session and may;
             since then it may not vary (M-ST-3s).

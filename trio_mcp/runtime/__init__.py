@@ -1,6 +1,8 @@
 """The actor runtime: mailboxes, actors, branches, budgets, the supervisor, the journal. Uses Trio, does not depend on MCP."""
 
 from .actor import (
+    CALL_OVER_MESSAGE,
+    FINISHED_STATES,
     Actor,
     ActorState,
     Cancelled,
@@ -28,6 +30,8 @@ from .supervisor import Supervisor, open_supervisor
 from .threads import ThreadLimiter, ThreadStatistics
 
 __all__ = [
+    "CALL_OVER_MESSAGE",
+    "FINISHED_STATES",
     "MAX_DEPTH",
     "Account",
     "Actor",

@@ -120,7 +120,7 @@ class ActorState(Enum):
 
 
 FINISHED_STATES = (ActorState.STUCK, ActorState.DONE)
-CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it cannot receive answers any more"
+CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it gets no more answers"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from ..checks import check_int, check_seconds
 from .actor import CancelReason
 
 
-# Data only: quotas and parking have no files of their own, because every start, park, resume and end of a call would visit them.
+# Data only: quotas and parking have no separate files, because every start, park, resume and end of a call would visit them.
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How many actors may exist. Parked ones count in `actors` too. A new actor is refused; no older one is evicted.

@@ -17,7 +17,7 @@ together, so that many messages cost one write.
 #   a limit or more          no       yes       queues     waits   all items, and wakes the senders
 #   any                      yes      no        drops      drops   all items; [] if there are none, without waiting
 #
-# With an account, the bytes of an item are counted from `post` until the item was written. The reader does not say so: it has
+# With an account, the bytes of an item are counted from `post` until the item was written. The reader does not report it: it has
 # written what it took when it takes again, or waits.
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from functools import partial
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from ..runtime import ThreadLimiter
+from ..runtime.loop_turn import LoopTurn
 from ..session import Plan, RequestFacts
 from ..types import CompleteRequestParams, CompleteResult, Completion, Model, PromptReference, ResourceTemplateReference
 from .catalog import Catalog
@@ -78,7 +79,7 @@ class Completions:
         for key in [key for key in tuple(self._completers) if key[0] == target]:
             self._completers.pop(key, None)
 
-    def complete(self, _facts: RequestFacts, params: Model) -> Model | Plan:
+    def complete(self, facts: RequestFacts, params: Model) -> Model | Plan:
         """Serve `completion/complete`.
 
         Raises:
@@ -87,7 +88,7 @@ class Completions:
         assert isinstance(params, CompleteRequestParams)
         if not self.was_ever_filled:
             raise RemoteProtocolError("this server has no completions", code=METHOD_NOT_FOUND)
-        target, names = self._referenced(params.ref)
+        target, names = self._referenced(params.ref, facts.turn)
         name = params.argument.name
         if name not in names:
             raise RemoteProtocolError(f"{target} has no argument {name[:128]!r}", code=INVALID_PARAMS)
@@ -106,7 +107,9 @@ class Completions:
         what = f"resource template {resource!r}" if prompt is None else f"prompt {prompt!r}"
         raise LookupError(f"there is no {what}: register it before its completions")
 
-    def _referenced(self, reference: PromptReference | ResourceTemplateReference) -> tuple[str, frozenset[str]]:
+    def _referenced(
+        self, reference: PromptReference | ResourceTemplateReference, turn: LoopTurn
+    ) -> tuple[str, frozenset[str]]:
         """Return the prompt or template that a peer references, and its arguments.
 
         Raises:
@@ -117,7 +120,7 @@ class Completions:
             return prompt.name, prompt.argument_names
         # Some clients send the template, others a URI that is expanded so far.
         template = self._templates.by_key.get(reference.uri)
-        if template is None and (found := matching_template(self._templates, reference.uri)) is not None:
+        if template is None and (found := matching_template(self._templates, reference.uri, turn)) is not None:
             template, _ = found
         if template is not None:
             return template.model.uri_template, frozenset(template.pattern.variables)

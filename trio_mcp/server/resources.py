@@ -15,6 +15,7 @@ from ..protocol.uri.matching import ascii_uri
 from ..protocol.uri.template import UriTemplate
 from ..protocol.uri.uris import MAX_URI, check_uri, is_uri
 from ..runtime import ThreadLimiter
+from ..runtime.loop_turn import LoopTurn
 from ..session import Plan, RequestFacts, ResumeMode
 from ..types import (
     Annotations,
@@ -130,7 +131,7 @@ class Template:
 
 
 def read_resource(
-    resources: Catalog[Resource], templates: Catalog[Template], _facts: RequestFacts, params: Model
+    resources: Catalog[Resource], templates: Catalog[Template], facts: RequestFacts, params: Model
 ) -> Plan:
     """Serve `resources/read`. A resource has precedence over templates, and of templates the first that matches.
 
@@ -144,15 +145,19 @@ def read_resource(
     resource = resources.by_key.get(params.uri)
     if resource is not None:
         return resource.reader.plan(params.uri, {})
-    found = matching_template(templates, params.uri)
+    found = matching_template(templates, params.uri, facts.turn)
     if found is None:
         raise ResourceNotFound(params.uri)
     template, values = found
     return template.plan(params.uri, values)
 
 
-def matching_template(templates: Iterable[Template], uri: str) -> tuple[Template, dict[str, str]] | None:
+def matching_template(
+    templates: Iterable[Template], uri: str, turn: LoopTurn
+) -> tuple[Template, dict[str, str]] | None:
     """Return the first template that matches a URI, and the values that it finds in it; None if there is none.
+
+    Each step counts in the turn of the event loop.
 
     Raises:
         RemoteProtocolError: -32602, the URI has the form of so many templates, and a value that none of them takes, that to go on
@@ -169,6 +174,7 @@ def matching_template(templates: Iterable[Template], uri: str) -> tuple[Template
                 f"the URI {uri[:128]!r} costs more than {MAX_MATCH_STEPS} steps to compare with the resource templates",
                 code=INVALID_PARAMS,
             )
+        turn.spent += needed
         values = template.pattern.match(encoded) if needed else None
         if values is not None:
             return template, values

@@ -6,10 +6,12 @@ are for any other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ..protocol.jsonrpc import Answers, ErrorResponse, RequestId, Response
 from ..runtime import Outbox
+from ..runtime.loop_turn import LoopTurn
 from .envelope import Envelope, content_size
 from .replies import LegOutcome, OpenRequests, ReplyTarget, reply_of
 
@@ -36,6 +38,8 @@ class OpenBatch:
 
     outbox: Outbox[Envelope]
     owns_outbox: bool = False
+    read_more: Callable[[OpenBatch], None] | None = field(default=None, init=False)
+    """Processes its next messages, until the turn of the event loop is over; None when all have been processed."""
     reply_targets: list[BatchReplyTarget] = field(default_factory=list, init=False)
     """Those of its requests that were not rejected immediately."""
     _answers: list[Response | ErrorResponse] = field(default_factory=list, init=False)
@@ -46,6 +50,11 @@ class OpenBatch:
     def finished(self) -> bool:
         """Whether the batch has its replies, or will get none."""
         return not self._open
+
+    @property
+    def expects_reply(self) -> bool:
+        """Whether a reply to what was read of it has been sent, or may still be."""
+        return bool(self._answers) or bool(self.reply_targets)
 
     def reply_target(self, request_id: RequestId, open_requests: OpenRequests) -> BatchReplyTarget:
         """Expect an answer to this request of the batch."""
@@ -67,11 +76,20 @@ class OpenBatch:
         if not self._open:
             self._send()
 
-    def all_read(self) -> bool:
-        """Note that every message has been read; return whether a reply is possible, now or later."""
-        waits = bool(self._answers) or bool(self.reply_targets)
+    async def read_rest(self, turn: LoopTurn) -> None:
+        """Process the messages that were left for another turn of the event loop.
+
+        A cancel leaves the batch without a reply; the session's end cancels its calls.
+        """
+        while self.read_more is not None:
+            if turn.is_over:
+                await turn.pass_on()
+            self.read_more(self)
+
+    def all_read(self) -> None:
+        """Note that every message has been read."""
+        self.read_more = None
         self.settle(None)
-        return waits
 
     def _count(self, size: int) -> None:
         """Count what the batch holds until its last answer has come; then its outbox does."""

@@ -13,12 +13,12 @@ from typing import Final, TypeAlias, cast
 import trio
 
 from ..runtime import Outbox
+from ..runtime.loop_turn import TURN, LoopTurn
+from .batch import OpenBatch
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 
-TURN: Final = 64 * 1024
-"""What one connection may read before every other task had a turn: in bytes, where a message counts as `MESSAGE_COST` more."""
-
 MESSAGE_COST: Final = 512
+"""What a message costs of a turn of the event loop besides its bytes (`LoopTurn.spent`)."""
 
 
 class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChannel[Envelope[Received]]):
@@ -30,7 +30,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     Attributes:
         on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
-        peer: the other end; a transport that knows more of it says so before the channel is served.
+        peer: the other end; a transport that knows more of it sets it before the channel is served.
     """
 
     on_stop: Callable[[], None] | None = None
@@ -72,15 +72,23 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
 
 
 async def read_all(
-    channel: MessageChannel, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]
+    channel: MessageChannel,
+    take: Callable[[Envelope[Received]], object],
+    outbox: Outbox[Envelope],
+    turn: LoopTurn | None = None,
 ) -> None:
     """Pass every message to `take` until the channel ends; wait after a message while `outbox`, where its answers go, is full.
 
-    Other tasks have a turn before a large message is passed on, and after many small ones.
+    Other tasks have a turn before and after a large message is passed on, after many small ones, and after some that are dear.
+
+    Args:
+        take: processes a message. Of a batch that it returns, what was not read yet is read before the next message.
+        turn: shared with what else reads for the same service; None if this is alone.
 
     Raises:
         trio.BrokenResourceError, trio.ClosedResourceError: the channel broke, or this end was closed.
     """
+    turn = turn or LoopTurn()
     try:
         while True:
             envelopes = await channel.receive_many()
@@ -88,25 +96,25 @@ async def read_all(
             cost = 0
             for envelope in envelopes:
                 cost += MESSAGE_COST + envelope.size
-                if cost > TURN:
+                if cost > TURN or turn.spent > TURN:
+                    turn.spent += cost
+                    await turn.pass_on()
+                    # To process a message takes about as long as to parse it, which matters if it is large.
+                    turn.spent += envelope.size
                     cost = 0
-                    await let_others_run()
-                take(envelope)
+                taken = take(envelope)
+                if turn.spent > TURN:
+                    await turn.pass_on()
+                    if isinstance(taken, OpenBatch):
+                        await taken.read_rest(turn)
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
-                del envelope
+                del envelope, taken
             del envelopes
             # A peer that does not read its answers is not read either: else its requests would pile up as answers here.
             if outbox.is_full:
                 await outbox.wait_not_full()
     except trio.EndOfChannel:
         return
-
-
-async def let_others_run() -> None:
-    """Return when every other task that is ready has had a turn. Shielded: a message was received, and must not be lost."""
-    # Twice: Trio runs the tasks of a turn in any order, so a task may have had this turn already, and come last in the next.
-    for _ in range(2):
-        await trio.lowlevel.cancel_shielded_checkpoint()
 
 
 async def write_all(channel: MessageChannel, outbox: Outbox[Envelope]) -> None:

@@ -110,6 +110,7 @@ class ClientSession:
     Attributes:
         terms: the terms of every message; the client sets them once it knows the revision.
         closed_because: why the connection has ended; None while it is open.
+        records: counts what the server can make this client log.
     """
 
     def __init__(
@@ -127,7 +128,8 @@ class ClientSession:
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
         self._outbox: Outbox[Envelope] = Outbox()
-        self._server_requests = ServerRequests(request_handlers, self.connection, self._outbox)
+        self.records = RepeatedRecords(logger)
+        self._server_requests = ServerRequests(request_handlers, self.connection, self._outbox, self.records)
         self._mailbox = Mailbox(limit=100_000)
         self._progress: dict[RequestId, OnProgress] = {}
         self._streams: dict[str, OnNotification] = {}
@@ -135,7 +137,6 @@ class ClientSession:
         self._tokens = itertools.count(1)
         self.closed_because: Disconnected | None = None
         self._written = trio.Event()
-        self._records = RepeatedRecords(logger)
 
     async def request(
         self,
@@ -199,6 +200,7 @@ class ClientSession:
 
     def notify(self, method: str, params: Model) -> None:
         """Queue a notification; it is sent as soon as the channel has room."""
+        self.connection.notified = True
         self._outbox.post(Envelope(Notification(method, self.terms.codec.encode_notification(method, params))))
 
     async def run(self, nursery: trio.Nursery) -> None:
@@ -269,7 +271,7 @@ class ClientSession:
             self.connection.close()
             self._mailbox.close(self.closed_because)
             self._outbox.close()
-            self._records.close()
+            self.records.close()
 
     def _receive(self, nursery: trio.Nursery, envelope: Envelope[Received], batch: OpenBatch | None = None) -> None:
         message = envelope.message
@@ -287,14 +289,14 @@ class ClientSession:
                 self._notified(method, params)
             # The server may send requests in a session only (M-RPC-1c).
             case RequestIn(request_id, method) if self.terms.stateless:
-                self._records.log("the server sent the request %s, which its revision forbids; it was ignored", method)
+                self.records.log("the server sent the request %s, which its revision forbids; it was ignored", method)
                 self.connection.release_id(request_id)
             case RequestIn():
                 self._server_requests.admit(event, nursery, batch)
             case CancelIn(request_id):
                 self._cancelled(request_id)
             case Rejected(error, answer):
-                self._records.log("the server sent something invalid: %s", error)
+                self.records.log("the server sent something invalid: %s", error)
                 # A modern server gets no answers, not even errors: it may not have sent a request (M-RPC-1c).
                 if answer and error.request_id is not None and not self.terms.stateless:
                     if batch is not None:
@@ -327,7 +329,7 @@ class ClientSession:
                 on_progress(params)
         # A callback that fails must not end the connection, which other calls use.
         except Exception as error:  # noqa: BLE001  it is logged
-            self._records.log("a handler of %s failed", method, level=logging.ERROR, exc_info=error)
+            self.records.log("a handler of %s failed", method, level=logging.ERROR, exc_info=error)
 
     def _notification_handler(self, params: Model) -> OnNotification:
         meta = params.meta if isinstance(params, NotificationParams) else None

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from ..errors import ProtocolError, RemoteProtocolError
-from ..logs import peer_logger
+import logging
+from collections.abc import Iterator
+
+from ..errors import McpError, RemoteProtocolError
 from ..protocol.codec.reading import Inbound
-from ..protocol.connection import CancelIn, Event, NotificationIn, Rejected, RequestIn
-from ..protocol.jsonrpc import RequestId
+from ..protocol.connection import CancelIn, Event, NotificationIn, Rejected
+from ..protocol.jsonrpc import Encoded, Malformed, Message, RequestId, Unanswered
 from ..runtime import Account, Outbox
 from ..types import CancelledNotificationParams, Model
 from .batch import OpenBatch
 from .calls.facts import RequestFacts
-from .calls.failures import error_detail
 from .envelope import ANONYMOUS, Envelope, MessageFacts, Peer, Received
 from .replies import ReplyTarget
 from .server import ServerSession
 from .service import Service
-
-logger = peer_logger("trio_mcp.session")
 
 
 def make_session(service: Service, *, shared_channel: bool = True, account: Account | None = None) -> ServerSession:
@@ -30,7 +29,7 @@ class WatchedSession(ServerSession):
     """A session whose requests and notifications pass message middleware."""
 
     _sender: Peer = ANONYMOUS
-    """Of the message that is being received."""
+    """Of the message that is being read; a session reads one at a time, without an await in between."""
     _size: int = 0
 
     def receive(
@@ -42,20 +41,18 @@ class WatchedSession(ServerSession):
         inbound: Inbound | None = None,
     ) -> ReplyTarget | OpenBatch | Rejected | None:
         self._sender, self._size = envelope.peer, envelope.size
-        try:
-            return super().receive(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
-        finally:
-            self._sender = ANONYMOUS
+        return super().receive(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
 
-    def _serve(self, request: RequestIn, target: ReplyTarget, peer: Peer, size: int) -> None:
-        try:
-            self._pass(request.method, request.id, request.params)
-        except Exception as error:  # noqa: BLE001  one bad message must not end the session
-            facts = RequestFacts(request.id, request.method, request.terms, peer.principal, peer.headers, size)
-            self.requests.add(target)
-            target.finish(error_detail(facts, error))
-        else:
-            super()._serve(request, target, peer, size)
+    def _read_batch(
+        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
+    ) -> None:
+        # Also called in a later turn of the event loop, when other messages may have been received.
+        self._sender, self._size = peer, size
+        super()._read_batch(unread, peer, size, batch)
+
+    def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
+        self._pass(facts.method, facts.id, params)
+        return super()._answer(facts, params, target)
 
     def _take(self, event: Event) -> Rejected | None:
         try:
@@ -66,9 +63,9 @@ class WatchedSession(ServerSession):
                     cancelled = CancelledNotificationParams(request_id=request_id, reason=reason)
                     self._pass("notifications/cancelled", None, cancelled)
         except Exception as error:
-            # Nobody is answered, so the log has the only word of what is no refusal but a failure.
-            if not isinstance(error, ProtocolError):
-                logger.error("the message middleware failed", exc_info=error)
+            # A notification has no response, so the log is the only place for the cause of a failure.
+            if not isinstance(error, McpError):
+                self.service.records.log("message middleware failed", level=logging.ERROR, exc_info=error)
             return super()._take(Rejected(RemoteProtocolError(f"rejected by middleware: {error}"), answer=False))
         return super()._take(event)
 

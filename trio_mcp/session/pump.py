@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
+from typing import Final
 
 import trio
 
-from ..logs import peer_logger
 from ..runtime import CancelReason, Outbox
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope
@@ -14,10 +15,10 @@ from .middleware import make_session
 from .service import Service
 from .sizes import SESSION_SIZE, STREAM_SIZE
 
-logger = peer_logger("trio_mcp.session")
-
 CLEAN_UP = 2.0
 """Seconds that the clean-up of a connection's calls, and the writing of their last messages, may take."""
+
+BROKEN: Final = "the connection broke: %s"
 
 
 async def serve_channel(service: Service, channel: AnyChannel) -> None:
@@ -40,17 +41,17 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
     reading = trio.CancelScope()
     channel.on_stop = reading.cancel
     async with channel, trio.open_nursery() as nursery:
-        nursery.start_soon(_write_then_stop, channel, outbox, nursery.cancel_scope)
+        nursery.start_soon(_write_then_stop, service, channel, outbox, nursery.cancel_scope)
         try:
             with reading:
-                await read_all(channel, take, outbox)
+                await read_all(channel, take, outbox, service.turn)
             if reading.cancelled_caught:
                 await service.drain(0, CLEAN_UP)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            logger.info("the connection broke: %s", error)
+            service.records.log(BROKEN, error, level=logging.INFO)
         finally:
             if session.working:
-                logger.info("the client is gone: what still runs for it is cancelled")
+                service.records.log("the client is gone: what still runs for it is cancelled", level=logging.INFO)
             session.close(CancelReason.DISCONNECT)
             with trio.move_on_after(CLEAN_UP, shield=True):
                 await session.requests.wait_none_left()
@@ -58,9 +59,11 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
             nursery.cancel_scope.deadline = trio.current_time() + CLEAN_UP
 
 
-async def _write_then_stop(channel: MessageChannel, outbox: Outbox[Envelope], connection: trio.CancelScope) -> None:
+async def _write_then_stop(
+    service: Service, channel: MessageChannel, outbox: Outbox[Envelope], connection: trio.CancelScope
+) -> None:
     try:
         await write_all(channel, outbox)
     except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-        logger.info("the connection broke: %s", error)
+        service.records.log(BROKEN, error, level=logging.INFO)
     connection.cancel()

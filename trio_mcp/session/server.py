@@ -18,6 +18,9 @@ cancellation overtakes all work.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import partial
+
 from ..errors import RemoteProtocolError
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound, Phase
@@ -33,7 +36,7 @@ from ..protocol.connection import (
     RequestIn,
     StrayReply,
 )
-from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, RequestId, error_response
+from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, Malformed, Message, RequestId, Unanswered, error_response
 from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
 from ..runtime import Account, CancelReason, Outbox
@@ -45,6 +48,7 @@ from .calls.call import Plan
 from .calls.facts import RequestFacts
 from .calls.failures import error_detail
 from .calls.retries import carry_on
+from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
 from .replies import OpenRequests, ReplyTarget
 from .service import Service
@@ -89,6 +93,9 @@ class ServerSession:
     ) -> ReplyTarget | OpenBatch | Rejected | None:
         """Process one message; what is sent in response goes to `outbox`.
 
+        Of a batch it processes as many messages as the turn of the event loop has time for. The caller awaits
+        `OpenBatch.read_rest` for the others before it passes the next message.
+
         Args:
             owns_outbox: the outbox is used for this message only; it is closed after the reply.
             inbound: the classified message of the envelope, if the caller has classified it.
@@ -107,22 +114,32 @@ class ServerSession:
                 outbox.post(Envelope(error_response(error), about=error.request_id))
                 return event
             case BatchIn():
-                return self._receive_batch(event, envelope, OpenBatch(outbox, owns_outbox=owns_outbox))
+                batch = OpenBatch(outbox, owns_outbox=owns_outbox)
+                unread, peer = iter(event.messages), envelope.peer
+                batch.read_more = partial(self._read_batch, unread, peer, envelope.size)
+                self._read_batch(unread, peer, envelope.size, batch)
+                return None if batch.finished and not batch.expects_reply else batch
             case _:
                 return self._take(event)
 
-    def _receive_batch(self, event: BatchIn, envelope: Envelope[Received], batch: OpenBatch) -> OpenBatch | None:
-        for message in event.messages:
+    def _read_batch(
+        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
+    ) -> None:
+        """Process messages of a batch until the turn of the event loop is over, one at least."""
+        turn = self.service.turn
+        for message in unread:
             match self.connection.receive(message):
                 case RequestIn() as request:
-                    target = batch.reply_target(request.id, self.requests)
-                    self._serve(request, target, envelope.peer, envelope.size)
+                    self._serve(request, batch.reply_target(request.id, self.requests), peer, size)
                 case Rejected(error, answer=True):
                     batch.expect()
                     batch.settle(error_response(error))
                 case other:
                     self._take(other)
-        return batch if batch.all_read() else None
+            turn.spent += MESSAGE_COST
+            if turn.is_over:
+                return
+        batch.all_read()
 
     def _take(self, event: Event) -> Rejected | None:
         """Act on what needs no answer."""
@@ -135,7 +152,7 @@ class ServerSession:
                 if method == "notifications/initialized":
                     self._state.initialized()
             case Rejected(error):
-                self._records = self._records or RepeatedRecords(logger)
+                self._records = self._records or RepeatedRecords(logger, self.service.records)
                 self._records.log("a message was dropped: %s", error)
                 return event
             case Ignored(why):
@@ -197,7 +214,9 @@ class ServerSession:
     # one step each
 
     def _serve(self, request: RequestIn, target: ReplyTarget, peer: Peer, size: int) -> None:
-        facts = RequestFacts(request.id, request.method, request.terms, peer.principal, peer.headers, size)
+        facts = RequestFacts(
+            request.id, request.method, request.terms, peer.principal, peer.headers, self.service.turn, size
+        )
         self.requests.add(target)
         try:
             answer = self._answer(facts, request.params, target)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
@@ -9,7 +10,7 @@ from typing import Final, TypeAlias
 import trio
 
 from ..errors import CapabilityError, McpError, PeerError
-from ..logs import peer_logger
+from ..logs import RepeatedRecords
 from ..protocol.connection import Connection, RequestIn
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -25,8 +26,6 @@ from ..runtime import Outbox
 from ..types import EmptyResult, Model
 from .batch import OpenBatch
 from .envelope import Envelope
-
-logger = peer_logger("trio_mcp.client")
 
 RequestHandler: TypeAlias = Callable[[Model], Awaitable[Model]]
 """Serves one method of the server's requests: gets the params, returns the result."""
@@ -44,11 +43,13 @@ class ServerRequests:
     Args:
         connection: learns which requests were answered.
         outbox: where the answers go.
+        records: counts how often handlers failed.
     """
 
     _handlers: Mapping[str, RequestHandler]
     _connection: Connection
     _outbox: Outbox[Envelope]
+    _records: RepeatedRecords
     _scopes: dict[RequestId, trio.CancelScope] = field(default_factory=dict[RequestId, trio.CancelScope])
 
     def __len__(self) -> int:
@@ -106,8 +107,10 @@ class ServerRequests:
             detail = ErrorDetail(error.code, error.message, error.data)
         except CapabilityError as error:
             detail = ErrorDetail(INVALID_PARAMS, str(error))
-        except Exception as error:
-            logger.exception("the handler of %s failed", request.method)
+        except Exception as error:  # noqa: BLE001  whatever a handler raises
+            # The method is a part of the kind: those that have a handler are few.
+            kind = f"the handler of {request.method} failed"
+            self._records.log(kind, level=logging.ERROR, exc_info=error)
             # Only the text of our own errors is sent: that of any other exception may hold secrets of the program.
             why = f": {error}" if isinstance(error, McpError) else ""
             detail = ErrorDetail(INTERNAL_ERROR, f"the client's handler of {request.method} failed{why}")

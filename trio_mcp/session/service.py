@@ -8,22 +8,24 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import InitVar, dataclass
 from types import MappingProxyType
 from typing import Final
 
 import trio
 
-from ..logs import peer_logger
+from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
+from ..runtime.loop_turn import LoopTurn
 from ..types import Implementation, ServerCapabilities, declares
-from .calls.call import CallServices, RequestCheck, Route
+from .calls.call import Call, RequestCheck, Route
 from .calls.directory import CallDirectory
+from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
@@ -42,6 +44,8 @@ class Service:
         state: what the author's lifespan yielded; handlers read it as `ctx.state`.
         message_middleware: sees each message of a client; see `middleware.py`.
         calls: the services that every call uses.
+        turn: what has been done for the clients since every other task of the event loop had a turn.
+        records: counts what clients can make the server log, over all connections.
     """
 
     supervisor: Supervisor
@@ -59,7 +63,9 @@ class Service:
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
-        self.calls = CallServices(
+        self.turn = LoopTurn()
+        self.records = RepeatedRecords(logger, lines=SHARED_LINES)
+        self.calls = CallServices[Call](
             supervisor=self.supervisor,
             options=self.options,
             server_info_json=Encoded(self.identity.encode()),
@@ -68,6 +74,7 @@ class Service:
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
             state=self.state,
+            records=self.records,
         )
 
     def open_account(self, peer: Peer) -> Account:
@@ -168,7 +175,7 @@ async def open_service(
             state,
             tuple(message_middleware),
         )
-        with service.calls.directory as directory:
+        with closing(service.records), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
             yield service
             with trio.CancelScope(shield=True):

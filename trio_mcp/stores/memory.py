@@ -94,7 +94,7 @@ class MemoryEventStore:
         self._total_limits = (total_events, total_bytes)
         self._total = Usage()
         self._account = (process_budget() if memory is None else memory).open()
-        # It has no end of its own.
+        # It does not end by itself.
         weakref.finalize(self, self._account.close)
         self._sessions: dict[SessionKey, SessionLog] = {}
         self._streams: OrderedDict[LogKey, StreamLog] = OrderedDict()

@@ -1,7 +1,7 @@
 """Validation that stops at the first wrong item of a container.
 
 Pydantic goes through a whole list or dict and makes an error for each wrong item. A peer could send a million of them, and would
-be charged for one. Models keep an error for each of their own members: those are as few as the author wrote.
+be charged for one. Models keep an error for each of their members: those are as few as the author wrote.
 """
 
 from typing import Final, cast

@@ -58,7 +58,7 @@ async def escape(ctx: Context) -> str:
 
 @server.tool
 async def hang() -> str:
-    """Never end, and say so when it must."""
+    """Never end, and report a cancellation."""
     print("hanging", file=sys.stderr)
     try:
         await trio.sleep_forever()

@@ -169,7 +169,7 @@ def test_ctrl_d_refuses_to_answer_as_the_model() -> None:
         assert person.waits() == 4
 
 
-def test_a_legacy_tool_learns_that_the_model_was_not_asked_and_says_so() -> None:
+def test_a_legacy_tool_learns_that_the_model_was_not_asked_and_reports_it() -> None:
     with Person("call", "--mode", "legacy", FORMS, "ask_model") as person:
         person.sees("your answer as the model: ")
         person.presses("\x04")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from command import trio_mcp
+from command import COMMAND, ENVIRONMENT, ROOT, SECONDS, Person, trio_mcp
 
 ESCAPE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e"
 UNSAFE = set("\x1b\x07\x9b\u202e")
@@ -66,3 +67,53 @@ def test_what_a_server_writes_is_shown_without_control_characters(
     done = trio_mcp("call", target, *arguments, "--mode", "2025-11-25", "--timeout", "20", *debug)
     assert UNSAFE.isdisjoint(done.stderr)
     assert UNSAFE.isdisjoint(done.stdout)
+
+
+# what a server writes to stderr
+
+NOISY = """
+import json, os, subprocess, sys
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        os.write(2, json.loads(sys.argv[1]).encode("latin-1") + "é\\r\\n".encode())
+        if len(sys.argv) > 2:  # a process that outlives the server, and holds its stderr
+            silent = subprocess.DEVNULL
+            subprocess.Popen(["sleep", "10"], stdin=silent, stdout=silent, start_new_session=True)
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32000, "message": "not today"}}), flush=True)
+os.write(2, b"goodbye")
+"""
+
+
+def noisy(tmp_path: Path, *arguments: str) -> list[str]:
+    file = tmp_path / "server.py"
+    file.write_text(NOISY)
+    written = json.dumps(f"hello{ESCAPE}".encode().decode("latin-1") + "\x9b31m")
+    target = shlex.join([sys.executable, str(file), written, *arguments])
+    return ["call", target, "--list", "--mode", "legacy", "--timeout", "20"]
+
+
+@pytest.mark.parametrize("arguments", [(), ("leaves a process",)], ids=["", "left behind"])
+def test_the_stderr_of_a_server_reaches_a_terminal_without_control_characters(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    with Person(*noisy(tmp_path, *arguments)) as person:
+        assert person.waits() == 4
+    first, last, error = person.screen.splitlines()
+    assert UNSAFE.isdisjoint(person.screen)
+    assert first.startswith("hello\ufffd")
+    assert first.endswith("é")
+    assert last == "goodbye", "the command shows all of it, and then its own line"
+    assert "not today" in error
+
+
+def test_the_stderr_of_a_server_reaches_a_file_as_it_is(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, *noisy(tmp_path)],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=SECONDS,
+        cwd=ROOT,
+        env=ENVIRONMENT,
+    )
+    assert done.stderr.startswith(f"hello{ESCAPE}".encode() + b"\x9b31m\xc3\xa9\r\n")

@@ -64,7 +64,7 @@ def plain(envelope: Envelope) -> dict[str, Any]:
 
 @asynccontextmanager
 async def child(revision: str) -> AsyncIterator[Peer]:
-    """A peer with a server of its own, which ends with its input."""
+    """A peer with a separate server, which ends with its input."""
     with trio.fail_after(20):
         async with connect(COMMAND, env=IMPORTS) as channel:
             yield Peer(Checked(channel), revision, EVERYTHING)
@@ -72,7 +72,7 @@ async def child(revision: str) -> AsyncIterator[Peer]:
 
 
 async def before_the_next_answers(peer: Peer) -> list[Any]:
-    """The params of what the server says before it has answered a few more requests: a change is told by a task of its own."""
+    """The params of what the server says before it has answered a few more requests: a separate task announces a change."""
     for _ in range(3):
         await peer.ping()
     return [message["params"] for message in peer.unread()]
@@ -133,7 +133,7 @@ async def test_resources_subscribe_and_unsubscribe() -> None:
 async def test_server_stateless_marks_what_a_subscription_tells() -> None:
     async with child(MODERN) as peer:
         await (await peer.call("test_trigger_tool_change")).text()
-        assert await before_the_next_answers(peer) == [], "nobody has subscribed"
+        assert await before_the_next_answers(peer) == [], "there is no subscriber"
         listen = await peer.request("subscriptions/listen", {"notifications": {"promptsListChanged": True}})
         acknowledged: Any = await peer.receive()
         assert acknowledged["method"] == "notifications/subscriptions/acknowledged"

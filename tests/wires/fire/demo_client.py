@@ -1,7 +1,7 @@
 """A client that has the conversation of `trio-mcp demo`, and is killed after the message that it is told.
 
 Usage: demo_client.py MODE URL, or demo_client.py MODE COMMAND... It reads lines `NUMBER [ARGUMENT]`: after NUMBER messages the
-client, a process of its own, is gone with SIGKILL; ARGUMENT is one more for the COMMAND. It says `killed`, or `done` when the
+client, a separate process, is gone with SIGKILL; ARGUMENT is one more for the COMMAND. It says `killed`, or `done` when the
 conversation was over before that.
 """
 

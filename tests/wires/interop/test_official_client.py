@@ -27,7 +27,7 @@ LIMIT = 20.0
 """Seconds that anything here may take."""
 
 pytestmark = [
-    # the SDK calls logging deprecated, and says so on every use
+    # the SDK calls logging deprecated, and warns on every use
     pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning"),
     # it leaves the iterators of its event streams to the garbage collector
     pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning"),
@@ -188,7 +188,7 @@ async def test_what_a_tool_asks_and_tells_arrives(connect: Connect, revision: st
         assert only_text(await client.call_tool("count", {"n": 5}, progress_callback=report)) == "counted"
         assert only_text(await client.call_tool("talk")) == "talked"
         summed = await client.call_tool("add_up")
-        while len(reports) < 5 or len(user.logs) < 2:  # the SDK starts its callbacks in tasks of their own
+        while len(reports) < 5 or len(user.logs) < 2:  # the SDK starts each callback in a new task
             await trio.lowlevel.checkpoint()
     [prompt] = user.prompts
     assert (prompt.max_tokens, prompt.system_prompt) == (50, "Be brief.")

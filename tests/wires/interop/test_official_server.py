@@ -189,7 +189,7 @@ async def test_a_handler_that_fails_does_not_hang_the_call(connect: Connect, rev
     async def fail(_question: ElicitRequestFormParams) -> ElicitResult:
         raise LookupError("the user is asleep")
 
-    # In the modern era the caller owns the rounds, so it sees the error of its own handler.
+    # In the modern era the caller owns the rounds, so it sees the error of its handler.
     raised = LookupError if revision == MODERN else PeerError
     async with connect(on_elicit=fail) as client:
         with pytest.raises(raised):

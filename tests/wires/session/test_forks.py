@@ -42,6 +42,6 @@ def test_a_forked_copy_of_the_server_answers_nobody_and_ends(tool: str) -> None:
         process.stdin.flush()
         process.stdout.readline()
         answer = process.stdout.readline()
-        rest, _ = process.communicate(timeout=8)  # until nobody has the pipe any more
+        rest, _ = process.communicate(timeout=8)  # until no process has the pipe any more
     assert b'"parent"' in answer
     assert rest == b""

@@ -1,4 +1,4 @@
-"""A real server, for the tests to start as a process of its own and to end while its tools run, or have left something behind.
+"""A real server, for the tests to start as a separate process and to end while its tools run, or have left something behind.
 
 Usage: ending_app.py [options of the transport as JSON] [transport]. `trio-mcp serve ending_app.py` works too.
 """

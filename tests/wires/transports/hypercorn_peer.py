@@ -160,14 +160,14 @@ class Server:
             yield client
 
     async def ask(self, data: bytes = GET) -> tuple[int, bytes]:
-        """One request on a connection of its own."""
+        """One request on a separate connection."""
         async with self.client() as client:
             return await client.ask(data)
 
 
 @asynccontextmanager
 async def running(app: App, config: Config | None = None, limit: float = LIMIT) -> AsyncIterator[Server]:
-    """`app` served by hypercorn in a nursery of its own, whose failure is kept in the server's `error`; for `limit` seconds."""
+    """`app` served by hypercorn in a separate nursery, whose failure is kept in the server's `error`; for `limit` seconds."""
     server, listening = Server(), trio.Event()
     config = config or Config()
     config.bind = ["127.0.0.1:0"]

@@ -1,4 +1,4 @@
-"""A program that serves, and after a signal has some work of its own to finish, which takes longer than a shutdown may.
+"""A program that serves, and after a signal has some other work to finish, which takes longer than a shutdown may.
 
 Usage: larger_program.py serve | run. `serve` works in another thread, `run` in the main thread.
 """
@@ -28,7 +28,7 @@ class Started(trio.TaskStatus[object]):
 
 def finish_own_work() -> None:
     time.sleep(HARD_END_AFTER * 5)
-    print("its own work is done", file=sys.stderr, flush=True)
+    print("the work is done", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

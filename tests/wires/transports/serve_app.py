@@ -1,4 +1,4 @@
-"""An application on `serve_asgi`, for the tests to start as a process of its own and to end by signals.
+"""An application on `serve_asgi`, for the tests to start as a separate process and to end by signals.
 
 Usage: serve_app.py [options as JSON]. It prints a line for everything that happens to it.
 """

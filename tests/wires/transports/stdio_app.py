@@ -1,4 +1,4 @@
-"""A small server on the real stdio transport, for the tests to start as a process of its own.
+"""A small server on the real stdio transport, for the tests to start as a separate process.
 
 Usage: stdio_app.py [options as JSON]. It answers each request with its params; some methods first do what a tool might.
 """
@@ -21,7 +21,7 @@ from trio_mcp_transports.entry_points import stdio as transport
 
 class App:
     async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
-        """Cancelled or not, the clean-up says so on stderr."""
+        """Cancelled or not, the clean-up is reported on stderr."""
         try:
             async for envelope in channel:
                 await self._answer(channel, envelope)

@@ -44,7 +44,7 @@ async def test_an_answer_says_that_its_connection_is_closed_where_the_rest_may_b
         await client.rest()
 
 
-async def test_an_answer_that_says_so_itself_says_it_once() -> None:
+async def test_an_answer_that_sets_the_header_itself_sets_it_once() -> None:
     async def too_large(_scope: Any, _receive: Any, send: Any) -> None:
         headers = [(b"content-length", b"0"), (b"connection", b"close")]
         await send({"type": "http.response.start", "status": 413, "headers": headers})

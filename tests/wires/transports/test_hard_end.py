@@ -110,6 +110,15 @@ async def errors_into(server: Child, texts: list[str]) -> None:
     texts.append((await server.errors()).decode())
 
 
+async def ends(
+    wire: str, tool: str, how: signal.Signals | None, options: Mapping[str, Mapping[str, float]] = QUICK
+) -> tuple[int, str]:
+    """Stop a server in whose process a tool was called; returns its status and what it said since."""
+    async with running(wire, tool, options) as server:
+        await stop(server, how)
+        return await ended(server)
+
+
 ENDS = [(STDIO, None), *((wire, signal.SIGTERM) for wire in WIRES), (HTTP, signal.SIGHUP)]
 end_of_each = pytest.mark.parametrize(("wire", "how"), ENDS)
 
@@ -122,9 +131,7 @@ end_of_each = pytest.mark.parametrize(("wire", "how"), ENDS)
 async def test_a_thread_that_a_tool_left_behind_does_not_keep_the_process(
     wire: str, how: signal.Signals | None, tool: str
 ) -> None:
-    async with running(wire, tool) as server:
-        await stop(server, how)
-        status, said = await ended(server)
+    status, said = await ends(wire, tool, how)
     # It was served and returned as it should.
     assert "after run" in said
     assert NOTICE in said
@@ -134,18 +141,14 @@ async def test_a_thread_that_a_tool_left_behind_does_not_keep_the_process(
 
 @pytest.mark.parametrize(("wire", "how"), ENDS[:3])
 async def test_what_ends_by_itself_ends_with_status_0(wire: str, how: signal.Signals | None) -> None:
-    async with running(wire, "leaves_an_idle_executor") as server:
-        await stop(server, how)
-        status, said = await ended(server)
+    status, said = await ends(wire, "leaves_an_idle_executor", how)
     assert NOTICE not in said
     assert status == 0
 
 
 @pytest.mark.parametrize("wire", [STDIO, HTTP])
 async def test_a_function_that_hangs_in_a_thread_of_ours_does_not_keep_the_process(wire: str) -> None:
-    async with running(wire, "hangs") as server:
-        await stop(server, signal.SIGTERM)
-        status, said = await ended(server)
+    status, said = await ends(wire, "hangs", signal.SIGTERM)
     assert NOTICE not in said
     assert status == 0
 
@@ -183,9 +186,7 @@ async def test_the_command_ends_although_a_tool_left_a_thread_behind() -> None:
 async def test_a_tool_that_ends_by_no_cancel_does_not_keep_the_process(
     wire: str, how: signal.Signals | None, tool: str, where: str
 ) -> None:
-    async with running(wire, tool) as server:
-        await stop(server, how)
-        status, said = await ended(server)
+    status, said = await ends(wire, tool, how)
     assert NOTICE in said
     assert where in said
     assert status == STATUS[wire]
@@ -219,9 +220,7 @@ async def test_a_signal_that_is_ignored_stays_so(wire: str) -> None:
 @pytest.mark.parametrize("wire", [STDIO, HTTP])
 async def test_a_tool_that_keeps_the_lock_of_the_interpreter_does_not_keep_the_process(wire: str, tool: str) -> None:
     options = {wire: {**QUICK[wire], "gil_grace": 1.0}}
-    async with running(wire, tool, options) as server:
-        await stop(server, signal.SIGTERM)
-        status, said = await ended(server)
+    status, said = await ends(wire, tool, signal.SIGTERM, options)
     # No Python code could show where it is, so Python's own watchdog did, which has one status only.
     assert NOTICE not in said
     assert "Timeout (" in said
@@ -231,9 +230,7 @@ async def test_a_tool_that_keeps_the_lock_of_the_interpreter_does_not_keep_the_p
 
 @pytest.mark.parametrize("round", range(3))
 async def test_the_stacks_of_threads_that_run_are_shown_without_a_crash(round: int) -> None:
-    async with running(STDIO, "leaves_busy_threads") as server:
-        await stop(server, signal.SIGTERM)
-        status, said = await ended(server)
+    status, said = await ends(STDIO, "leaves_busy_threads", signal.SIGTERM)
     assert "in spin_for_ever" in said
     assert status == 1
 
@@ -265,20 +262,12 @@ def fill(pipe: int) -> None:
 # Programs that do more than to serve
 
 
-async def test_a_program_that_serves_among_other_things_keeps_its_threads() -> None:
-    """It ends when its own work is done, which takes longer than the shutdown may."""
-    async with child(LARGER_PROGRAM, "serve") as program:
+@pytest.mark.parametrize("how", ["serve", "run"])
+async def test_a_program_that_serves_among_other_things_keeps_its_threads(how: str) -> None:
+    """It ends when its work is done, which takes longer than the shutdown may; also if that comes after `run`."""
+    async with child(LARGER_PROGRAM, how) as program:
         await said(program, "serving")
         program.process.send_signal(signal.SIGTERM)
         status, text = await ended(program)
-    assert text.splitlines()[-1] == "its own work is done"
-    assert status == 0
-
-
-async def test_what_comes_after_run_takes_the_time_it_takes() -> None:
-    async with child(LARGER_PROGRAM, "run") as program:
-        await said(program, "serving")
-        program.process.send_signal(signal.SIGTERM)
-        status, text = await ended(program)
-    assert text.splitlines()[-1] == "its own work is done"
+    assert text.splitlines()[-1] == "the work is done"
     assert status == 0

@@ -1,4 +1,4 @@
-"""Our HTTP client on the wire: methods, headers and bodies, what it makes of refusals, and of servers with ways of their own."""
+"""Our HTTP client on the wire: methods, headers and bodies, refusals, and servers that answer in unusual ways."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def posts(server: ListeningServer) -> list[Heard]:
 # every message
 
 
-async def test_each_message_is_a_post_of_its_own_that_takes_both_kinds_of_answer(mode: str) -> None:
+async def test_each_message_is_a_separate_post_that_takes_both_kinds_of_answer(mode: str) -> None:
     server = ListeningServer()
     async with listening(server) as url, Client.connect(url, mode=mode) as client:
         assert (await client.call_tool("book")).text == "fine"
@@ -50,7 +50,7 @@ async def test_each_message_is_a_post_of_its_own_that_takes_both_kinds_of_answer
         assert heard.body["jsonrpc"] == "2.0"
 
 
-async def test_an_answer_to_the_server_is_a_post_of_its_own() -> None:
+async def test_an_answer_to_the_server_is_a_separate_post() -> None:
     question = {"id": "q", "method": "roots/list", "params": {}}
 
     def asking(heard: Heard) -> Said | None:
@@ -182,7 +182,7 @@ async def test_a_404_with_an_error_in_its_body_is_that_error(status: int, code: 
     assert server.asked("initialize") == []
 
 
-# servers that answer in ways of their own: a bad answer costs its call, and nothing else
+# servers that answer in unusual ways: a bad answer costs its call, and nothing else
 
 MAX_MESSAGE = 10_000
 BATCHING = "2025-03-26"
@@ -228,6 +228,32 @@ BAD = {
 async def test_a_bad_answer_is_an_error_of_its_call_and_the_next_call_is_served(answer: Said, told: str) -> None:
     async with connected(odd_server(lambda _id: answer)) as client:
         with pytest.raises((RemoteProtocolError, Disconnected), match=told):
+            await client.call_tool("odd")
+        assert (await client.call_tool("book")).text == "fine"
+
+
+NAMES_NO_REQUEST: dict[str, Callable[[int], dict[str, Any]]] = {
+    "an error without an id": lambda _id: {"jsonrpc": "2.0", "error": {"code": -32603, "message": "lost"}},
+    "an error of null": lambda _id: {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "lost"}},
+    "a result without an id": lambda id: {"jsonrpc": "2.0", "result": text(id)["result"]},
+    "text": lambda id: text(str(id)),
+    "a fraction": lambda id: text(float(id)),
+    "another id": lambda id: text(id + 1_000),
+}
+
+
+@pytest.mark.parametrize("answer", NAMES_NO_REQUEST.values(), ids=NAMES_NO_REQUEST)
+@pytest.mark.parametrize("way", ["body", "a stream that ends", "a stream that stays open"])
+async def test_a_call_whose_answer_does_not_name_it_fails(
+    mode: str, way: str, answer: Callable[[int], dict[str, Any]]
+) -> None:
+    def odd(id: int) -> Said:
+        if way == "body":
+            return Said(200, json.dumps(answer(id)).encode(), JSON)
+        return events(answer(id), ending="finished" if way.endswith("ends") else "unfinished")
+
+    async with connected(odd_server(odd), mode) as client:
+        with pytest.raises((RemoteProtocolError, PeerError, Disconnected)):
             await client.call_tool("odd")
         assert (await client.call_tool("book")).text == "fine"
 

@@ -656,7 +656,7 @@ async def test_a_websocket_app_that_fails_in_the_handshake_gets_its_client_a_500
         await client.rest()
 
 
-async def test_a_websocket_app_can_refuse_with_a_response_of_its_own() -> None:
+async def test_a_websocket_app_can_refuse_with_any_response() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         headers = [(b"content-length", b"4")]
         await send({"type": "websocket.http.response.start", "status": 401, "headers": headers})

@@ -67,7 +67,7 @@ crowds = pytest.mark.parametrize(
 
 
 class BudgetedServer:
-    """A server in a process of its own."""
+    """A server in a separate process."""
 
     def __init__(self, process: Child, url: str) -> None:
         self.url = url

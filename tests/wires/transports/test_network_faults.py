@@ -34,12 +34,12 @@ guarded = running
 SLOWLY = 15.0
 
 
-# Row 33: the peer has vanished, and nobody was told
+# Row 33: the peer has vanished without closing its connection
 
 
 @pytest.mark.skipif(
     UNSHARE is None or subprocess.run([UNSHARE, "-rn", "true"], capture_output=True).returncode != 0,
-    reason="a network of its own takes unprivileged namespaces",
+    reason="a separate network takes unprivileged namespaces",
 )
 def test_a_client_that_vanished_is_found_by_what_it_does_not_acknowledge() -> None:
     assert UNSHARE is not None
@@ -114,7 +114,7 @@ async def test_a_tls_connection_that_breaks_off_is_a_disconnect(certificate: Pat
         tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
         await Client(tls).send(get("/"))
         exchange = await app.next()
-        await plain.stream.aclose()  # without the alert that says so
+        await plain.stream.aclose()  # without the alert that announces it
         await exchange.until_disconnect()
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals"
 
 @dataclass
 class ServerChild(Server):
-    """The application of `serve_app.py` in a process of its own."""
+    """The application of `serve_app.py` in a separate process."""
 
     child: Any = None
 

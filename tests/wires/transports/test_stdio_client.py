@@ -153,7 +153,7 @@ async def test_the_environment_is_the_allow_list_and_what_was_given(monkeypatch:
     assert "secret" not in environment.values()
 
 
-async def test_the_child_leads_a_session_of_its_own_in_the_given_directory(tmp_path: Path) -> None:
+async def test_the_child_leads_a_new_session_in_the_given_directory(tmp_path: Path) -> None:
     tmp_path = Path(os.path.realpath(tmp_path))  # noqa: ASYNC240
     report = await report_of(cwd=tmp_path)
     assert (report["leads"], report["cwd"]) == (True, str(tmp_path))

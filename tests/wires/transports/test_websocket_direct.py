@@ -8,12 +8,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 import trio
+from dear_reads import AT_ONCE, DEAR_READS, ORDER, READS, DearReads, dear_read, dear_uri
 from hypercorn.config import Config
 from hypercorn.protocol.events import Data, Event
 from hypercorn.protocol.ws_stream import Handshake
 from hypercorn_peer import frame
 from hypothesis import example, given
 from hypothesis import strategies as st
+from peer import encoded, hello
 from stage import Stage
 from trio.testing import wait_all_tasks_blocked
 from websocket_peer import PING, PONG, TEXT, RawPeer, raw, served
@@ -21,6 +23,7 @@ from wsproto.connection import Connection, ConnectionType
 from wsproto.events import TextMessage
 
 from trio_mcp.runtime import MemoryBudget
+from trio_mcp.runtime.loop_turn import TURN, LoopTurn
 from trio_mcp_transports.hypercorn import guard as hypercorn_guard
 from trio_mcp_transports.hypercorn.exchange import Inbox
 from trio_mcp_transports.hypercorn.frames import between_messages, text_frame, whole_text_frame
@@ -215,7 +218,7 @@ async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_messag
     inner = frame(TEXT, ping(1))
     head = frame(TEXT, inner)[: -len(inner)]
     await peer.client.send(frame(PING, b"first") + head)
-    assert await peer.client.frame() == (0x80 | PONG, b"first")  # so that the rest is a read of its own
+    assert await peer.client.frame() == (0x80 | PONG, b"first")  # so that the rest is a separate read
     await peer.client.send(inner)
     assert (await peer.closed())[0] == 1007  # as text it is no UTF-8
 
@@ -276,6 +279,47 @@ def test_frames_are_taken_at_once_in_bounded_numbers() -> None:
     stream.on_message = lambda _data: True
     stream.inbox = Waiting(9, stream.account)
     assert trio.run(taken, stream, WHOLE * (FRAMES_IN_TURN + 3)) == FRAMES_IN_TURN
+
+
+def test_no_frame_is_taken_in_a_turn_that_is_over() -> None:
+    stream = websocket_stream()
+    stream.inbox, stream.turn = Waiting(9, stream.account), LoopTurn()
+
+    def dear(_data: bytes) -> bool:
+        stream.turn.spent += TURN // 2
+        return True
+
+    stream.on_message = dear
+    assert trio.run(taken, stream, WHOLE * 9) == 3
+    assert trio.run(taken, stream, WHOLE * 9) == 0
+
+
+async def test_others_have_a_turn_between_small_messages_whose_uris_are_dear_to_compare() -> None:
+    dear = DearReads()
+    async with served(dear.server) as url, raw(url) as peer:
+        await peer.send({"id": 0, "method": "initialize", "params": hello("2025-06-18", {})})
+        await peer.result(0)
+        await peer.notify("notifications/initialized")
+        async with dear.watched():
+            await peer.client.send(b"".join(frame(TEXT, encoded(read)) for read in DEAR_READS))
+            assert {(await peer.receive())["id"] for _ in DEAR_READS} == set(range(1, READS + 1))
+    assert dear.compared == ORDER
+    assert dear.most_at_once <= AT_ONCE
+
+
+async def test_others_have_a_turn_between_the_messages_of_a_batch_that_are_dear() -> None:
+    dear = DearReads()
+    async with served(dear.server) as url, raw(url) as peer:
+        await peer.send({"id": 0, "method": "initialize", "params": hello("2025-03-26", {})})
+        await peer.result(0)
+        await peer.notify("notifications/initialized")
+        # Short enough for the fast path: it ends at 64 KiB.
+        reads = [{**dear_read(number), "params": {"uri": dear_uri(number, 900)}} for number in range(1, READS + 1)]
+        async with dear.watched():
+            await peer.client.send(frame(TEXT, encoded(*reads, batch=True)))
+            assert set(await peer.answers()) == set(range(1, READS + 1))
+    assert dear.compared == ORDER
+    assert dear.most_at_once <= TURN // 1_800 + 1
 
 
 class Waiting(Inbox):

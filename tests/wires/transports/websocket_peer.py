@@ -89,7 +89,7 @@ class RawPeer(ClientPeer):
 
 @asynccontextmanager
 async def raw(url: str, *, connected: bool = True) -> AsyncIterator[RawPeer]:
-    """A connection of its own; with `connected`, it is a WebSocket already."""
+    """A separate connection; with `connected`, it is a WebSocket already."""
     parts = urlsplit(url)
     assert parts.hostname is not None
     assert parts.port is not None

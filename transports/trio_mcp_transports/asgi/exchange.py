@@ -241,7 +241,7 @@ def expire(scope: trio.CancelScope) -> None:
 async def ended_when_expired(exchange: Exchange, expiry: Expiry | None) -> AsyncGenerator[None]:
     """End the response when its credentials are no longer accepted, while the block runs.
 
-    For a stream without an end of its own: its headers came once, and would otherwise count for as long as its client likes.
+    For a stream that does not end by itself: its headers came once, and would otherwise count for as long as its client likes.
     """
     async with open_background() as nursery:
         if expiry is not None:

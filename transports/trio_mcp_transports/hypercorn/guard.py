@@ -252,9 +252,9 @@ class GuardedTCPServer(TCPServer):
         self._account.draw(size)
         try:
             left = self.protocol.take(data)
-            # A part was taken. More than that is taken in turn with other tasks.
-            while left and len(left) < len(data):
-                await trio.lowlevel.checkpoint()
+            # A part was taken, or nothing because the turn is over. More is taken in turn with other tasks.
+            while left and (len(left) < len(data) or self.protocol.turn_is_over):
+                await self.protocol.next_turn()
                 data, left = left, self.protocol.take(left)
             if left:
                 await self.protocol.handle(RawData(left))

@@ -99,6 +99,20 @@ class GuardedH11Protocol(H11Protocol):
         """Hand on what of received bytes can take the fast path; return the rest."""
         return self.stream.take(data) if isinstance(self.stream, GuardedWSStream) else data
 
+    @property
+    def turn_is_over(self) -> bool:
+        """Whether other tasks should run before the fast path takes more."""
+        stream = self.stream
+        return isinstance(stream, GuardedWSStream) and stream.turn is not None and stream.turn.is_over
+
+    async def next_turn(self) -> None:
+        """Let other tasks run, until the fast path may take more."""
+        stream = self.stream
+        if isinstance(stream, GuardedWSStream) and stream.turn is not None and stream.turn.is_over:
+            await stream.turn.pass_on()
+        else:
+            await trio.lowlevel.checkpoint()
+
     async def _handle_events(self) -> None:
         while await self._handle_next():
             pass

@@ -32,6 +32,7 @@ from wsproto.frame_protocol import CloseReason
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account
+from trio_mcp.runtime.loop_turn import TURN, LoopTurn
 
 from ..asgi.failures import ClientDisconnected
 from ..asgi.fast_path import FAST_PATH_KEY
@@ -91,13 +92,14 @@ class GuardedWSStream(WSStream):
     It is the `asgi.fast_path.FastPath` that its endpoint finds in the scope.
 
     Attributes:
-        on_message: see `FastPath`.
+        on_message, turn: see `FastPath`.
         inbox: the ASGI events that the application has not received yet; set when the application is started.
         write_now: writes all of some bytes at once, or nothing of them.
         account: of the connection.
     """
 
     on_message: Callable[[bytes], bool] | None = None
+    turn: LoopTurn | None = None
     inbox: Inbox | None = None
     write_now: Callable[[bytes], bool]
     account: Account
@@ -108,8 +110,8 @@ class GuardedWSStream(WSStream):
     _delivering = False
     _stored = 0
     _pinging: trio.CancelScope
-    # When the message began that has not ended. None between messages: only then may the next bytes be read as frames
-    # of their own.
+    # When the message began that has not ended. None between messages: only then may the next bytes be read as new
+    # frames.
     _message_began_at: float | None = None
     _fragments = 0
 
@@ -146,14 +148,17 @@ class GuardedWSStream(WSStream):
     def take(self, data: bytes) -> bytes:
         """Offer whole text frames to the application while it takes them at once; returns the bytes that are left.
 
-        More than `FRAMES_IN_TURN` of them are left too: the caller lets other tasks have a turn and calls again.
+        More than `FRAMES_IN_TURN` of them are left too, and those for which the turn of the event loop has no time: the caller
+        lets other tasks have a turn and calls again.
         """
         # In the middle of a message, bytes that look like a frame are a part of its payload.
         if self._message_began_at is not None or self.closed or self.on_message is None:
             return data
         self._last_received_at = trio.current_time()
-        start = 0
+        start, turn = 0, self.turn
         for _ in range(FRAMES_IN_TURN):
+            if turn is not None and turn.spent > TURN:
+                break
             found = whole_text_frame(data, start)
             if found is None:
                 break

@@ -18,7 +18,7 @@ import trio
 from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.runtime import Account, CancelReason, Outbox
-from trio_mcp.session import Envelope, Received, Service, make_session
+from trio_mcp.session import Envelope, OpenBatch, Received, Service, make_session
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 
 from ..asgi.access import HttpRejection, check_content, check_stream
@@ -115,9 +115,11 @@ class SseEndpoint:
                 await send_error(incoming.send, message.error)
                 return
             await self._wait_for_room(entry, message)
-        # A call draws what it keeps of the message from an account of its own.
+        # A call draws what it keeps of the message from a separate account.
         entry.stream.used = True
-        entry.session.receive(envelope, entry.stream.outbox)
+        taken = entry.session.receive(envelope, entry.stream.outbox)
+        if isinstance(taken, OpenBatch):
+            await taken.read_rest(self._service.turn)
         await respond(incoming.send, 202)
 
     # one step each

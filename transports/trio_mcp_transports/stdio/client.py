@@ -47,7 +47,8 @@ async def connect(
         argv: the executable and its arguments. No shell is involved.
         env: additional variables; from this process the child inherits only `INHERITED` and `LC_*`.
         cwd: the child's working directory; a relative path of the executable is resolved against it.
-        stderr: where the child's stderr goes, as for `subprocess.Popen`; by default to that of this process.
+        stderr: where the child's stderr goes, as for `subprocess.Popen`; by default to that of this process,
+            unchanged: a server can write escape sequences to its terminal.
         shutdown_grace: the seconds the server gets to leave after stdin was closed, and again after SIGTERM.
         max_line: the longest line accepted, in bytes. A call whose answer is longer fails.
         max_values: the values that one message may have (`JsonLimits`).

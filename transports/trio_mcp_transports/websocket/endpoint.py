@@ -17,6 +17,7 @@ import trio
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
+from trio_mcp.runtime.loop_turn import LoopTurn
 from trio_mcp.session import Envelope, MessageChannel, Received, Service, received, serve_channel
 
 from ..asgi.authentication import Expiry
@@ -47,7 +48,7 @@ class WebSockets:
 
     async def serve(self, incoming: AuthorizedRequest) -> None:
         """Accept what asked for an upgrade, and serve it to its end."""
-        channel = AsgiWebSocket(incoming, self._limits)
+        channel = AsgiWebSocket(incoming, self._limits, self._service.turn)
         # Counted before the first await, or a burst of upgrades would all find room.
         self._open[channel] = None
         self.quota.acquire(incoming.peer.principal)
@@ -85,11 +86,13 @@ class AsgiWebSocket(MessageChannel):
     Args:
         incoming: the request for it, whose first event (`websocket.connect`) was not received yet.
         limits: of one message.
+        turn: that of the service.
     """
 
-    def __init__(self, incoming: AuthorizedRequest, limits: JsonLimits) -> None:
+    def __init__(self, incoming: AuthorizedRequest, limits: JsonLimits, turn: LoopTurn) -> None:
         scope, self._receive, self._send, self.peer, _ = incoming
         self._limits = limits
+        self._turn = turn
         self._fast_path: FastPath | None = scope.get("state", {}).get(FAST_PATH_KEY)
         """For messages that need not wait; None under another server."""
         self._ending: Close | None = None
@@ -159,6 +162,7 @@ class AsgiWebSocket(MessageChannel):
         """Hand messages to `take` as they arrive, where the server has a fast path; see `MessageChannel`."""
         if self._fast_path is not None:
             self._fast_path.on_message = partial(self._deliver, take, outbox)
+            self._fast_path.turn = self._turn
 
     def end(self, close: Close) -> None:
         """Come to an end in order: `receive` ends now, and `aclose` sends this. The first reason stays."""
@@ -185,6 +189,9 @@ class AsgiWebSocket(MessageChannel):
     def _deliver(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope], data: bytes) -> bool:
         # What is declined here is received as an ASGI message, where it waits for room or ends the connection.
         if self._closed or self._ending is not None or outbox.is_full or len(data) > self._limits.max_bytes:
+            return False
+        # A batch may take several turns of the event loop.
+        if data[:1] != b"{":
             return False
         take(received(data, self._limits, self.peer))
         return True

@@ -4,7 +4,7 @@ Section 3.2.1 of the RFC has the table of operators; sections 3.2.2 to 3.2.9 des
 """
 
 # Only the parser is here, and `matching` is its only user. A server matches URIs against its templates; the client that builds
-# a URI from a template is another program. The tests have an expansion of their own, as the oracle for matching.
+# a URI from a template is another program. The tests implement expansion, as the oracle for matching.
 
 from __future__ import annotations
 

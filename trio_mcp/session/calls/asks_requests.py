@@ -12,10 +12,10 @@ import trio
 from ...errors import Disconnected, LimitExceeded, MalformedAnswer, PeerError, QuestionRejected, RemoteProtocolError
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
-from ...runtime import Lane, Mailbox, Slot
+from ...runtime import CALL_OVER_MESSAGE, Lane, Mailbox, Slot
 from ...types import Model
 from ..envelope import Envelope, content_size
-from .call import CALL_OVER_MESSAGE, Call
+from .call import Call
 from .facts import Question
 from .failures import check_capabilities
 

@@ -102,7 +102,7 @@ class CallInRounds(Call[RequestDigest]):
             self._send_round(legs, {"node": node})
             return
         payload = self.memory.payload(
-            node, legs.records(), self.services.options.max_state, self.services.options.store
+            node, legs.records(), self.services.options.max_state, self.services.options.store, self.services.records
         )
         if payload.journal_key is None:
             self._send_round(legs, payload.wire())
@@ -115,7 +115,7 @@ class CallInRounds(Call[RequestDigest]):
         store = self.services.options.store
         assert store is not None
         try:
-            stored = await payload.stored(store, self.services.options.actors.park_ttl)
+            stored = await payload.stored(store, self.services.options.actors.park_ttl, self.services.records)
         finally:
             legs.is_storing = False
         if not self.is_answering or legs.number != number or self.actor.scope.cancel_called:

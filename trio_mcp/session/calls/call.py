@@ -25,13 +25,11 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import InitVar, dataclass, field
-from functools import cached_property, partial
+from functools import partial
 from typing import Generic, NamedTuple, TypeAlias
 
 import trio
@@ -39,12 +37,11 @@ from typing_extensions import TypeVar
 
 from ...errors import Disconnected, LocalProtocolError
 from ...logs import peer_logger
-from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded, Notification
-from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import (
+    CALL_OVER_MESSAGE,
+    FINISHED_STATES,
     Actor,
-    ActorState,
     Cancelled,
     CancelReason,
     Journal,
@@ -52,7 +49,6 @@ from ...runtime import (
     Outcome,
     Raised,
     Returned,
-    Supervisor,
 )
 from ...types import (
     JsonValue,
@@ -62,64 +58,17 @@ from ...types import (
     ProgressNotificationParams,
 )
 from ..envelope import Envelope
-from ..options import ServiceOptions
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
-from .directory import CallDirectory
-from .ended import EndedCall
 from .facts import Question, RequestFacts, ResumeMode
 from .failures import CANCEL_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error
 from .legs import LegBook
 from .memory import CallMemory
+from .services import CallServices
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
 logger = peer_logger("trio_mcp.call")
-
-CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it cannot ask any more"
-
-
-@dataclass(eq=False)
-class CallServices:
-    """What calls need of the service that runs them.
-
-    Attributes:
-        server_info_json: the server's name and version, as modern results state them.
-        keys: seal `requestState`; None for a random key.
-        audience: the server that a state is for.
-        directory: the calls that a later request may carry forward.
-        node: names this process among those that share the keys.
-        state: what the author's lifespan yielded; None without one.
-        stray_replies: counts replies of clients that no call waited for.
-    """
-
-    supervisor: Supervisor
-    options: ServiceOptions
-    server_info_json: Encoded
-    keys: KeyRing | None
-    audience: str
-    directory: CallDirectory[Call, EndedCall]
-    node: str
-    state: object = None
-    stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
-
-    @cached_property
-    def sealer(self) -> Sealer:
-        """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
-        keys = self.keys
-        if keys is None:
-            keys = KeyRing.random()
-            logging.getLogger("trio_mcp.session").warning(
-                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
-                "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
-            )
-        return Sealer(keys, audience=self.audience, ttl=self.options.actors.park_ttl)
-
-    def note_divergence(self, what: str) -> None:
-        """Report a replay that asked something else than the run before; the old answer was not used."""
-        logging.getLogger("trio_mcp.session").warning("a replay diverged: %s", what)
-        if self.options.on_divergence is not None:
-            self.options.on_divergence(what)
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -137,7 +86,7 @@ class Call(ABC, Generic[OriginT_co]):
         LimitExceeded: the server runs too many calls, or has no memory left for one, or is shutting down.
     """
 
-    services: CallServices
+    services: CallServices[Call]
     _plan: Plan
     facts: RequestFacts
     """The request that it answers, or answered last."""
@@ -320,7 +269,7 @@ class Call(ABC, Generic[OriginT_co]):
     def check_can_ask(self, *, sends_requests: bool) -> None:
         """Raise unless an answer could still reach the call."""
         actor = self.actor
-        if actor.state in (ActorState.STUCK, ActorState.DONE):
+        if actor.state in FINISHED_STATES:
             raise Disconnected(CALL_OVER_MESSAGE)
         # Behind a shield a cancelled call would otherwise wait for its answer until it is given up. A request can be answered
         # when the time of the call is up, say; a round cannot, since no leg follows a cancel.

@@ -10,8 +10,7 @@ from __future__ import annotations
 import secrets
 from collections import OrderedDict
 from dataclasses import InitVar, dataclass, field
-from types import TracebackType
-from typing import Generic, NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import trio
 
@@ -47,7 +46,7 @@ class FinishedCall(NamedTuple, Generic[E]):
 
 @dataclass(slots=True, eq=False, repr=False)
 class CallDirectory(Generic[C, E]):
-    """Calls by name. Names have 128 random bits from the system's generator. A context manager: leaving the block forgets all.
+    """Calls by name. Names have 128 random bits from the system's generator. Close it when no call runs any more.
 
     Args:
         grace: seconds for which what is left of a call is kept.
@@ -127,12 +126,8 @@ class CallDirectory(Generic[C, E]):
     def _drop(self, name: str) -> None:
         self._account.give_back(self._finished.pop(name).size)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
+        """Forget all calls, and give back what they took of the memory budget."""
         self._unfinished.clear()
         self._finished.clear()
         self._account.close()

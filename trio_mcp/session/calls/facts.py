@@ -11,19 +11,26 @@ from pydantic_core import from_json
 
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
+from ...runtime.loop_turn import LoopTurn
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
 
 T = TypeVar("T", bound=Model)
 
 
 class RequestFacts(NamedTuple):
-    """The description of a request for its handler; `size` is its length in bytes as received."""
+    """The description of a request for its handler.
+
+    Attributes:
+        turn: what is dear to find out about the request is added to it.
+        size: its length in bytes as received.
+    """
 
     id: RequestId
     method: str
     terms: RequestTerms
     principal: str | None
     headers: Mapping[str, str]
+    turn: LoopTurn
     size: int = 0
 
     @property

@@ -11,13 +11,14 @@ outcomes are kept, and running it again would repeat what was to be done once.
 from __future__ import annotations
 
 import json
+import logging
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
 from ...errors import InvalidRequestState
-from ...logs import peer_logger
+from ...logs import RepeatedRecords
 from ...protocol.sealing.request_state import digest
 from ...protocol.strict_json import dumps
 from ...runtime import Divergence, EntryKind, Journal, JournalEntry
@@ -27,7 +28,6 @@ from .facts import Question, ResumeMode
 from .legs import OpenQuestionRecord
 
 T = TypeVar("T", bound=Model)
-logger = peer_logger("trio_mcp.call")
 
 FINGERPRINT_DIGITS = 32
 """Hexadecimal digits of a question's fingerprint: 128 bits."""
@@ -73,7 +73,12 @@ class CallMemory:
             return None
 
     def payload(
-        self, node: str, asked: Mapping[str, OpenQuestionRecord], limit: int, store: JournalStore | None
+        self,
+        node: str,
+        asked: Mapping[str, OpenQuestionRecord],
+        limit: int,
+        store: JournalStore | None,
+        records: RepeatedRecords,
     ) -> StatePayload:
         """Return what a sealed state is to remember. A payload with a `journal_key` has to be stored first; see `stored`."""
         entries = self.journal.entries
@@ -82,7 +87,7 @@ class CallMemory:
         if size <= limit:
             return StatePayload(node, asked, entries)
         if store is None:
-            logger.warning("%s has a journal of %d bytes, which is too large to travel", self._target, size)
+            records.log("%s has a journal of %d bytes, which is too large to travel", self._target, size)
             return StatePayload(node, asked, dropped_bytes=size)
         return StatePayload(node, asked, entries, journal_key=secrets.token_urlsafe(16))
 
@@ -138,15 +143,17 @@ class StatePayload:
         except (AttributeError, KeyError, TypeError, ValueError):
             raise InvalidRequestState("the journal inside is not one of this version") from None
 
-    async def stored(self, store: JournalStore, ttl: float) -> StatePayload:
+    async def stored(self, store: JournalStore, ttl: float, records: RepeatedRecords) -> StatePayload:
         """Put the entries into the store; what is to be sealed then holds their key only."""
         assert self.journal_key is not None
         data = dumps(entries_to_json(self.entries))
         try:
             await store.put(self.journal_key, data, ttl)
-        except Exception:
+        except Exception as error:  # noqa: BLE001  whatever a store raises
             # The call can still go on here. Only a replay is lost, which hardly any call needs.
-            logger.exception("the store did not keep a journal; the call goes on without")
+            records.log(
+                "the store did not keep a journal; the call goes on without", level=logging.ERROR, exc_info=error
+            )
             return replace(self, entries=(), journal_key=None, dropped_bytes=len(data))
         return replace(self, entries=())
 

@@ -10,19 +10,20 @@ from ...runtime import Actor, Lane
 from ...types import InputResponseRequestParams, Model
 from ..replies import ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
-from .call import Body, Call, CallServices, Plan, Route
+from .call import Body, Call, Plan, Route
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
 from .failures import error_detail
 from .legs import LegBook
 from .memory import StatePayload
+from .services import CallServices
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """A request that carries a call forward, with its state opened."""
 
-    services: CallServices
+    services: CallServices[Call]
     claims: Claims
     params: InputResponseRequestParams
     facts: RequestFacts
@@ -98,7 +99,11 @@ ENDED = "the call ended, and its outcomes are no longer kept"
 
 
 def carry_on(
-    services: CallServices, facts: RequestFacts, params: InputResponseRequestParams, target: ReplyTarget, route: Route
+    services: CallServices[Call],
+    facts: RequestFacts,
+    params: InputResponseRequestParams,
+    target: ReplyTarget,
+    route: Route,
 ) -> None:
     """Serve a request that brings a `requestState`.
 

@@ -294,7 +294,7 @@ class Call:
     async def lacks(self, **required: JsonValue) -> None:
         """Check that its reply names the capabilities that the client would have to declare.
 
-        It is an error result, which a model reads; in the modern era an error with a code of its own, and with the capabilities.
+        It is an error result, which a model reads; in the modern era an error with a specific code, and with the capabilities.
         """
         if not self._peer.modern:
             text = await self.failure()

@@ -260,7 +260,7 @@ class HttpChannel(MessageChannel):
                 self._had_standalone = self._had_standalone or stream.opened > 0
 
     async def _report_stream_lost(self, why: Exception) -> None:
-        logger.warning("messages that belong to no request are no longer received: %s", why)
+        self._records.log("messages that belong to no request are no longer received: %s", why)
         await self._connection.deliver(Unanswered(None, f"the stream of changes has ended: {why}"))
 
     async def _on_standalone_event(self, event: SseEvent) -> None:

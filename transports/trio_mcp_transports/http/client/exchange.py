@@ -150,7 +150,7 @@ class HttpConnection(ServerConnection):
             return PostHeaders({**extra, **CONTENT}, {}, resumable=False)
         if isinstance(message, Request):
             # Our own client says `stateless`. A program that sends its own messages may only have named the revision in them.
-            # One that is encoded is our own client's, and may be large: nobody else's limits hold for it.
+            # One that is encoded comes from our own client, and may be large: the limits for peers do not apply to it.
             own = {} if isinstance(message.params, Encoded) else headers_of(message.method, message.params)
             if VERSION_HEADER in own:
                 return PostHeaders({**extra, **CONTENT, **own}, {}, resumable=False)
@@ -267,12 +267,21 @@ class RequestExchange:
 
     def _read(self, data: bytes, headers: Mapping[str, str]) -> tuple[Message | Malformed, bool]:
         """Parse a message that came on the response; return it, and whether it is the answer."""
-        message = parse(data, self._connection.json_limits)
+        message = self._own(parse(data, self._connection.json_limits))
         self._learn_session(message, headers)
         parts = self._connection.parts(message)
         self.entry.questions.update(part.id for part in parts if isinstance(part, Request))
         answers = [part.id for part in parts if isinstance(part, Response | ErrorResponse)]
-        return message, self._request.id in answers
+        lost = isinstance(message, Malformed) and message.answers == self._request.id
+        return message, lost or self._request.id in answers
+
+    def _own(self, message: Message | Malformed) -> Message | Malformed:
+        """Return the message, with the id of the request if it is an answer without one: it came on the request's response."""
+        if isinstance(message, ErrorResponse) and message.id is None:
+            return message._replace(id=self._request.id)
+        if isinstance(message, Malformed) and message.is_answer:
+            return Malformed(message.error, self._request.id)
+        return message
 
     async def _resume(self, stream: ResumableStream) -> None:
         """The answer has not come: get the rest of the stream if the server keeps it (L-HTTP-8c), else report the loss."""

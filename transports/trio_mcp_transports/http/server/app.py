@@ -24,9 +24,10 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request, pa
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits, held_size
 from trio_mcp.runtime import Account, CancelReason
+from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.server import Server
 from trio_mcp.session import Envelope, Peer, Received, ServerSession, Service, make_session
-from trio_mcp.session.channel import TURN, let_others_run
+from trio_mcp.session.channel import MESSAGE_COST
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
@@ -244,6 +245,7 @@ class McpApp:
                     sse.sessions.end_all(CancelReason.SHUTDOWN)
                 finally:
                     self._running = None
+                    self._records.close()
                     nursery.cancel_scope.cancel()
         except Exception as error:
             self.failure = error
@@ -298,7 +300,7 @@ class McpApp:
         check_post(incoming.peer.headers)
         with running.service.open_account(incoming.peer) as account:
             envelope = await self._read_message(incoming, account)
-        # A call draws what it keeps of the message from an account of its own: counted in both, a message that was found to have
+        # A call draws what it keeps of the message from a separate account: counted in both, a message that was found to have
         # room would be refused after it was parsed.
         respond = self._process(running, envelope, incoming)
         # Not kept while the call runs.
@@ -333,11 +335,17 @@ class McpApp:
         # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
         size = held_size(body)
         check_room(account, size)
+        turn = self._started().service.turn
+        # Many requests may have come at the same time, each on a connection of its own.
+        if turn.is_over:
+            await turn.pass_on()
+        turn.spent += MESSAGE_COST + len(body)
         message = parse(body, self._json_limits)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
             account.draw(size)
-            await let_others_run()
+            await turn.pass_on()
+            turn.spent += len(body)
         return Envelope(message, peer=peer, size=size)
 
     # WebSocket

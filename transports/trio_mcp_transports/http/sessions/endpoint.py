@@ -13,6 +13,7 @@ from functools import partial
 
 import trio
 
+from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
@@ -56,9 +57,47 @@ class LegacyEndpoint:
         stream = self._new_stream(entry, incoming.peer)
         reader = StreamReader(incoming, stream)
         listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
+        if isinstance(listener, OpenBatch) and listener.read_more is not None:
+            return partial(self._process_rest, entry, listener, reader, envelope, incoming)
+        if is_handshake and isinstance(listener, ReplyTarget):
+            reader.add_header(SESSION_HEADER.encode(), entry.id.encode())
+        return self._response(entry, listener, reader, message, incoming)
+
+    async def _process_rest(
+        self,
+        entry: LegacySession,
+        batch: OpenBatch,
+        reader: StreamReader,
+        envelope: Envelope[Received],
+        incoming: AuthorizedRequest,
+    ) -> None:
+        """Process what was left of a batch for other turns of the event loop, then send the response.
+
+        Raises:
+            HttpRejection: 404, the session has ended meanwhile.
+        """
+        try:
+            with self._service.open_account(envelope.peer) as account:
+                account.draw(envelope.size)
+                await batch.read_rest(self._service.turn)
+            if entry.ended:
+                raise self.sessions.session_over()
+        except BaseException:
+            reader.stream.retire()
+            raise
+        await self._response(entry, batch if batch.expects_reply else None, reader, envelope.message, incoming)()
+
+    def _response(
+        self,
+        entry: LegacySession,
+        listener: ReplyTarget | OpenBatch | Rejected | None,
+        reader: StreamReader,
+        message: Received,
+        incoming: AuthorizedRequest,
+    ) -> Respond:
+        """Return what sends the response to a message that was processed."""
+        stream = reader.stream
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
-            if is_handshake:
-                reader.add_header(SESSION_HEADER.encode(), entry.id.encode())
             stream.serve_request(listener, may_pause=self._grace > 0)
             return partial(self._serve_stream, entry, reader, reader.run)
         if isinstance(message, Request):

@@ -6,25 +6,28 @@ opened, events from 1; number 0 is the priming event, which is never kept.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Final
 
 import trio
 
-from trio_mcp.logs import peer_logger
+from trio_mcp.logs import RepeatedRecords
 from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
 
 from ...asgi.access import HttpRejection
 from ...asgi.failures import log_failures
-
-logger = peer_logger("trio_mcp.http")
 
 STORE_SECONDS: Final = 5.0
 """How long a store may take for one thing."""
 
 PAGE: Final = 64
 """Events that are read at once: what a replay costs in memory."""
+
+NOT_KEPT: Final = "the event store did not keep what was sent"
+NOT_READ: Final = "the event store did not give back what it keeps"
+NOT_FORGOTTEN: Final = "the event store did not forget a session that is over"
 
 EVENT_ID = re.compile(r"(0|[1-9][0-9]{0,11})-(0|[1-9][0-9]{0,11})", re.ASCII)
 
@@ -47,12 +50,17 @@ def read_event_id(text: str) -> tuple[int, int]:
 
 
 class EventLog:
-    """What was sent on the streams of one session. Each stream is written by its one holder."""
+    """What was sent on the streams of one session. Each stream is written by its one holder.
 
-    __slots__ = ("_principal", "_session", "_store", "opened", "sealed")
+    Args:
+        records: counts how often the store failed.
+    """
 
-    def __init__(self, store: EventStore, principal: str | None, session: str) -> None:
+    __slots__ = ("_principal", "_records", "_session", "_store", "opened", "sealed")
+
+    def __init__(self, store: EventStore, principal: str | None, session: str, records: RepeatedRecords) -> None:
         self._store = store
+        self._records = records
         self._principal = principal
         self._session = session
         self.opened = 0
@@ -66,7 +74,7 @@ class EventLog:
             return
         try:
             # A store that hangs must not hold up the stream for longer than a client would wait.
-            with log_failures("the event store did not keep what was sent"), trio.fail_after(STORE_SECONDS):
+            with log_failures(NOT_KEPT, self._records), trio.fail_after(STORE_SECONDS):
                 await self._store.append(self._key(stream), first, events)
         finally:
             # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A
@@ -90,8 +98,8 @@ class EventLog:
             ) from None
         except NoSuchEvent:
             raise never_sent(stream, after) from None
-        except Exception:
-            logger.exception("the event store did not give back what it keeps")
+        except Exception as error:  # noqa: BLE001  whatever a store raises
+            self._records.log(NOT_READ, level=logging.ERROR, exc_info=error)
             raise HttpRejection(503, "The event log cannot be read now.") from None
 
     async def forget(self, stream: int | None = None) -> None:
@@ -100,7 +108,7 @@ class EventLog:
             return
         # Shielded: it may run while the application is being cancelled, and what is left in a shared store is left for
         # good.
-        with log_failures("the event store did not forget a session that is over"), trio.CancelScope(shield=True):
+        with log_failures(NOT_FORGOTTEN, self._records), trio.CancelScope(shield=True):
             with trio.fail_after(STORE_SECONDS):
                 await self._store.forget(self._principal, self._session, stream)
 

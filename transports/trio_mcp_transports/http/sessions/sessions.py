@@ -38,7 +38,7 @@ class LegacySession(OpenSession):
     def __init__(self, session: ServerSession, principal: str | None, account: Account, store: EventStore) -> None:
         super().__init__(session, principal, account)
         self.seen = trio.current_time()
-        self.streams = SessionStreams(EventLog(store, principal, self.id))
+        self.streams = SessionStreams(EventLog(store, principal, self.id, session.service.records))
         self.used = 0
 
     def close_streams(self) -> None:

@@ -1,0 +1,72 @@
+"""What clients can make a server log: a bounded number of records a minute, however many sessions and connections they open."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+import trio
+from peer import ChannelClient
+from talk import Talk, offering, talk_to
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp.logs import SHARED_LINES
+from trio_mcp.runtime import CancelReason
+from trio_mcp.session import Service, serve_channel
+from trio_mcp_transports.memory import memory_pair
+
+TIMES = 100
+MALFORMED = b'{"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": []}}'
+
+
+async def wait() -> None:
+    """Never end."""
+    await trio.sleep_forever()
+
+
+def counts(caplog: pytest.LogCaptureFixture, word: str) -> list[int]:
+    """For how many each record with this word stands."""
+    texts = [record.getMessage() for record in caplog.records if word in record.getMessage()]
+    numbers = [re.match(r"\d+", text) for text in texts]
+    return [1 if number is None else int(number[0]) for number in numbers]
+
+
+async def test_one_session_shows_each_kind_of_malformed_message_once(caplog: pytest.LogCaptureFixture) -> None:
+    async with talk_to(offering(wait)) as talk:
+        for _ in range(TIMES):
+            talk.send_bytes(MALFORMED)
+        assert counts(caplog, "dropped") == [1]
+
+
+async def test_malformed_messages_of_many_sessions_share_a_bound(caplog: pytest.LogCaptureFixture) -> None:
+    async with talk_to(offering(wait)) as first:
+        for _ in range(TIMES):
+            talk = Talk(first.service)
+            for _ in range(3):
+                talk.send_bytes(MALFORMED)
+            talk.session.close(CancelReason.DISCONNECT)
+        assert len(counts(caplog, "dropped")) == SHARED_LINES
+    # The end of the service logs how many were not shown.
+    assert len(counts(caplog, "dropped")) == SHARED_LINES + 1
+    assert sum(counts(caplog, "dropped")) == 3 * TIMES
+
+
+async def leave_a_call_behind(service: Service) -> None:
+    ours, theirs = memory_pair(64)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(serve_channel, service, theirs)
+        client = ChannelClient(ours)
+        await client.initialize()
+        await client.call("wait")
+        await wait_all_tasks_blocked()
+        await ours.aclose()
+
+
+async def test_connections_that_are_lost_share_a_bound(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    async with talk_to(offering(wait)) as talk:
+        for _ in range(3 * SHARED_LINES):
+            await leave_a_call_behind(talk.service)
+    assert len(counts(caplog, "the client is gone")) == SHARED_LINES + 1
+    assert sum(counts(caplog, "the client is gone")) == 3 * SHARED_LINES

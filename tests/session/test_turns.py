@@ -1,0 +1,74 @@
+"""Messages that are small and dear do not hold up the event loop: what each costs counts, and not its bytes alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pytest
+import trio
+from dear_reads import AT_ONCE, DEAR_READS, ORDER, READS, DearReads
+from peer import Json, encoded, hello
+
+from trio_mcp.protocol.jsonrpc import Answers, Response
+from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
+from trio_mcp.session import Envelope, MessageChannel, Received, received, serve_channel
+
+HANDSHAKE = [
+    {"id": 0, "method": "initialize", "params": hello("2025-03-26", {})},
+    {"method": "notifications/initialized"},
+]
+
+
+class Everything(MessageChannel):
+    """Gives its session all messages at once, and ends when so many were answered."""
+
+    def __init__(self, messages: Iterable[Json | list[Json]], answers: int) -> None:
+        self._messages: list[Json | list[Json]] = [*HANDSHAKE, *messages]
+        self._answers = answers + 1
+        self.answered = set[object]()
+        self._all_answered = trio.Event()
+
+    async def send(self, value: Envelope) -> None:
+        await trio.lowlevel.checkpoint()
+        message = value.message
+        for answer in message.answers if isinstance(message, Answers) else (message,):
+            assert isinstance(answer, Response), answer
+            self.answered.add(answer.id)
+        if len(self.answered) == self._answers:
+            self._all_answered.set()
+
+    async def receive_many(self) -> Iterable[Envelope[Received]]:
+        await trio.lowlevel.checkpoint()
+        if not self._messages:
+            await self._all_answered.wait()
+            raise trio.EndOfChannel
+        messages, self._messages = self._messages, []
+        return (received(bytes_of(message), DEFAULT_LIMITS) for message in messages)
+
+    async def receive(self) -> Envelope[Received]:
+        raise AssertionError
+
+    async def aclose(self) -> None:
+        await trio.lowlevel.checkpoint()
+
+
+def bytes_of(message: Json | list[Json]) -> bytes:
+    return encoded(*message, batch=True) if isinstance(message, list) else encoded(message)
+
+
+PING: Json = {"id": "p", "method": "ping"}
+
+
+@pytest.mark.parametrize(
+    "messages", [DEAR_READS, [DEAR_READS], [DEAR_READS, PING]], ids=["one by one", "a batch", "more"]
+)
+async def test_others_have_a_turn_between_requests_whose_uris_are_dear_to_compare(
+    messages: list[Json | list[Json]],
+) -> None:
+    dear = DearReads()
+    channel = Everything(messages, READS + messages.count(PING))
+    with trio.fail_after(30):
+        async with dear.server.open_service() as service, dear.watched():
+            await serve_channel(service, channel)
+    assert dear.compared == ORDER
+    assert dear.most_at_once <= AT_ONCE
