@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+import gc
+import weakref
+from typing import Annotated, Any
 
 import pytest
 import trio
 from talk import talk_to
-from trio.testing import MockClock
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import (
     CallHandler,
@@ -16,6 +18,7 @@ from trio_mcp import (
     Client,
     Context,
     PeerError,
+    Provide,
     Server,
     ServiceOptions,
     ToolError,
@@ -330,6 +333,41 @@ async def test_a_run_of_the_body_may_be_cancelled_and_repeated(autojump_clock: M
     with trio.fail_after(BOUND):
         async with Client.connect(server) as client:
             assert (await client.call_tool("tool")).text == "second"
+
+
+# what is left
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_call_with_middleware_and_providers_leaves_nothing_for_the_garbage_collector(fails: bool) -> None:
+    server = Server("tester", middleware=[retry])
+
+    class Value:
+        """What a provider makes; it lives as long as the frames of the call."""
+
+    made: list[weakref.ref[Value]] = []
+
+    async def make() -> Value:
+        value = Value()
+        made.append(weakref.ref(value))
+        return value
+
+    async def tool(value: Value) -> None:
+        if fails:
+            raise Unsteady if len(made) < 3 else ToolError("no")
+
+    tool.__annotations__["value"] = Annotated[Value, Provide(make)]
+    server.add_tool(tool, limit=1)
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            gc.collect()
+            gc.disable()
+            try:
+                assert bool((await client.call_tool("tool")).is_error) is fails
+                await wait_all_tasks_blocked()
+                assert [value() for value in made] == [None] * (3 if fails else 1)
+            finally:
+                gc.enable()
 
 
 # registration

@@ -108,20 +108,20 @@ class Providers:
         """
         result: list[R] = []
         failure: BaseException | None = None
-        with trio.CancelScope() as scope:
-            async with AsyncExitStack() as stack:
-                try:
-                    values: list[object] = []
-                    for provider in self.order:
-                        values.append(await provider.enter(stack, ctx, values, threads))
-                    result.append(await body({name: values[place] for name, place in self.parameters.items()}))
-                except Exception as error:
-                    failure = error
-                    raise
-                finally:
-                    scope.shield = True
-                    scope.deadline = trio.current_time() + exit_seconds
         try:
+            with trio.CancelScope() as scope:
+                async with AsyncExitStack() as stack:
+                    try:
+                        values: list[object] = []
+                        for provider in self.order:
+                            values.append(await provider.enter(stack, ctx, values, threads))
+                        result.append(await body({name: values[place] for name, place in self.parameters.items()}))
+                    except Exception as error:
+                        failure = error
+                        raise
+                    finally:
+                        scope.shield = True
+                        scope.deadline = trio.current_time() + exit_seconds
             return await self._decide(result, failure, exit_seconds, in_time=not scope.cancelled_caught)
         finally:
             # Its traceback holds this frame.
@@ -235,12 +235,15 @@ class ReadParameters(NamedTuple):
 
 def read_parameters(function: Callable[..., object]) -> ReadParameters:
     """Return what the parameters of a function take. Raises `TypeError` if an annotation cannot be evaluated."""
+    parameters = inspect.signature(function).parameters
+    if not parameters:
+        return ReadParameters(None, {}, ())
     try:
         hints = get_type_hints(function, include_extras=True)
     except NameError as error:
         raise TypeError(f"an annotation of {name_of(function)} cannot be evaluated: {error}") from error
     context, marked, others = None, dict[str, Callable[..., object]](), list[str]()
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in parameters.items():
         mark = provide_of(hints.get(name), f"the parameter {name!r}")
         if mark is not None:
             marked[name] = mark.function
@@ -263,7 +266,11 @@ def provider_kind(function: object) -> ProviderKind:
         return ProviderKind.ASYNC
     # The decorators of contextlib keep the generator that they wrap.
     wrapped = getattr(function, "__wrapped__", None)
-    returns = get_type_hints(function).get("return")
+    try:
+        returns = get_type_hints(function).get("return")
+    except NameError:
+        # The type of a value need not be known here.
+        returns = None
     returns = get_origin(returns) or returns
     if inspect.isasyncgenfunction(wrapped) or returns is AbstractAsyncContextManager:
         return ProviderKind.ASYNC_MANAGER

@@ -62,7 +62,7 @@ class WatchedSession(ServerSession):
                 case CancelIn(request_id, reason):
                     cancelled = CancelledNotificationParams(request_id=request_id, reason=reason)
                     self._pass("notifications/cancelled", None, cancelled)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  one bad message must not end the session
             # A notification has no response, so the log is the only place for the cause of a failure.
             if not isinstance(error, McpError):
                 self.service.records.log("message middleware failed", level=logging.ERROR, exc_info=error)
