@@ -26,7 +26,7 @@ from trio_mcp.protocol.meta import LOG_LEVEL
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
 from trio_mcp.server import Server
-from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, ServerSession, Service, ServiceOptions, received
+from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, Service, ServiceOptions, make_session, received
 
 
 class Talk(Reader):
@@ -34,7 +34,7 @@ class Talk(Reader):
 
     def __init__(self, service: Service, *, principal: str | None = None, shared_channel: bool = True) -> None:
         self.service = service
-        self.session = ServerSession(service, shared_channel=shared_channel)
+        self.session = make_session(service, shared_channel=shared_channel)
         self.outbox = service.open_outbox(Peer(principal))
         self.listeners: dict[RequestId, ReplyTarget] = {}
         self.peer = Peer(principal)

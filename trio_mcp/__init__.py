@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from .server import (
         Accepted,
         Audio,
+        CallHandler,
+        CallMiddleware,
+        CallRequest,
+        CallResult,
         Context,
         Declined,
         Dismissed,
@@ -50,6 +54,7 @@ if TYPE_CHECKING:
         File,
         Image,
         Mirrored,
+        Provide,
         Sampled,
         Server,
         Titled,
@@ -57,13 +62,17 @@ if TYPE_CHECKING:
         UrlAccepted,
     )
     from .server.builder import tool
-    from .session import Caller, ChannelServer, ServiceOptions
+    from .session import Caller, ChannelServer, MessageFacts, MessageMiddleware, ServiceOptions
 
 __all__ = [
     "Accepted",
     "Audio",
     "BranchElicitNotAllowed",
     "BranchLimit",
+    "CallHandler",
+    "CallMiddleware",
+    "CallRequest",
+    "CallResult",
     "Caller",
     "CancelReason",
     "CapabilityError",
@@ -85,9 +94,12 @@ __all__ = [
     "Image",
     "LimitExceeded",
     "McpError",
+    "MessageFacts",
+    "MessageMiddleware",
     "Mirrored",
     "PeerError",
     "ProtocolError",
+    "Provide",
     "RequestTimeout",
     "ResourceNotFound",
     "ResponseCache",
@@ -114,7 +126,7 @@ _PACKAGES = {
     "runtime": ("CancelReason",),
     # Not in `server`, where the module `tool` has the name.
     "server.builder": ("tool",),
-    "session": ("Caller", "ChannelServer", "ServiceOptions"),
+    "session": ("Caller", "ChannelServer", "MessageFacts", "MessageMiddleware", "ServiceOptions"),
 }
 _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 

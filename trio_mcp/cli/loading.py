@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
-from contextlib import redirect_stdout
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
 
+from ..groups import first_leaf
 from ..server import Server
+from ..server.lifespan import LIFESPAN_NOTE
 from .errors import CommandError, Status
 
 MODULE_NAME = "served_file"
+FILE_HELP = "a Python file, and which of its servers if it has several, or a function that returns one"
 
 
 def load_server(target: str, *, tell_errors: bool = False) -> Server:
     """Return the server in `FILE` or `FILE:name`; without a name the only one, or the one called `server`.
 
-    The file is imported, so code under `if __name__ == "__main__":` does not run. Its folder comes first on the path, as it
-    does for `python FILE`.
+    The name may be that of a plain function without required parameters, which is called and returns the server. The file is
+    imported, so code under `if __name__ == "__main__":` does not run. Its folder comes first on the path, as it does for
+    `python FILE`.
 
     Args:
         tell_errors: send unexpected exceptions to the callers, unless the server's own options say whether to.
 
     Raises:
-        CommandError: there is no such file or server, or the file raised an error.
+        CommandError: there is no such file or server, or the file or the function raised an error.
     """
     path, name = split_target(target)
     if not path.is_file():
@@ -55,12 +61,31 @@ def load(path: Path) -> ModuleType:
     assert spec.loader is not None
     # In `sys.modules` before it runs: dataclasses and `get_type_hints` look the module up by its name.
     module = sys.modules[MODULE_NAME] = module_from_spec(spec)
-    try:
+    with file_errors(path):
         spec.loader.exec_module(module)
+    return module
+
+
+@contextmanager
+def file_errors(path: Path) -> Generator[None]:
+    """Raise what the code of a file raises as a `CommandError` that names the line."""
+    try:
+        yield
     # A file that calls `sys.exit` or `server.run()` at its top level cannot be served either.
     except (Exception, SystemExit) as error:
         raise CommandError(f"{error_location(error, path)}: {error_text(error)}", Status.UNREACHABLE) from error
-    return module
+
+
+@contextmanager
+def lifespan_errors(target: str) -> Generator[None]:
+    """Raise what the lifespan of the server of `target` raises as a `CommandError` that names the line."""
+    try:
+        yield
+    except Exception as error:
+        if LIFESPAN_NOTE not in getattr(error, "__notes__", ()):
+            raise
+        where, leaf = error_location(error, split_target(target)[0]), first_leaf(error)
+        raise CommandError(f"{where}: the lifespan failed: {error_text(leaf)}", Status.UNREACHABLE) from error
 
 
 def error_location(error: BaseException, path: Path) -> str:
@@ -76,7 +101,7 @@ def error_text(error: BaseException) -> str:
 
 
 def choose(module: ModuleType, path: Path, name: str | None) -> Server:
-    """Return the server of that name; without a name the only one, or the one called `server`."""
+    """Return the server of that name, which may be a function that returns it; without a name see `load_server`."""
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     # By identity: a module may bind one server to two names.
     if name is None and len(set(map(id, servers.values()))) == 1:
@@ -84,8 +109,66 @@ def choose(module: ModuleType, path: Path, name: str | None) -> Server:
     found = servers.get(name or "server")
     if found is not None:
         return found
-    if not servers:
-        raise CommandError(f"{path} has no Server in it", Status.UNREACHABLE)
-    names = ", ".join(f"{path}:{key}" for key in servers)
-    missing = "several servers" if name is None else f"no server called {name!r}"
-    raise CommandError(f"{path} has {missing}; choose one of: {names}", Status.UNREACHABLE)
+    if name is not None and hasattr(module, name):
+        return make_server(getattr(module, name), path, name)
+    choices = [f"{path}:{key}" for key in (*servers, *factories_in(module))]
+    if name is not None:
+        missing = f"{path} has no server called {name!r}"
+    else:
+        missing = f"{path} has several servers" if servers else f"{path} has no Server in it"
+    advice = f"; choose one of: {', '.join(choices)}" if choices else ""
+    raise CommandError(f"{missing}{advice}", Status.UNREACHABLE)
+
+
+def factories_in(module: ModuleType) -> list[str]:
+    """Return the names of the functions of the file itself that can be called without arguments and are not async."""
+    return [
+        key
+        for key, value in vars(module).items()
+        if isinstance(value, FunctionType)
+        and value.__module__ == module.__name__
+        and not key.startswith("_")
+        and not inspect.iscoroutinefunction(value)
+        and returns_server(value)
+        and not required_parameters(value)
+    ]
+
+
+def returns_server(function: FunctionType) -> bool:
+    """Return whether a function is annotated to return a server, or not annotated."""
+    returns = function.__annotations__.get("return")
+    return returns is None or returns is Server or (isinstance(returns, str) and returns.endswith("Server"))
+
+
+def make_server(factory: object, path: Path, name: str) -> Server:
+    """Call a factory and return its server.
+
+    Raises:
+        CommandError: it is no function, is async, takes arguments, raised an error, or returned something else.
+    """
+    what = f"{path}:{name}"
+    if not callable(factory):
+        kind = type(factory).__name__
+        raise CommandError(f"{what} is not a Server or a function that returns one, but {kind}", Status.UNREACHABLE)
+    # To run it would take an event loop that ends before the server's begins.
+    if inspect.iscoroutinefunction(factory):
+        advice = "write `def`, and open what the server needs in its lifespan"
+        raise CommandError(f"{what} is an async function: {advice}", Status.UNREACHABLE)
+    if needed := required_parameters(factory):
+        listed = ", ".join(needed)
+        raise CommandError(f"{what} is a function that needs arguments: give {listed} a default", Status.UNREACHABLE)
+    with file_errors(path):
+        server = factory()
+    if not isinstance(server, Server):
+        raise CommandError(f"{what} returned {type(server).__name__}, not a Server", Status.UNREACHABLE)
+    return server
+
+
+def required_parameters(function: Callable[..., object]) -> list[str]:
+    """Return the names of the parameters without a default."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # a built-in without a signature
+        return []
+    variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in parameters if each.default is each.empty and each.kind not in variable]

@@ -7,7 +7,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 
 from ..errors import ConfigurationError
 from .errors import CommandError, Status
-from .loading import load_server
+from .loading import FILE_HELP, lifespan_errors, load_server
 from .numbers import port, seconds
 from .output import log_to_stderr
 
@@ -28,7 +28,7 @@ running calls may continue for 70% of that time, then they are cancelled and ans
 
 def describe(parser: ArgumentParser) -> None:
     add = parser.add_argument
-    add("file", metavar="FILE[:name]", help="a Python file, and which of its servers if it has several")
+    add("file", metavar="FILE[:name]", help=FILE_HELP)
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=port, default=8000, help="port; 0 takes a free one (default: %(default)s)")
     add("--path", type=path, default="/mcp", help="path of the endpoint (default: %(default)s)")
@@ -43,17 +43,18 @@ def execute(options: Namespace) -> int:
     log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
     server = load_server(options.file, tell_errors=options.debug)
     try:
-        server.run(
-            "http",
-            host=options.host,
-            port=options.port,
-            path=options.path,
-            # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
-            sse_path="/sse" if options.sse else None,
-            allowed_hosts=options.allowed_host,
-            allowed_origins=options.allowed_origin,
-            drain=options.drain,
-        )
+        with lifespan_errors(options.file):
+            server.run(
+                "http",
+                host=options.host,
+                port=options.port,
+                path=options.path,
+                # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
+                sse_path="/sse" if options.sse else None,
+                allowed_hosts=options.allowed_host,
+                allowed_origins=options.allowed_origin,
+                drain=options.drain,
+            )
     except OSError as error:
         raise CommandError(error.strerror or str(error), Status.UNREACHABLE) from error
     except ConfigurationError:

@@ -18,6 +18,7 @@ from .branch import (
     Branches,
     race,
     run_branch,
+    run_child,
 )
 from .budget import TokenBudget
 from .journal import Divergence, EntryKind, Journal, JournalEntry
@@ -62,4 +63,5 @@ __all__ = [
     "process_budget",
     "race",
     "run_branch",
+    "run_child",
 ]

@@ -62,6 +62,7 @@ from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 import trio
 
 from ..errors import Disconnected
+from .budget import TokenBudget
 from .journal import Journal
 from .mailbox import Mailbox, Slot
 from .memory_budget import Account
@@ -94,6 +95,16 @@ class Siblings(Protocol):
     def failed_at(self) -> float:
         """When one of them failed and cancelled the others, on Trio's clock (seconds); `inf` while none has."""
         ...
+
+
+class Place(Protocol):
+    """What a running actor holds and a parked one does not, such as one of the places of a tool that limits its calls."""
+
+    def leave(self) -> None:
+        """Give the place back; called when the actor is parked."""
+
+    async def enter(self) -> None:
+        """Wait for a place again, if it was given back; called when an answer has come, before the lane goes on."""
 
 
 class ActorState(Enum):
@@ -155,6 +166,9 @@ class Actor:
     busy: int = 1
     """Number of busy lanes; the first is the body's, before its task first runs."""
     branches: int = 0
+    budget: TokenBudget | None = None
+    """The tokens that all runs of its body share; None without a limit."""
+    place: Place | None = None
     account: Account | None = None
     """What it draws from the memory budget; closed at its end."""
     on_quiescent: Callable[[], None] | None = None
@@ -309,6 +323,15 @@ class Lane:
     def free_name(self, name: str) -> None:
         """Allow a name to be used again, because its step did not finish."""
         self._names = tuple(used for used in self._names if used != name)
+
+    def again(self, layer: int, run: int) -> Lane:
+        """Return the lane in which a layer of middleware runs the body once more.
+
+        Args:
+            run: counts the runs of this layer in this lane; the first one is that in the lane itself.
+        """
+        # The branches of a lane are numbered from 1, so the part 0 keeps these apart from them.
+        return Lane(self.actor, f"{self.path}/0/{layer}/{run}", self, None, self.depth)
 
     def next_path(self) -> str:
         """Return the path of this lane's next branch."""

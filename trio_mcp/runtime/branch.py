@@ -221,16 +221,22 @@ async def run_branch(lane: Lane, fn: Work[T], *, timeout: float = math.inf, max_
         BranchLimit: the actor has too many branches, or they nest too deep, and nothing was run; or the timeout has expired.
     """
     child = new_lane(lane, max_depth)
-    actor = lane.actor
-    actor.branches += 1
-    actor.lane_busy()
+    lane.actor.branches += 1
+    try:
+        return await run_child(lane, child, with_timeout(fn, timeout))
+    finally:
+        lane.actor.branches -= 1
+
+
+async def run_child(lane: Lane, child: Lane, fn: Work[T]) -> T:
+    """Run `fn(child)` in the caller's task while the parent, `lane`, waits for it, and return its value."""
+    lane.actor.lane_busy()
     lane.begin_join()
     try:
-        return await with_timeout(fn, timeout)(child)
+        return await fn(child)
     finally:
         lane.end_join()
-        actor.branches -= 1
-        actor.lane_idle()
+        lane.actor.lane_idle()
 
 
 async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:

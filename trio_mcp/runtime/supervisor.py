@@ -132,6 +132,8 @@ class Supervisor:
             )
         self._parked[principal] += 1
         self._counts.parked += 1
+        if actor.place is not None:
+            actor.place.leave()
         actor.state = ActorState.PARKED
         actor.scope.deadline = min(actor.deadline, trio.current_time() + limits.park_ttl)
         self._deadlines.expect_end(actor, actor.scope.deadline)

@@ -19,13 +19,16 @@ from .exchanges import ElicitExchange
 from .form_schemas import FormError
 from .forms import Titled
 from .media import Audio, File, Image
+from .middleware import CallHandler, CallMiddleware, CallRequest, CallResult
 from .options import OfferKeywords
 from .prompts import PromptKeywords
+from .provide import Provide
 from .resources import ResourceKeywords
 from .results import ToolResult
-from .server import Server
+from .server import Lifespan, Server
 from .signature import Mirrored
-from .tool import Tool, ToolKeywords
+from .tool import Tool
+from .tool_options import ToolKeywords
 
 __all__ = [
     "Accepted",
@@ -33,6 +36,10 @@ __all__ = [
     "Audio",
     "BranchGroup",
     "BranchOptions",
+    "CallHandler",
+    "CallMiddleware",
+    "CallRequest",
+    "CallResult",
     "Context",
     "Declined",
     "Dismissed",
@@ -44,10 +51,12 @@ __all__ = [
     "FormError",
     "Image",
     "KeyedElicited",
+    "Lifespan",
     "Mirrored",
     "OfferKeywords",
     "OnDecline",
     "PromptKeywords",
+    "Provide",
     "ResourceKeywords",
     "Sampled",
     "Server",

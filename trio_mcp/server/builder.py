@@ -14,19 +14,21 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast, overload
 
 from ..checks import check_callable, check_str
 from ..runtime import ThreadLimiter
-from ..types import ToolAnnotations
+from ..types import JsonObject, ToolAnnotations
 from .context import Context
 from .elicits import AnyElicit
 from .handoff import Handoff, check_phase, recorded_value, takes
 from .options import check_names, check_not_class
 from .parameters_model import ParametersModel, parameters_model
 from .step_results import return_hint
-from .tool import Tool, ToolKeywords, check_tool_name, check_tool_options, make_tool
+from .tool import Tool, make_tool
+from .tool_options import ToolKeywords, check_tool_name, check_tool_options
 
 P = TypeVar("P")
 NewP = TypeVar("NewP")
 V = TypeVar("V")
 C = TypeVar("C")
+S = TypeVar("S")
 
 NO_THREADS = ThreadLimiter(1)
 """The threads of a tool that no server has added; each server replaces them by its own."""
@@ -42,6 +44,9 @@ class ToolLimits(TypedDict, total=False):
     timeout: float
     max_depth: int
     token_budget: int
+    max_result: int
+    limit: int
+    queue: int
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -82,7 +87,7 @@ class ToolBuilder(Generic[P]):
         return self._with("requires", requires=capabilities)
 
     def limits(self, **limits: Unpack[ToolLimits]) -> ToolBuilder[P]:
-        """Set `timeout` (seconds), `max_depth` and `token_budget`; see `ToolKeywords`."""
+        """Set `timeout` (seconds), `max_depth`, `token_budget`, `max_result` (bytes), `limit` and `queue`; see `ToolKeywords`."""
         check_names(limits, ToolLimits.__optional_keys__, "limits()")
         return self._with("limits", **limits)
 
@@ -90,7 +95,7 @@ class ToolBuilder(Generic[P]):
         """Declare the questions that the tool may ask."""
         return self._with("elicits", elicits=questions)
 
-    def annotations(self, annotations: ToolAnnotations) -> ToolBuilder[P]:
+    def annotations(self, annotations: ToolAnnotations | JsonObject) -> ToolBuilder[P]:
         """Set hints about what the tool does."""
         return self._with("annotations", annotations=annotations)
 
@@ -100,7 +105,7 @@ class ToolBuilder(Generic[P]):
             raise TypeError(f"{self!r}: parameters(...) says what the arguments are; leave input_schema out")
         return self._with("options", **options)
 
-    def execute(self, fn: Callable[[P, Context], object]) -> Tool:
+    def execute(self, fn: Callable[[P, Context[S]], object]) -> Tool:
         """Return the tool that calls `fn(params, ctx)`; it runs in a thread if it is not async."""
         check_callable("what execute() runs", fn)
         check_not_class("execute", fn)
@@ -110,27 +115,27 @@ class ToolBuilder(Generic[P]):
     def handoff(
         self,
         *,
-        before: Callable[[P, Context], Awaitable[V]],
-        client: Callable[[V, Context], Awaitable[C]],
-        after: Callable[[V, C, Context], Awaitable[object]],
-        on_cancel: Callable[[V, Context], Awaitable[object]] | None = None,
+        before: Callable[[P, Context[S]], Awaitable[V]],
+        client: Callable[[V, Context[S]], Awaitable[C]],
+        after: Callable[[V, C, Context[S]], Awaitable[object]],
+        on_cancel: Callable[[V, Context[S]], Awaitable[object]] | None = None,
     ) -> Tool: ...
     @overload
     def handoff(
         self,
         *,
-        before: Callable[[P, Context], Awaitable[V]],
-        client: Callable[[V, Context], Awaitable[C]],
-        after: Callable[[V, C, Context, P], Awaitable[object]],
-        on_cancel: Callable[[V, Context], Awaitable[object]] | None = None,
+        before: Callable[[P, Context[S]], Awaitable[V]],
+        client: Callable[[V, Context[S]], Awaitable[C]],
+        after: Callable[[V, C, Context[S], P], Awaitable[object]],
+        on_cancel: Callable[[V, Context[S]], Awaitable[object]] | None = None,
     ) -> Tool: ...
     def handoff(
         self,
         *,
-        before: Callable[[P, Context], Awaitable[V]],
-        client: Callable[[V, Context], Awaitable[C]],
-        after: Callable[[V, C, Context], Awaitable[object]] | Callable[[V, C, Context, P], Awaitable[object]],
-        on_cancel: Callable[[V, Context], Awaitable[object]] | None = None,
+        before: Callable[[P, Context[S]], Awaitable[V]],
+        client: Callable[[V, Context[S]], Awaitable[C]],
+        after: Callable[[V, C, Context[S]], Awaitable[object]] | Callable[[V, C, Context[S], P], Awaitable[object]],
+        on_cancel: Callable[[V, Context[S]], Awaitable[object]] | None = None,
     ) -> Tool:
         """Return the tool that runs these phases; see `Server.handoff_tool`. `after` may also take the parameters."""
         parameters, name = self._given_parameters("handoff"), self._name
@@ -143,7 +148,7 @@ class ToolBuilder(Generic[P]):
         handoff = Handoff(name, recorded_value(name, before), client, on_cancel)
         complete = cast("Callable[..., Awaitable[object]]", after)
 
-        async def run(params: P, ctx: Context) -> object:
+        async def run(params: P, ctx: Context[S]) -> object:
             more = (params,) if takes_params else ()
             return await handoff.run(
                 ctx,

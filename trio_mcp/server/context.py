@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Self, TypeAlias, TypeVar, Unpack, overload
+from typing import Generic, Self, TypeAlias, Unpack, cast, overload
 
 import trio
+from typing_extensions import TypeVar
 
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import Call, Question
@@ -37,12 +38,15 @@ A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
 R = TypeVar("R", bound=Model)
+S = TypeVar("S")
+StateT_co = TypeVar("StateT_co", default=object, covariant=True)
 
 
-class Context(Reporter):
+class Context(Reporter, Generic[StateT_co]):
     """The running call: asks the user and the model, reports, and starts branches. A function gets it by declaring a parameter.
 
     It can be used until the call ends, in any task of the call. Each branch gets a separate context, with separate messages.
+    `Context[Database]` says what type `state` has.
     """
 
     __slots__ = ("_lane", "_messages", "_terms")
@@ -208,7 +212,7 @@ class Context(Reporter):
         """
         return await get_prompt(self._call, self._lane, self._terms, name, arguments)
 
-    async def branch(self, fn: BranchBody[T], **options: Unpack[BranchOptions]) -> T:
+    async def branch(self, fn: BranchBody[StateT_co, T], **options: Unpack[BranchOptions]) -> T:
         """Run `fn(child)`, with a new context, as a branch and return its value; an exception propagates unchanged.
 
         The options are those of `trio_mcp.server.BranchOptions`: `messages`, `inherit_messages`, `system_prompt`,
@@ -222,7 +226,7 @@ class Context(Reporter):
         work, timeout, max_depth = self._prepare_branch(fn, options)
         return await run_branch(self._lane, work, timeout=timeout, max_depth=max_depth)
 
-    def branches(self) -> BranchGroup:
+    def branches(self) -> BranchGroup[StateT_co]:
         """Return a group of concurrent branches: `async with ctx.branches() as group: handle = group.start(fn)`.
 
         The first failure cancels the others, and is raised in an `ExceptionGroup`. `start` takes the options of `branch`.
@@ -230,14 +234,14 @@ class Context(Reporter):
         return BranchGroup(self)
 
     @overload
-    async def branch_all(self, first: BranchBody[A], second: BranchBody[B], /) -> tuple[A, B]: ...
+    async def branch_all(self, first: BranchBody[StateT_co, A], second: BranchBody[StateT_co, B], /) -> tuple[A, B]: ...
     @overload
     async def branch_all(
-        self, first: BranchBody[A], second: BranchBody[B], third: BranchBody[C], /
+        self, first: BranchBody[StateT_co, A], second: BranchBody[StateT_co, B], third: BranchBody[StateT_co, C], /
     ) -> tuple[A, B, C]: ...
     @overload
-    async def branch_all(self, *fns: BranchBody[T]) -> tuple[T, ...]: ...
-    async def branch_all(self, *fns: BranchBody[object]) -> tuple[object, ...]:
+    async def branch_all(self, *fns: BranchBody[StateT_co, T]) -> tuple[T, ...]: ...
+    async def branch_all(self, *fns: BranchBody[StateT_co, object]) -> tuple[object, ...]:
         """Run each `fn(child)` as a branch, concurrently, and return their values in order.
 
         The first failure cancels the others and is raised in an `ExceptionGroup`.
@@ -247,12 +251,14 @@ class Context(Reporter):
         return tuple(handle.value for handle in handles)
 
     @overload
-    async def branch_race(self, first: BranchBody[A], second: BranchBody[B], /) -> A | B: ...
+    async def branch_race(self, first: BranchBody[StateT_co, A], second: BranchBody[StateT_co, B], /) -> A | B: ...
     @overload
-    async def branch_race(self, first: BranchBody[A], second: BranchBody[B], third: BranchBody[C], /) -> A | B | C: ...
+    async def branch_race(
+        self, first: BranchBody[StateT_co, A], second: BranchBody[StateT_co, B], third: BranchBody[StateT_co, C], /
+    ) -> A | B | C: ...
     @overload
-    async def branch_race(self, *fns: BranchBody[T]) -> T: ...
-    async def branch_race(self, *fns: BranchBody[object]) -> object:
+    async def branch_race(self, *fns: BranchBody[StateT_co, T]) -> T: ...
+    async def branch_race(self, *fns: BranchBody[StateT_co, object]) -> object:
         """Run each `fn(child)` as a branch, concurrently, until the first of them ends, and return its value.
 
         The others are cancelled, and have ended when this returns. If the first one failed, its error is raised in an
@@ -264,6 +270,11 @@ class Context(Reporter):
         return await race(self._lane, *(work for work, _, _ in prepared), max_depth=prepared[0][2])
 
     # facts
+
+    @property
+    def state(self) -> StateT_co:
+        """What the server's lifespan yielded; None without one. All calls of the process share it."""
+        return cast("StateT_co", self._call.services.state)
 
     @property
     def deadline(self) -> float:
@@ -305,7 +316,7 @@ class Context(Reporter):
         return self._lane.depth
 
     def _prepare_branch(
-        self, fn: BranchBody[T], options: BranchOptions
+        self, fn: BranchBody[StateT_co, T], options: BranchOptions
     ) -> tuple[Callable[[Lane], Awaitable[T]], float, int]:
         """Return what the lane of a branch runs, its timeout, and how deep it may be."""
         if options:
@@ -324,16 +335,16 @@ class Context(Reporter):
         return f"<Context of {self._call!r}{until}>"
 
 
-BranchBody: TypeAlias = Callable[[Context], Awaitable[T]]
+BranchBody: TypeAlias = Callable[[Context[S]], Awaitable[T]]
 """A function that runs as a branch. Below the class that it refers to, because an alias is evaluated at import."""
 
 
-class BranchGroup:
+class BranchGroup(Generic[StateT_co]):
     """Branches that run concurrently and are joined at the end of the block."""
 
     __slots__ = ("_branches", "_ctx")
 
-    def __init__(self, ctx: Context) -> None:
+    def __init__(self, ctx: Context[StateT_co]) -> None:
         self._ctx = ctx
         self._branches = Branches(ctx._lane)  # noqa: SLF001  both classes are the handler's view of one lane
 
@@ -344,7 +355,7 @@ class BranchGroup:
     async def __aexit__(self, *exception: object) -> bool | None:
         return await self._branches.__aexit__(*exception)  # type: ignore[arg-type]  # noqa: ASYNC102
 
-    def start(self, fn: BranchBody[T], **options: Unpack[BranchOptions]) -> Branch[T]:
+    def start(self, fn: BranchBody[StateT_co, T], **options: Unpack[BranchOptions]) -> Branch[T]:
         """Start `fn(child)`; use `await handle.result()` inside the block, `handle.value` after it.
 
         Raises:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias, TypeVar, cast
 
 from ..errors import McpError
@@ -13,7 +14,9 @@ from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
 from .callables import callable_name, is_async, is_generator
+from .concurrency import ConcurrencyLimit
 from .context import Context
+from .providers import Providers, providers_of
 from .schema_checks import DearCheck
 
 Function: TypeAlias = Callable[..., object]
@@ -29,6 +32,7 @@ class Handler:
         in_thread: whether the function runs in one of `threads`.
         terms: the terms of the body.
         token_budget: the tokens that the samples of one call may use; None for no limit.
+        admit: raises `LimitExceeded` if a call cannot run now; None if it always can.
     """
 
     function: Function
@@ -37,30 +41,27 @@ class Handler:
     in_thread: bool
     terms: BranchTerms
     token_budget: int | None
+    admit: Callable[[], None] | None
 
     async def run(
         self,
         values: dict[str, object],
         convert: Callable[[object], M],
         call: Call,
-        at: Actor | Lane,
+        place: Actor | Lane,
         parent: BranchTerms | None = None,
     ) -> M:
         """Call the function and return its value, converted to a result.
 
         Args:
-            at: the actor of a call, or the lane of a branch that runs a resource or prompt for another handler.
+            place: the actor of a call; or the lane of a further run of the body, or of a branch that runs a resource or prompt
+                for another handler.
             parent: the terms of that handler.
 
         Raises what the function raises; of an exception group, the exception that `exception_to_report` chooses.
         """
         if self.context is not None:
-            terms = self.terms
-            if self.token_budget is not None:
-                terms = replace(terms, budget=TokenBudget(self.token_budget))
-            lane = at if isinstance(at, Lane) else Lane(at)
-            terms = terms if parent is None else terms.within(parent)
-            values = {**values, self.context: Context(call, lane, terms)}
+            values = {**values, self.context: self._make_context(call, place, parent)}
         try:
             # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
             running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
@@ -81,11 +82,74 @@ class Handler:
             # collector runs.
             del failure
 
+    def _make_context(self, call: Call, place: Actor | Lane, parent: BranchTerms | None) -> Context:
+        """Return the context of a body that runs in this lane, or as the whole of this actor."""
+        lane = place if isinstance(place, Lane) else Lane(place)
+        if parent is not None:
+            return Context(call, lane, self.terms.within(parent))
+        if self.token_budget is None:
+            return Context(call, lane, self.terms)
+        actor = lane.actor
+        # Kept by the actor, since all runs of the body share it.
+        actor.budget = actor.budget or TokenBudget(self.token_budget)
+        return Context(call, lane, replace(self.terms, budget=actor.budget))
+
     async def _in_thread(self, values: dict[str, object]) -> object:
         # In a tuple, because Trio would otherwise complain about a coroutine as the value of a thread.
         (value,) = await self.threads.run(lambda: (self.function(**values),))
         # A decorator that is a plain function may wrap an async function.
         return await cast("Awaitable[object]", value) if isinstance(value, Awaitable) else value
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidingHandler(Handler):
+    """A handler of a function some of whose parameters are provided."""
+
+    inner: Handler
+    """Runs the function when all its parameters are known."""
+    providers: Providers
+
+    async def run(
+        self,
+        values: dict[str, object],
+        convert: Callable[[object], M],
+        call: Call,
+        place: Actor | Lane,
+        parent: BranchTerms | None = None,
+    ) -> M:
+        ctx, seconds = self._make_context(call, place, parent), call.services.options.cancel_grace
+        if self.context is not None:
+            values = {**values, self.context: ctx}
+        body = lambda provided: self.inner.run({**values, **provided}, convert, call, place, parent)  # noqa: E731
+        try:
+            return await self.providers.run(ctx, self.threads, seconds, body)
+        except ExceptionGroup as group:
+            # A nursery that a provider holds open wraps what the body raised.
+            failure: Exception = exception_to_report(group)
+        try:
+            raise failure
+        finally:
+            del failure
+
+
+@dataclass(frozen=True, slots=True)
+class LimitedHandler(Handler):
+    """A handler of a function of which only some calls run at once."""
+
+    inner: Handler
+    limit: ConcurrencyLimit
+
+    async def run(
+        self,
+        values: dict[str, object],
+        convert: Callable[[object], M],
+        call: Call,
+        place: Actor | Lane,
+        parent: BranchTerms | None = None,
+    ) -> M:
+        actor = place.actor if isinstance(place, Lane) else place
+        async with self.limit.hold(actor):
+            return await self.inner.run(values, convert, call, place, parent)
 
 
 def make_handler(
@@ -94,15 +158,29 @@ def make_handler(
     threads: ThreadLimiter,
     terms: BranchTerms = BODY,
     token_budget: int | None = None,
+    limit: ConcurrencyLimit | None = None,
 ) -> Handler:
     """Return a handler of a function.
 
     Raises:
-        TypeError: it is a generator; a request has one result, not a stream of them.
+        TypeError: it is a generator; a request has one result, not a stream of them. Or a parameter cannot be provided.
     """
     if is_generator(function):
         raise TypeError(f"{callable_name(function)}: register a function or an async function, not a generator")
-    return Handler(function, context, threads, not is_async(function), terms, token_budget)
+    in_thread = not is_async(function)
+    admit = threads.admit if in_thread else None
+    make = partial(Handler, function, threads=threads, in_thread=in_thread, terms=terms, token_budget=token_budget)
+    # What a function does not use is decided here, and costs its calls nothing.
+    providers = providers_of(function)
+    handler = make(context=None if providers else context, admit=admit)
+    if providers is not None:
+        handler = ProvidingHandler(
+            function, context, threads, in_thread, terms, token_budget, admit, handler, providers
+        )
+    if limit is not None:
+        admit_both = limit.admit if admit is None else partial(limit.admit_after, admit)
+        handler = LimitedHandler(function, context, threads, in_thread, terms, token_budget, admit_both, handler, limit)
+    return handler
 
 
 def exception_to_report(group: ExceptionGroup[Exception]) -> Exception:

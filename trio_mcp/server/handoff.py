@@ -41,12 +41,13 @@ from pydantic import PydanticUserError
 from ..errors import LocalProtocolError
 from ..logs import peer_logger
 from ..runtime import Lane
-from .context import Context
+from .context import Context, StateT_co
 from .signature import is_context
 from .step_results import StepResult, return_hint
 
 V = TypeVar("V")
 C = TypeVar("C")
+S = TypeVar("S")
 T = TypeVar("T")
 logger = peer_logger("trio_mcp.tool")
 
@@ -61,7 +62,7 @@ def refuse_to_ask(*_: object) -> NoReturn:
     )
 
 
-class PhaseContext(Context):
+class PhaseContext(Context[StateT_co]):
     """The context of `before`, `after` and `on_cancel`. It cannot ask, and `step` records nothing.
 
     A question would end the leg, and a replay would run the phase again from its top.
@@ -79,7 +80,7 @@ class PhaseContext(Context):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Handoff(Generic[V, C]):
+class Handoff(Generic[V, C, S]):
     """The phases of a tool, without `before` and `after`, which are called with what the tool was called with.
 
     Attributes:
@@ -89,14 +90,14 @@ class Handoff(Generic[V, C]):
 
     tool: str
     value: StepResult
-    client: Callable[[V, Context], Awaitable[C]]
-    on_cancel: Callable[[V, Context], Awaitable[object]] | None
+    client: Callable[[V, Context[S]], Awaitable[C]]
+    on_cancel: Callable[[V, Context[S]], Awaitable[object]] | None
 
     async def run(
         self,
-        ctx: Context,
-        before: Callable[[Context], Awaitable[V]],
-        after: Callable[[V, C, Context], Awaitable[object]],
+        ctx: Context[S],
+        before: Callable[[Context[S]], Awaitable[V]],
+        after: Callable[[V, C, Context[S]], Awaitable[object]],
     ) -> object:
         """Run the phases of one call, and return the value of `after`.
 
@@ -114,7 +115,7 @@ class Handoff(Generic[V, C]):
             raise
         return await after(value, answer, phase_context(ctx, "/after"))
 
-    async def _value(self, ctx: Context, before: Callable[[Context], Awaitable[V]]) -> V:
+    async def _value(self, ctx: Context[S], before: Callable[[Context[S]], Awaitable[V]]) -> V:
         memory = ctx._call.memory  # noqa: SLF001  the phases are a part of the handler
         recorded = None if memory is None else memory.recall_step(BEFORE)
         if recorded is not None:
@@ -130,7 +131,9 @@ class Handoff(Generic[V, C]):
         # Restored also where nothing is replayed: what a replay would lose is missing in every call, and so in the first test.
         return cast("V", self.value.from_json(data))
 
-    async def _clean_up(self, on_cancel: Callable[[V, Context], Awaitable[object]], value: V, ctx: Context) -> None:
+    async def _clean_up(
+        self, on_cancel: Callable[[V, Context[S]], Awaitable[object]], value: V, ctx: Context[S]
+    ) -> None:
         call = ctx._call  # noqa: SLF001
         actor = call.actor
         if actor.reason is None:
@@ -141,20 +144,19 @@ class Handoff(Generic[V, C]):
             return
         # When it is over, the call is stuck.
         grace = max(0.0, min(call.services.options.cancel_grace, actor.overdue_at - trio.current_time()))
-        scope = trio.move_on_after(grace, shield=True)
-        try:
-            with scope:
+        with trio.move_on_after(grace, shield=True) as scope:
+            try:
                 await on_cancel(value, phase_context(ctx, "/on_cancel"))
-        except Exception:
-            # Logged and not raised: the call was cancelled, and its caller learns that.
-            logger.exception("on_cancel of the tool %s failed", self.tool)
+            except Exception:
+                # Logged and not raised: the call was cancelled, and its caller learns that.
+                logger.exception("on_cancel of the tool %s failed", self.tool)
         if scope.cancelled_caught:
             logger.error(
                 "on_cancel of the tool %s has not ended within %g seconds, and was cancelled", self.tool, grace
             )
 
 
-def phase_context(ctx: Context, path: str) -> PhaseContext:
+def phase_context(ctx: Context[S], path: str) -> PhaseContext[S]:
     """Return the context of a phase that may not ask; `path` is that of its lane."""
     call, terms = ctx._call, ctx._terms  # noqa: SLF001
     # The terms reach resources and prompts that the phase reads, whose contexts are their own.
@@ -164,9 +166,9 @@ def phase_context(ctx: Context, path: str) -> PhaseContext:
 def handoff_function(
     tool: str,
     before: Callable[..., Awaitable[V]],
-    client: Callable[[V, Context], Awaitable[C]],
-    after: Callable[[V, C, Context], Awaitable[object]],
-    on_cancel: Callable[[V, Context], Awaitable[object]] | None,
+    client: Callable[[V, Context[S]], Awaitable[C]],
+    after: Callable[[V, C, Context[S]], Awaitable[object]],
+    on_cancel: Callable[[V, Context[S]], Awaitable[object]] | None,
 ) -> Callable[..., Awaitable[object]]:
     """Return the three phases as one function: it has the parameters of `before` and the return annotation of `after`.
 
@@ -187,9 +189,9 @@ def handoff_function(
         parameters[context] = inspect.Parameter(context, inspect.Parameter.KEYWORD_ONLY)
 
     async def run(**values: object) -> object:
-        ctx = cast("Context", values.pop(context))
+        ctx = cast("Context[S]", values.pop(context))
 
-        def start(phase: Context) -> Awaitable[V]:
+        def start(phase: Context[S]) -> Awaitable[V]:
             return before(**values) if declared is None else before(**values, **{declared: phase})
 
         return await handoff.run(ctx, start, after)

@@ -14,7 +14,7 @@ from typing import Final
 from ..errors import LimitExceeded, ResourceNotFound
 from ..protocol.http.headers import SESSION_HEADER
 from ..protocol.strict_json import dumps
-from ..runtime import Actor
+from ..runtime import Actor, Lane
 from ..session import Call, Plan
 from ..session.calls.call import Body
 from ..types import (
@@ -40,13 +40,13 @@ BESIDE_PREVIEW: Final = 1024
 """Bytes of a preview beside the text: the notice and the link."""
 
 
-async def run_limited(run: Body, name: str, max_result: int, call: Call, actor: Actor) -> CallToolResult:
+async def run_limited(run: Body, name: str, max_result: int, call: Call, place: Actor | Lane) -> CallToolResult:
     """Run a tool; return its result, or a preview if that has more than `max_result` bytes.
 
     Raises:
         LimitExceeded: the result is too large, and the memory budget has no room to keep it.
     """
-    result = await run(call, actor)
+    result = await run(call, place)
     assert isinstance(result, CallToolResult)
     try:
         size = len(result.encode())

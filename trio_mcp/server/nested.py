@@ -45,7 +45,7 @@ async def get_prompt(
 async def run_nested(call: Call, lane: Lane, terms: BranchTerms, method: str, params: Model) -> Model:
     """Run the handler of a request in a branch, with what the parent's terms allow."""
     plan = nested_plan(call, method, params)
-    # Every plan of these two methods runs `Handler.run`, which takes a lane and terms too.
+    # Every plan of these two methods runs `Handler.run`, perhaps inside of middleware, and both take terms too.
     body = cast("NestedBody", plan.run)
     work = partial(run_in_lane, body, call, terms)
     max_depth = min(terms.max_depth, call.services.options.max_depth)

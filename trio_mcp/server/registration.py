@@ -6,7 +6,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import ParamSpec, TypeVar, Unpack, overload
 
+from ..checks import check_sync_callback
 from ..runtime import ThreadLimiter
+from ..session import MessageMiddleware
 from ..session.changes import Change
 from .builder import ToolBuilder
 from .completion import make_completer
@@ -14,16 +16,21 @@ from .context import Context
 from .handler import Function
 from .handoff import handoff_function
 from .homes import remember_home
+from .middleware import CallMiddleware, check_middleware
 from .options import check_function, check_not_class, check_uri_and_function, name_for
 from .prompts import Prompt, PromptKeywords, make_prompt
 from .registry import Registry
 from .resources import Resource, ResourceKeywords, Template, make_resource, make_template
-from .tool import Tool, ToolKeywords, make_tool
+from .tool import Tool, make_tool
+from .tool_options import ToolKeywords
 
 F = TypeVar("F", bound=Function)
 Q = ParamSpec("Q")
 V = TypeVar("V")
 C = TypeVar("C")
+S = TypeVar("S")
+CallMiddlewareT = TypeVar("CallMiddlewareT", bound=CallMiddleware)
+MessageMiddlewareT = TypeVar("MessageMiddlewareT", bound=MessageMiddleware)
 
 MAX_THREADS = 100
 """Functions that are not async and may run at the same time; they have their own thread limiter."""
@@ -38,6 +45,8 @@ class Registration:
     def __init__(self) -> None:
         self._registry = Registry(self._announce)
         self._threads = ThreadLimiter(MAX_THREADS)
+        self._middleware: list[CallMiddleware] = []
+        self._message_middleware: list[MessageMiddleware] = []
 
     def _announce(self, change: Change) -> None:
         """Notify the clients of a change, if this is served; `Server` overrides it."""
@@ -58,8 +67,9 @@ class Registration:
 
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
         return annotation. The options are `name`, `title`, `description`, `annotations`, `icons`, `timeout` (seconds), `meta`,
-        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget`, `max_result` (bytes),
-        `tags`, `scopes`, `visible` and `heartbeat` (seconds); `trio_mcp.server.ToolKeywords` explains each.
+        `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget`, `limit`, `queue`,
+        `max_result` (bytes), `tags`, `scopes`, `visible` and `heartbeat` (seconds); `trio_mcp.server.ToolKeywords` explains
+        each.
 
         Raises:
             TypeError: the function is a class or its signature is not possible for a tool, or there is no such option.
@@ -71,9 +81,9 @@ class Registration:
     def handoff_tool(
         self,
         *,
-        client: Callable[[V, Context], Awaitable[C]],
-        after: Callable[[V, C, Context], Awaitable[object]],
-        on_cancel: Callable[[V, Context], Awaitable[object]] | None = None,
+        client: Callable[[V, Context[S]], Awaitable[C]],
+        after: Callable[[V, C, Context[S]], Awaitable[object]],
+        on_cancel: Callable[[V, Context[S]], Awaitable[object]] | None = None,
         **options: Unpack[ToolKeywords],
     ) -> Callable[[Callable[Q, Awaitable[V]]], Callable[Q, Awaitable[V]]]:
         """Register a function as the first phase, `before`, of a tool with three phases.
@@ -210,6 +220,49 @@ class Registration:
             self._registry.completions.remove(uri)
         else:
             self._registry.resources.remove(uri)
+
+    # middleware
+
+    def middleware(self, fn: CallMiddlewareT, /) -> CallMiddlewareT:
+        """Register an async function that runs around each call of a tool, prompt or resource: `@server.middleware`.
+
+            @server.middleware
+            async def timing(call: CallRequest, handler: CallHandler) -> CallResult:
+                started = trio.current_time()
+                try:
+                    return await handler()
+                finally:
+                    print(call.name, trio.current_time() - started)
+
+        It runs once for each call, however many requests the call takes, and again in a replay. It may call `handler()` more than
+        once: each further run of the body has steps and questions of its own. The first one that is registered is the outermost.
+
+        Raises:
+            TypeError: it is not an async function of a request and a handler.
+            RuntimeError: the server is being served.
+        """
+        check_middleware(fn)
+        self._check_not_served("middleware")
+        self._middleware.append(fn)
+        return fn
+
+    def message_middleware(self, fn: MessageMiddlewareT, /) -> MessageMiddlewareT:
+        """Register a plain function that sees each request and notification of a client: `@server.message_middleware`.
+
+        It must not block, and rejects the message by raising: a request is answered with the error (`ProtocolError` with its text
+        and code, `LimitExceeded` as "busy", anything else as an internal error), a notification is dropped.
+
+        Raises:
+            TypeError: it is not a plain function.
+            RuntimeError: the server is being served.
+        """
+        check_sync_callback("message_middleware", fn)
+        self._check_not_served("message_middleware")
+        self._message_middleware.append(fn)
+        return fn
+
+    def _check_not_served(self, what: str) -> None:
+        """Raise `RuntimeError` if the server is being served; `Server` overrides it."""
 
     # completion
 

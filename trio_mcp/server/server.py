@@ -9,19 +9,31 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import trio
 
 from ..checks import check_str
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
-from ..session import AnyChannel, Service, ServiceOptions, check_options, find_transport, open_service, serve_channel
+from ..session import (
+    AnyChannel,
+    MessageMiddleware,
+    Service,
+    ServiceOptions,
+    check_options,
+    find_transport,
+    open_service,
+    serve_channel,
+)
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.raised import RaisedErrors
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
+from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
+from .middleware import CallMiddleware, with_middleware
 from .options import check_service
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
@@ -61,6 +73,10 @@ class Server(Registration):
         page_size: the number of items on one page of a list.
         list_ttl: seconds for which a client may cache a list (2026-07-28); 0 for no caching.
         list_scope: "public" if the lists are the same for all clients.
+        lifespan: a function decorated with `@asynccontextmanager` that takes this server. It is entered before the first call and
+            left after the last one, however the server is served; what it yields is `ctx.state`. See docs/state.md.
+        middleware: async functions that run around each call, the first one outermost; see the decorator `middleware`.
+        message_middleware: plain functions that see each message; see the decorator `message_middleware`.
         options: limits and times.
     """
 
@@ -77,9 +93,15 @@ class Server(Registration):
         page_size: int = PAGE_SIZE,
         list_ttl: float = 0.0,
         list_scope: CacheScope = "private",
+        lifespan: Lifespan | None = None,
+        middleware: Sequence[CallMiddleware] = (),
+        message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
     ) -> None:
         super().__init__()
+        if lifespan is not None:
+            check_lifespan(lifespan)
+        self._lifespan = lifespan
         self.identity = Implementation(
             name=check_str("the name of a server", name),
             version=check_str("version", version),
@@ -95,6 +117,10 @@ class Server(Registration):
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
         self._declaring = threading.Lock()
+        for call_middleware in middleware:
+            self.middleware(call_middleware)
+        for each in message_middleware:
+            self.message_middleware(each)
 
     def with_options(self, options: ServiceOptions) -> Server:
         """Return a server with other limits and times that shares everything registered, now or later, with this one."""
@@ -107,6 +133,11 @@ class Server(Registration):
     def tools(self) -> tuple[Tool, ...]:
         """The tools, in the order they are listed."""
         return tuple(self._registry.tools)
+
+    @property
+    def lifespan_seconds(self) -> float:
+        """How long the end of the lifespan may take; 0 without one. A transport that ends its process by force adds it."""
+        return 0.0 if self._lifespan is None else LIFESPAN_EXIT_SECONDS
 
     @property
     def services(self) -> tuple[Service, ...]:
@@ -180,8 +211,12 @@ class Server(Registration):
     def open_service(self) -> AbstractAsyncContextManager[Service]:
         """Open the service with which a transport serves its connections: `async with server.open_service() as service`.
 
+        The lifespan is entered first, and left last: when all calls have ended, within `LIFESPAN_EXIT_SECONDS`.
+
         Raises:
             RuntimeError: this does not run on Trio.
+            ConfigurationError: `TRIO_MCP_KEYS` holds no valid keys; the lifespan was not entered.
+            Exception: what the lifespan raised, at its start, in the block (which is cancelled then) or at its end.
         """
         return self._open_service(self.options)
 
@@ -190,8 +225,23 @@ class Server(Registration):
         self, options: ServiceOptions, raised: RaisedErrors | None = None
     ) -> AsyncIterator[Service]:
         check_event_loop()
+        if self._lifespan is None:
+            async with self._open_with(None, options, raised) as service:
+                yield service
+            return
+        if self.options.keys is None:
+            KeyRing.from_environment()
+        async with open_lifespan(partial(self._lifespan, self), self.identity.name) as state:
+            async with self._open_with(state, options, raised) as service:
+                yield service
+
+    @asynccontextmanager
+    async def _open_with(
+        self, state: object, options: ServiceOptions, raised: RaisedErrors | None
+    ) -> AsyncIterator[Service]:
+        routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
         opened = open_service(
-            routes_of(self._registry, replace(self._pages, keys=self.options.keys)),
+            with_middleware(routes, self._middleware),
             self.identity,
             self._registry.capabilities,
             self.instructions,
@@ -199,6 +249,8 @@ class Server(Registration):
             request_checks_of(self._registry),
             self._threads,
             RestrictedTools(self._registry.tools).missing_scopes,
+            state,
+            self._message_middleware,
         )
         async with opened as service:
             service.calls.raised = raised
@@ -227,6 +279,11 @@ class Server(Registration):
         await receive()
         await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
 
+    def _check_not_served(self, what: str) -> None:
+        # A session and the routes decide when they are made whether there is any, so that a server without pays nothing.
+        if self._services:
+            raise RuntimeError(f"{what} has to be registered before the server is served")
+
     def _announce(self, change: Change) -> None:
         # First the capabilities: a client that is notified of a new kind of list must find it declared.
         self._declare()
@@ -241,3 +298,7 @@ class Server(Registration):
 
     def __repr__(self) -> str:
         return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"
+
+
+Lifespan: TypeAlias = Callable[[Server], AbstractAsyncContextManager[object]]
+"""A function that takes the server and returns an async context manager, as `@asynccontextmanager` makes one."""

@@ -31,6 +31,7 @@ from .callables import bound_names, callable_name, type_hints
 from .context import Context
 from .forms import MAX_PROBLEMS, error_summary
 from .plain_schemas import PlainSchema, inlined
+from .provide import provide_of
 from .schema_checks import checked
 
 
@@ -102,6 +103,8 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
             continue
         # A parameter without an annotation takes any JSON, as an untyped parameter in Python takes anything.
         annotation = hints.get(name, Any)
+        if provide_of(annotation, f"{where}: the parameter {name!r}") is not None:
+            continue
         if is_context(annotation):
             if context is not None:
                 raise TypeError(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 import secrets
 import sys
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import partial
 
 from pydantic import ValidationError
 
-from ..checks import check_instance, check_int, check_seconds
+from ..checks import check_instance
 from ..errors import (
     CapabilityError,
     LimitExceeded,
@@ -30,7 +29,7 @@ from ..logs import OwnText, peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
-from ..runtime import Actor, CancelReason, ThreadLimiter
+from ..runtime import Actor, CancelReason, Lane, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
 from ..session.calls.failures import url_required_code
 from ..session.event_loop import asyncio_hint
@@ -40,14 +39,12 @@ from ..types.capabilities import lacks
 from .branching import BranchTerms
 from .callables import callable_name
 from .catalog import Catalog
+from .concurrency import ConcurrencyLimit, ToolBusy
 from .forms import error_summary
 from .handler import Function, Handler, make_handler
-from .large_results import LEAST_MAX_RESULT, run_limited
+from .large_results import run_limited
 from .options import (
-    OfferKeywords,
-    check_count,
     check_names,
-    check_offer,
     listed_members,
     name_for,
     question_keys,
@@ -57,69 +54,15 @@ from .parameters_model import ParametersModel
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
-from .tool_access import RestrictedTools, ToolAccess, Visible, tags_meta, tool_access
+from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
+from .tool_options import ToolKeywords, check_tool_name, check_tool_options
 
 logger = peer_logger("trio_mcp.tool")
 
-NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
 CAPABILITIES = frozenset({"elicitation", "experimental", "extensions", "roots", "sampling"})
 """The client capabilities that a tool may require."""
 REQUIRES_META_KEY = "trio-mcp/requires"
 """The member of a tool's `_meta` in which it publishes the capabilities that its calls need."""
-
-
-class ToolKeywords(OfferKeywords, total=False):
-    """The options of a tool: those of `OfferKeywords`, and these.
-
-    annotations: hints about what it does, as `ToolAnnotations` or as a dict such as `{"readOnlyHint": True}`; clients do not
-        trust them.
-    requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot call the
-        tool, and legacy ones do not see it in the list.
-    input_schema: JSON Schema (2020-12) of the arguments, instead of the signature's; the function takes them as one dict.
-    output_schema: JSON Schema of the structured result, instead of the return annotation's.
-    max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
-    token_budget: how many tokens the samples of a call may use, including those in branches.
-    max_result: bytes of an encoded result, at least 2,048. Of a larger one a preview is sent, with a link to a resource that only
-        its caller can read, for `ServiceOptions.result_ttl` seconds. Such a tool has no output schema.
-    tags: words for clients that group or filter tools; published in the tool's `_meta`.
-    scopes: what its caller must have, see `Caller`. Over HTTP, a call without them is rejected with 403 `insufficient_scope`.
-    visible: a plain function from a `Caller`, or None without authentication, to whether it sees the tool. For other callers the
-        tool does not exist.
-    heartbeat: seconds without a report of progress after which one is sent to a caller that requested progress.
-    """
-
-    annotations: ToolAnnotations | JsonObject
-    requires: Collection[str]
-    input_schema: JsonObject
-    output_schema: JsonObject
-    max_depth: int
-    token_budget: int
-    max_result: int
-    tags: Collection[str]
-    scopes: Collection[str]
-    visible: Visible
-    heartbeat: float
-
-
-def check_tool_options(options: ToolKeywords) -> None:
-    """Raise `TypeError` or `ValueError` if an option of a tool is unknown or has a wrong value."""
-    check_offer(options, ToolKeywords.__optional_keys__, "tool()")
-    given: Mapping[str, object] = options
-    for name in ("input_schema", "output_schema"):
-        # A type, such as a model, is a frequent mistake.
-        if (schema := given.get(name)) is not None:
-            check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
-    for name in ("max_depth", "token_budget"):
-        check_count(name, given.get(name))
-    if (max_result := given.get("max_result")) is not None:
-        check_int("max_result", max_result, least=LEAST_MAX_RESULT, hint="leave it out for no limit")
-        if given.get("output_schema") is not None:
-            raise ValueError("max_result: a preview has no structure, so that the tool cannot have an output_schema")
-    if (heartbeat := given.get("heartbeat")) is not None:
-        check_seconds("heartbeat", heartbeat, positive=True, finite=True, hint="leave it out for no heartbeat")
-    # A string is a collection of letters, each of which would be an unknown capability.
-    if isinstance(requires := options.get("requires"), str):
-        raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,7 +111,8 @@ class Tool:
 
         Raises:
             CapabilityError: the client lacks a capability that the tool requires, and its revision has an error code for it.
-            LimitExceeded: the function needs a thread, and cancelled calls hold them all.
+            LimitExceeded: the function needs a thread, and cancelled calls hold them all; or as many of its calls run and wait as
+                may.
         """
         if self.access is not None and self.access.lacks_scopes(facts.caller):
             return self._lacks_scopes(self.access)
@@ -187,18 +131,20 @@ class Tool:
             return self._invalid(error)
         except DearCheck as check:
             run = partial(self._run_if_valid, check.with_traceback(None))
-        if handler.in_thread:
-            handler.threads.admit()
+        if handler.admit is not None:
+            handler.admit()
         if self.max_result is not None:
             run = partial(run_limited, run, self.name, self.max_result)
         return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
 
-    async def _run_if_valid(self, check: DearCheck[dict[str, object]], call: Call, actor: Actor) -> CallToolResult:
+    async def _run_if_valid(
+        self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane
+    ) -> CallToolResult:
         try:
             values = await check.decide()
         except ValueError as error:
             return self._invalid(error)
-        return await self._handler.run(values, self._convert, call, actor)
+        return await self._handler.run(values, self._convert, call, place)
 
     def _lacks_scopes(self, access: ToolAccess) -> CallToolResult:
         scopes = sorted(access.scopes)
@@ -220,16 +166,11 @@ class Tool:
             case UrlElicitationRequired() if url_required_code(facts) is not None:
                 return None
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
-            case (
-                ToolError()
-                | LimitExceeded()
-                | RequestTimeout()
-                | ResourceNotFound()
-                | QuestionRejected()
-                | MalformedAnswer()
-            ):
+            case ToolError() | RequestTimeout() | ResourceNotFound() | QuestionRejected() | MalformedAnswer():
                 return error_result(str(cause))
-            case CancelReason() | ProtocolError() | CapabilityError():
+            case LimitExceeded() if not isinstance(cause, ToolBusy):
+                return error_result(str(cause))
+            case CancelReason() | ProtocolError() | CapabilityError() | ToolBusy():
                 return None
             case _:
                 # The reference connects what the user reports with the traceback in the log.
@@ -340,7 +281,7 @@ def make_tool(
         annotations=hints,
         **listed_members(function, options, published_meta(name, options, requires)),
     )
-    max_depth = options.get("max_depth")
+    max_depth, limit = options.get("max_depth"), options.get("limit")
     terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
     return Tool(
         before or function,
@@ -350,7 +291,14 @@ def make_tool(
         ParameterHeaders.of(arguments.schema) or None,
         tool_access(name, options),
         arguments,
-        make_handler(function, arguments.context, threads, terms, options.get("token_budget")),
+        make_handler(
+            function,
+            arguments.context,
+            threads,
+            terms,
+            options.get("token_budget"),
+            None if limit is None else ConcurrencyLimit(name, limit, options.get("queue", 0)),
+        ),
         returned.convert,
         resume_mode(options, harmless=before is not None or is_harmless(hints)),
         options.get("heartbeat"),
@@ -363,12 +311,6 @@ def published_meta(name: str, options: ToolKeywords, requires: Collection[str]) 
     """Return the members of a tool's `_meta` that come from its options."""
     tags = tags_meta(name, options.get("tags", ()))
     return {REQUIRES_META_KEY: list(requires), **tags} if requires else tags
-
-
-def check_tool_name(name: str) -> None:
-    """Raise `ValueError` unless this is the name of a tool."""
-    if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
 
 
 def is_harmless(hints: ToolAnnotations | None) -> bool:

@@ -6,7 +6,8 @@ from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.facts import Question, RequestFacts, ResumeMode
 from .channel import AnyChannel, MessageChannel, as_message_channel
 from .client import ClientSession
-from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent, received
+from .envelope import ANONYMOUS, Envelope, MessageFacts, MessageMiddleware, Peer, Received, Sent, received
+from .middleware import make_session
 from .options import ServiceOptions
 from .pump import serve_channel
 from .replies import ReplyTarget
@@ -26,6 +27,8 @@ __all__ = [
     "ClientSession",
     "Envelope",
     "MessageChannel",
+    "MessageFacts",
+    "MessageMiddleware",
     "OpenBatch",
     "Peer",
     "Plan",
@@ -49,6 +52,7 @@ __all__ = [
     "check_options",
     "estimate_tokens",
     "find_transport",
+    "make_session",
     "open_service",
     "received",
     "serve_channel",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeAlias
 
@@ -20,6 +20,7 @@ from ..protocol.jsonrpc import (
     parse,
 )
 from ..protocol.strict_json import JsonLimits, held_size
+from ..types import Model
 from .caller import Caller, caller_of
 from .sizes import MESSAGE_SIZE
 
@@ -76,6 +77,28 @@ class Envelope(NamedTuple, Generic[M_co]):
     peer: Peer = ANONYMOUS
     size: int = 0
     stateless: bool = False
+
+
+class MessageFacts(NamedTuple):
+    """A request or notification of a client, for message middleware.
+
+    Attributes:
+        method: such as "tools/call".
+        id: of the request; None for a notification.
+        params: decoded.
+        peer: who sent it: `principal`, `headers` (HTTP) and `connection`.
+        size: bytes of memory that the message takes.
+    """
+
+    method: str
+    id: RequestId | None
+    params: Model
+    peer: Peer
+    size: int
+
+
+MessageMiddleware: TypeAlias = Callable[[MessageFacts], None]
+"""A plain function, which must not block. It rejects the message by raising."""
 
 
 def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelope[Received]:

@@ -10,7 +10,7 @@ from functools import partial
 import trio
 
 from ..protocol.meta import SUBSCRIPTION_ID
-from ..runtime import Actor
+from ..runtime import Actor, Lane
 from ..types import (
     CancelledNotificationParams,
     JsonObject,
@@ -44,7 +44,11 @@ def listen_plan(service: Service, params: SubscriptionsListenRequestParams) -> P
 
 
 async def run_listen(
-    subscriptions: Subscriptions, subscriber: Subscriber, signal: trio.lowlevel.ParkingLot, call: Call, _actor: Actor
+    subscriptions: Subscriptions,
+    subscriber: Subscriber,
+    signal: trio.lowlevel.ParkingLot,
+    call: Call,
+    _place: Actor | Lane,
 ) -> Model:
     """Notify of changes: the body of the actor. A slow reader holds back this one stream, and then gets each change once."""
     request_id = call.facts.id

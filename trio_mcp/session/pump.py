@@ -11,7 +11,7 @@ import trio
 from ..runtime import CancelReason, Outbox
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope
-from .server import ServerSession
+from .middleware import make_session
 from .service import Service
 from .sizes import SESSION_SIZE, STREAM_SIZE
 
@@ -32,7 +32,7 @@ async def serve_channel(service: Service, channel: AnyChannel) -> None:
 
 
 async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envelope]) -> None:
-    session = ServerSession(service, account=outbox.account)
+    session = make_session(service, account=outbox.account)
     # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
     outbox.send_now, outbox.queue_while = channel.send_nowait, session.connection.open_ids
     take = partial(session.receive, outbox=outbox)

@@ -7,7 +7,7 @@ limits and its directory of calls that modern clients may carry forward from any
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import InitVar, dataclass
 from types import MappingProxyType
@@ -27,7 +27,7 @@ from .caller import Caller
 from .calls.call import Call, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.services import CallServices
-from .envelope import ANONYMOUS, Envelope, Peer, sent_size
+from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
 from .kept_results import KeptResults
 from .options import ServiceOptions
 from .statistics import ReplyStatistics, ServiceStatistics
@@ -50,6 +50,8 @@ class Service:
     Attributes:
         capabilities: the capabilities that the server offers now; changed by `declare`.
         request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
+        state: what the author's lifespan yielded; handlers read it as `ctx.state`.
+        message_middleware: sees each message of a client; see `middleware.py`.
         calls: the services that every call uses.
         turn: what has been done for the clients since every other task of the event loop had a turn.
         records: counts what clients can make the server log, over all connections.
@@ -66,6 +68,8 @@ class Service:
     keys: InitVar[KeyRing | None]
     _threads: ThreadLimiter | None
     missing_scopes: MissingScopes = no_scopes
+    state: object = None
+    message_middleware: tuple[MessageMiddleware, ...] = ()
 
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.declare(self.capabilities)
@@ -81,6 +85,7 @@ class Service:
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
             kept=KeptResults(self.options.result_ttl, self.supervisor),
+            state=self.state,
             records=self.records,
             routes=self.routes,
         )
@@ -156,11 +161,14 @@ async def open_service(
     request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
     threads: ThreadLimiter | None = None,
     missing_scopes: MissingScopes = no_scopes,
+    state: object = None,
+    message_middleware: Sequence[MessageMiddleware] = (),
 ) -> AsyncIterator[Service]:
     """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
     Args:
         threads: where plain functions run, for the statistics.
+        state, message_middleware: for `Service`.
 
     Raises:
         ConfigurationError: `TRIO_MCP_KEYS` holds no keys.
@@ -179,6 +187,8 @@ async def open_service(
             keys,
             threads,
             missing_scopes,
+            state,
+            tuple(message_middleware),
         )
         with closing(service.records), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)

@@ -20,6 +20,7 @@ PAGES = [
     "internals/contract",
     "results",
     "servers",
+    "state",
     "websocket",
 ]
 

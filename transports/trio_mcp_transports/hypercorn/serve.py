@@ -54,6 +54,7 @@ async def serve_asgi(
     sockets: Sequence[socket.socket] | None = None,
     drain: float = 10.0,
     on_drain: Callable[[], Awaitable[None]] | None = None,
+    lifespan_seconds: float = 0.0,
     signals: bool = True,
     config: GuardedConfig | None = None,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
@@ -63,8 +64,11 @@ async def serve_asgi(
     The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open requests may finish.
     Connections that are still open `drain` seconds later, or one second after `on_drain` returned, are cut. A second signal cuts
     them immediately. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns. If this has
-    not returned `drain + 5` seconds after the first signal, the process is ended by force, with the status `HARD_END_STATUS`,
-    which is 70, and the stacks of its threads on stderr; see `HardEnd`.
+    not returned `drain + lifespan_seconds + 5` seconds after the first signal, the process is ended by force, with the status
+    `HARD_END_STATUS`, which is 70, and the stacks of its threads on stderr; see `HardEnd`.
+
+    If the app's lifespan fails while the app is served, the shutdown starts as after a signal. The caller knows its app, and
+    raises the error.
 
     Signals are only handled in the main thread, and those that are ignored stay so (`nohup`). A cancel cuts every connection
     immediately; the app's lifespan is cancelled with it. Use several processes with shared sockets for more cores.
@@ -76,6 +80,7 @@ async def serve_asgi(
         sockets: bound stream sockets to listen on in place of `host` and `port`; they are closed at the end.
         drain: seconds that open requests have after the first signal.
         on_drain: notifies the app that it must end, and returns when it has ended; cancelled after `drain` seconds.
+        lifespan_seconds: how long the app's lifespan may take to end, beyond three seconds.
         signals: whether to handle signals; False for a server inside a larger program.
         config: made by `guarded_config`, for TLS and limits; its `bind` and `graceful_timeout` are not used.
         task_status: started with the addresses listened on, as URLs, once connections are accepted.
@@ -88,7 +93,8 @@ async def serve_asgi(
     bound = await bind_sockets(host, port) if sockets is None else list(sockets)
     config.listen_on(bound)
     config.graceful_timeout = drain
-    config.shutdown_timeout = drain + LIFESPAN_TIMEOUT
+    config.shutdown_timeout = drain + LIFESPAN_TIMEOUT + lifespan_seconds
+    longest = drain + HARD_END_AFTER + lifespan_seconds
     shutdown = Shutdown(drain, on_drain, connections_of(config))
 
     class Started(trio.TaskStatus[list[str]]):
@@ -100,7 +106,7 @@ async def serve_asgi(
 
     numbers = unignored_signals() if signals else []
     try:
-        with watched_signals(numbers, drain + HARD_END_AFTER) if numbers else nullcontext() as received:
+        with watched_signals(numbers, longest) if numbers else nullcontext() as received:
             async with trio.open_nursery() as nursery:
                 if received is not None:
                     nursery.start_soon(shutdown.follow_signals, received, nursery.cancel_scope)
@@ -177,7 +183,16 @@ class Shutdown:
         """Return `app`, to which `lifespan.shutdown` is sent only after `on_drain` has ended."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            await app(scope, partial(self._receive_lifespan, receive) if scope["type"] == "lifespan" else receive, send)
+            if scope["type"] != "lifespan":
+                await app(scope, receive, send)
+                return
+            try:
+                await app(scope, partial(self._receive_lifespan, receive), send)
+            except Exception:
+                # Hypercorn logs it, and would go on serving an app that has ended.
+                if self.serving:
+                    self.begun.set()
+                raise
 
         return guarded
 

@@ -18,7 +18,7 @@ import trio
 from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.runtime import Account, CancelReason, Outbox
-from trio_mcp.session import Envelope, OpenBatch, Received, ServerSession, Service
+from trio_mcp.session import Envelope, OpenBatch, Received, Service, make_session
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 
 from ..asgi.access import HttpRejection, check_content, check_stream
@@ -67,7 +67,7 @@ class SseSession(OpenSession):
         account = service.open_account(incoming.peer)
         check_room(account, SESSION_SIZE)
         account.draw(SESSION_SIZE)
-        super().__init__(ServerSession(service, account=account), incoming.peer.principal, account)
+        super().__init__(make_session(service, account=account), incoming.peer.principal, account)
         self.stream = SseStream(incoming, service.open_outbox(incoming.peer, STREAM_SIZE))
         self.session.attach(self.stream.outbox)
 

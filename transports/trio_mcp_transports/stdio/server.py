@@ -64,7 +64,8 @@ async def serve(
         max_line: the longest line accepted, in bytes.
         max_values: how many values one message may have (`JsonLimits.max_values`).
         write_deadline: seconds that one write may take; then the channel is broken, because the client does not read.
-        shutdown_grace: seconds for clean-up before the process ends; if it takes longer, the process exits with status 1.
+        shutdown_grace: seconds for clean-up before the process ends; if it takes longer, the process exits with status 1. The
+            end of the server's lifespan has its `lifespan_seconds` more.
 
     Raises:
         SystemExit: with code 130, after SIGINT.
@@ -72,6 +73,8 @@ async def serve(
     # Before anything is answered: a parent that has its answer may be gone the moment after, and its successor would
     # look like the parent.
     parent = os.getppid()
+    # A `ChannelServer` that is no `Server` may have no lifespan.
+    shutdown_grace += getattr(server, "lifespan_seconds", 0.0)
     # Outermost: putting stdin and stdout back flushes them, which may block, too.
     with HardEnd(HARD_END_STATUS) as hard_end, _take_over_stdio() as (wire_in, wire_out):
         ending = _Shutdown(shutdown_grace, hard_end)

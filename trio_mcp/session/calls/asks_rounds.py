@@ -65,12 +65,16 @@ class CallInRounds(Call[RequestDigest]):
             finally:
                 legs.joining -= 1
             self.on_quiescent()
-            return await slot.take()
+            answer = await slot.take()
         except BaseException:
             slot.give_up()
             raise
         finally:
             legs.questions.pop(key, None)
+        # The call was parked, and gave its place to another call of its tool.
+        if self.actor.place is not None:
+            await self.actor.place.enter()
+        return answer
 
     # the end of a leg
 

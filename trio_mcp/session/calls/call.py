@@ -363,8 +363,8 @@ class Call(ABC, Generic[OriginT_co]):
         return f"<Call {self._plan.target} {self.facts.method} ids={[target.request_id for target in targets]} {state}>"
 
 
-Body: TypeAlias = Callable[[Call, Actor], Awaitable[Model]]
-"""What the actor runs; `Lane(actor)` is the lane of the body, from which its branches start."""
+Body: TypeAlias = Callable[[Call, Actor | Lane], Awaitable[Model]]
+"""What the actor runs. It runs in `Lane(actor)`, unless it gets a lane: middleware gives one, and may run it several times."""
 
 
 class Plan(NamedTuple):

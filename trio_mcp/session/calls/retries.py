@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ...errors import CallLost, InvalidRequestState, ProtocolError, RequestTimeout, without_traceback
 from ...protocol.sealing.request_state import Claims, ExpiredRequestState, RequestDigest
-from ...runtime import Actor
+from ...runtime import Actor, Lane
 from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
@@ -178,7 +178,7 @@ def timeout_outcome(
 def failing_body(error: Exception) -> Body:
     """Return a body that only raises an error."""
 
-    async def body(_call: Call, _actor: Actor) -> Model:
+    async def body(_call: Call, _place: Actor | Lane) -> Model:
         # A copy: this one is held by the frame that its traceback would hold.
         raise without_traceback(error)
 

@@ -39,6 +39,7 @@ class CallServices(Generic[C]):
         records: counts what clients can make the server log, over all connections.
         routes: serve what a call requests from its own server, by method.
         kept: the results that were too large to be sent.
+        state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
         url_elicitations: the pages that users were asked to open.
@@ -54,6 +55,7 @@ class CallServices(Generic[C]):
     records: RepeatedRecords
     routes: Mapping[str, Callable[[RequestFacts, Model], object]]
     kept: KeptResults
+    state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
     raised: RaisedErrors | None = None
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations)

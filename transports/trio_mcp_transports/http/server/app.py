@@ -7,13 +7,12 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
-import sniffio
 import trio
 
 from trio_mcp.checks import check_callable, check_instance
@@ -21,13 +20,13 @@ from trio_mcp.errors import ProtocolError
 from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request, parse
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request, parse
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.protocol.strict_json import JsonLimits, held_size
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.server import Server
-from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Service
+from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Service, make_session
 from trio_mcp.session.channel import MESSAGE_COST
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
@@ -53,6 +52,7 @@ from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import WebSockets
 from ..sessions.endpoint import LegacyEndpoint
+from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, not_found_text
 
 logger = peer_logger("trio_mcp.http")
@@ -97,7 +97,8 @@ def asgi_app(
         limits: see `HttpLimits`.
         event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
 
-    It needs an ASGI server that runs on Trio and supports the lifespan protocol; on others it fails at startup.
+    It needs an ASGI server that runs on Trio; on others it fails at startup. Mounted in another application, which does not pass
+    lifespan events on, it starts at its first request; or run `McpApp.lifespan` in the lifespan of that application.
 
     Raises:
         ValueError: two paths are the same, or one is not a path; or all are disabled; or no request could match an allowed
@@ -109,7 +110,11 @@ def asgi_app(
 
 
 class McpApp:
-    """An ASGI 3 application; `asgi_app` returns one."""
+    """An ASGI 3 application; `asgi_app` returns one.
+
+    Attributes:
+        failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
+    """
 
     def __init__(
         self,
@@ -134,7 +139,10 @@ class McpApp:
         self._authenticate = authenticate
         self._records = RepeatedRecords(logger)
         self._json_limits = JsonLimits(max_bytes=self.limits.body, max_values=self.limits.values)
+        self.failure: BaseException | None = None
         self._running: AppState | None = None
+        self._mounted: MountedApp | None = MountedApp(self._serving, server.identity.name)
+        """Starts it at its first request; None once its lifespan is run by someone else."""
         self._not_found_text = not_found_text(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
         if paths.streamable is not None:
@@ -152,7 +160,7 @@ class McpApp:
             case "http":
                 await self._http(scope, receive, send)
             case "lifespan":
-                await self._lifespan(receive, send)
+                await serve_lifespan_events(self.lifespan(), self._server.identity.name, receive, send)
             case "websocket":
                 await self._websocket(scope, receive, send)
 
@@ -207,40 +215,64 @@ class McpApp:
 
     # life
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        async with AsyncExitStack() as stack:
-            try:
-                check_event_loop()
-                # Under `hypercorn -k trio` nothing else installs the guard.
-                install()
-                service = await stack.enter_async_context(self._server.open_service())
-            except Exception as error:  # noqa: BLE001  whatever it is, an ASGI server must not go on without
-                problem = f"{self._server.identity.name} could not be started: {error}"
-                logger.error(problem)
-                await send({"type": "lifespan.startup.failed", "message": problem})
-                return
-            nursery = await stack.enter_async_context(trio.open_nursery())
-            legacy = LegacyEndpoint(service, self._event_store, self.limits, nursery)
-            websockets = WebSockets(service, self.limits)
-            sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
-            self._running = AppState(service, ServerSession(service, shared_channel=False), legacy, websockets, sse)
-            nursery.start_soon(legacy.sessions.reap)
-            try:
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-                await self.drain(0)
-                legacy.sessions.end_all(CancelReason.SHUTDOWN)
-                sse.sessions.end_all(CancelReason.SHUTDOWN)
-                await send({"type": "lifespan.shutdown.complete"})
-            finally:
-                self._running = None
-                self._records.close()
-                nursery.cancel_scope.cancel()
+    def lifespan(self, _app: object = None) -> AbstractAsyncContextManager[None]:
+        """Return a context manager in which the application serves, for one that it is mounted in.
+
+            mcp = asgi_app(server)
+            app = Starlette(routes=[Mount("/", mcp)], lifespan=mcp.lifespan)
+
+        Without it, a mounted application starts at its first request. Entering it enters the lifespan of the server; leaving it
+        ends every call and session.
+
+        Raises:
+            RuntimeError: it is running already, or this is not Trio.
+            Exception: what the lifespan of the server raised, at its start, in the block (which is cancelled then) or at its end.
+        """
+        self._mounted = None
+        return self._serving()
+
+    @asynccontextmanager
+    async def _serving(self) -> AsyncGenerator[None]:
+        check_event_loop()
+        if self._running is not None:
+            raise RuntimeError("the application is running already")
+        # Under `hypercorn -k trio` nothing else installs the guard.
+        install()
+        try:
+            async with self._server.open_service() as service, trio.open_nursery() as nursery:
+                legacy = LegacyEndpoint(service, self._event_store, self.limits, nursery)
+                websockets = WebSockets(service, self.limits)
+                sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
+                self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)
+                nursery.start_soon(legacy.sessions.reap)
+                try:
+                    yield
+                    await self.drain(0)
+                    legacy.sessions.end_all(CancelReason.SHUTDOWN)
+                    sse.sessions.end_all(CancelReason.SHUTDOWN)
+                finally:
+                    self._running = None
+                    self._records.close()
+                    nursery.cancel_scope.cancel()
+        except Exception as error:
+            self.failure = error
+            raise
 
     def _started(self) -> AppState:
         if self._running is None:
-            raise RuntimeError("the application was not started: serve it with the ASGI lifespan protocol")
+            raise RuntimeError("the application has not started")
+        return self._running
+
+    async def _ready(self) -> AppState:
+        """Return the state of the running application; a mounted one is started now.
+
+        Raises:
+            HttpRejection: 503, it could not be started, or it has ended.
+        """
+        if self._running is None and self._mounted is not None:
+            await self._mounted.start()
+        if self._running is None:
+            raise HttpRejection(503, "This server is not running. Try again in a moment.", code=SERVER_BUSY)
         return self._running
 
     # requests
@@ -249,7 +281,7 @@ class McpApp:
         try:
             incoming = await self._authorized(scope, receive, send)
             serve = self._route(scope["path"], scope["method"])
-            await serve(self._started(), incoming)
+            await serve(self._running or await self._ready(), incoming)
         except ProtocolError as error:
             await send_error(send, error)
 
@@ -334,7 +366,7 @@ class McpApp:
             if scope["path"] != self._paths.streamable:
                 raise HttpRejection(404, no_websocket(self._paths))
             check_upgrade(incoming.peer.headers, scope["subprotocols"])
-            running = self._started()
+            running = self._running or await self._ready()
             websockets = running.websockets
             websockets.quota.check(incoming.peer.principal)
             check_room(running.service.open_account(incoming.peer), SESSION_SIZE)
@@ -359,10 +391,3 @@ class McpApp:
 
 WEBSOCKET_CLOSE_TIMEOUT = 1.0
 """Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
-
-
-def check_event_loop() -> None:
-    """Raise `RuntimeError` unless this runs on Trio."""
-    library = sniffio.current_async_library()
-    if library != "trio":
-        raise RuntimeError(f"trio_mcp runs on Trio, not on {library}: start it with `hypercorn -k trio module:app`")

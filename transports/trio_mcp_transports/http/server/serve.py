@@ -61,6 +61,7 @@ async def serve_http(
         OSError: the port is in use, or the address does not belong to this machine.
         ValueError: the server would be open to the network without `allowed_hosts`; or an option cannot have that value.
         TypeError: an option is of the wrong type.
+        Exception: what the server's lifespan raised, at its start, while serving (which it ends) or at its end.
     """
     check_port("port", port)
     check_seconds("drain", drain, finite=True)
@@ -76,16 +77,24 @@ async def serve_http(
     endpoints = [(kind, entrance) for kind, entrance in ((scheme, path), ("http", sse_path)) if entrance is not None]
     name = server.identity.name if announce else None
     calls, clean_up = drain * CALL_SHARE_OF_DRAIN, drain * CLEAN_UP_SHARE_OF_DRAIN
-    await serve_asgi(
-        app,
-        host=host,
-        port=port,
-        drain=calls + clean_up,
-        on_drain=partial(app.drain, calls, clean_up),
-        signals=signals,
-        config=guarded_config(max_websocket_message=app.limits.body, memory=server.options.memory),
-        task_status=Announcement(endpoints, name, task_status),
-    )
+    try:
+        await serve_asgi(
+            app,
+            host=host,
+            port=port,
+            drain=calls + clean_up,
+            on_drain=partial(app.drain, calls, clean_up),
+            lifespan_seconds=server.lifespan_seconds,
+            signals=signals,
+            config=guarded_config(max_websocket_message=app.limits.body, memory=server.options.memory),
+            task_status=Announcement(endpoints, name, task_status),
+        )
+    except Exception:
+        # What hypercorn makes of it is an error of its protocol with the application.
+        if app.failure is None:
+            raise
+    if app.failure is not None:
+        raise app.failure
 
 
 @dataclass

@@ -18,7 +18,7 @@ from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
+from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, Service, make_session
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.storage import EventStore
 
@@ -136,7 +136,7 @@ class LegacyEndpoint:
     def _open_session(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
         account = self._service.open_account(envelope.peer)
         self.sessions.make_room(envelope.peer.principal, account)
-        session = ServerSession(self._service, shared_channel=False, account=account)
+        session = make_session(self._service, shared_channel=False, account=account)
         exchange = Exchange(incoming, LEGACY_STATUS, self._service.open_outbox(incoming.peer))
         session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.

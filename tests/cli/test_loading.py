@@ -1,0 +1,77 @@
+"""Which server `FILE:name` selects: a server by its name, or what a function returns."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from trio_mcp.cli.errors import CommandError, Status
+from trio_mcp.cli.loading import MODULE_NAME, load_server
+
+HEAD = "from trio_mcp import Server\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setitem(sys.modules, MODULE_NAME, sys)
+    return tmp_path / "app.py"
+
+
+def loaded(file: Path, text: str, name: str = "make") -> str:
+    """Return the name of the server that is loaded."""
+    file.write_text(HEAD + text)
+    return load_server(f"{file}:{name}").identity.name
+
+
+def refused(file: Path, text: str, name: str = "make") -> str:
+    """Return why nothing is loaded, without the name of the file."""
+    file.write_text(HEAD + text)
+    with pytest.raises(CommandError) as caught:
+        load_server(f"{file}:{name}" if name else str(file))
+    assert caught.value.status is Status.UNREACHABLE
+    return str(caught.value).replace(str(file), "app.py")
+
+
+def test_a_function_that_returns_a_server_is_called(file: Path) -> None:
+    assert loaded(file, "def make(name='made', *more): return Server(name)") == "made"
+    assert loaded(file, "class Shop(Server):\n    def __init__(self): super().__init__('shop')", "Shop") == "shop"
+
+
+def test_a_server_has_precedence_over_a_function_of_another_name(file: Path) -> None:
+    assert loaded(file, "server = Server('one')\ndef make(): return Server('two')", "server") == "one"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def make(name, *, size): ...", ["app.py:make", "name, size"]),
+        ("async def make(): ...", ["app.py:make", "async", "lifespan"]),
+        ("def make(): return 3", ["app.py:make", "returned int"]),
+        ("def make():\n    raise OSError('no disk')", ["app.py, line 3", "OSError: no disk"]),
+        ("make = 3", ["app.py:make", "but int"]),
+    ],
+)
+def test_a_function_that_makes_no_server_is_refused_with_the_reason(file: Path, text: str, said: list[str]) -> None:
+    message = refused(file, text)
+    assert [each for each in said if each not in message] == []
+
+
+def test_a_wrong_name_is_refused_with_what_the_file_has(file: Path) -> None:
+    text = """
+from dataclasses import replace
+server = Server('one')
+def make() -> Server: return server
+def other() -> int: return 3
+def needs(name) -> Server: return server
+async def slow() -> Server: return server
+def _private() -> Server: return server
+"""
+    assert refused(file, text, "mkae").endswith("choose one of: app.py:server, app.py:make")
+
+
+def test_a_file_without_a_server_is_refused_with_the_functions_that_may_make_one(file: Path) -> None:
+    assert refused(file, "def make(): return Server('made')", "").endswith("choose one of: app.py:make")
+    assert refused(file, "x = 3", "").endswith("has no Server in it")

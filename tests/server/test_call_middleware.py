@@ -1,0 +1,390 @@
+"""Call middleware: runs once around each call, and may run its body again."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Annotated, Any
+
+import pytest
+import trio
+from talk import talk_to
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp import (
+    CallHandler,
+    CallRequest,
+    CallResult,
+    Client,
+    Context,
+    PeerError,
+    Provide,
+    Server,
+    ServiceOptions,
+    ToolError,
+    ToolResult,
+    accept,
+    accept_defaults,
+)
+
+BOUND = 20.0
+ERAS = ["legacy", "modern"]
+
+
+class Unsteady(Exception):
+    pass
+
+
+async def retry(call: CallRequest, handler: CallHandler) -> CallResult:
+    """Run the body up to three times."""
+    for _ in range(2):
+        try:
+            return await handler()
+        except Unsteady:
+            pass
+    return await handler()
+
+
+# what it sees
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_it_sees_the_call_and_its_result(mode: Any) -> None:
+    seen: list[object] = []
+    server = Server("tester")
+
+    @server.middleware
+    async def watch(call: CallRequest, handler: CallHandler) -> CallResult:
+        result = await handler()
+        seen.append((call.kind, call.name, dict(call.arguments), call.ctx.request.method, call.principal, type(result)))
+        return result
+
+    @server.tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    @server.prompt
+    async def review(code: str) -> str:
+        return code
+
+    @server.resource("config://app")
+    async def config() -> str:
+        return "x"
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=mode) as client:
+            await client.call_tool("add", {"a": 1, "b": 2})
+            await client.get_prompt("review", {"code": "c"})
+            await client.read_resource("config://app")
+            await client.list_tools()
+    assert [entry[:5] for entry in seen] == [  # type: ignore[index]
+        ("tool", "add", {"a": 1, "b": 2}, "tools/call", None),
+        ("prompt", "review", {"code": "c"}, "prompts/get", None),
+        ("resource", "config://app", {}, "resources/read", None),
+    ]
+
+
+async def test_it_knows_the_principal_and_the_state() -> None:
+    seen: list[object] = []
+    server = Server("tester")
+
+    @server.middleware
+    async def watch(call: CallRequest, handler: CallHandler) -> CallResult:
+        seen.append((call.principal, call.ctx.state))
+        return await handler()
+
+    @server.tool
+    async def tool() -> None: ...
+
+    async with talk_to(server, principal="ann") as talk:
+        await talk.result(talk.leg("tool"))
+    assert seen == [("ann", None)]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_it_runs_once_around_all_legs_of_a_call(mode: Any) -> None:
+    events: list[str] = []
+    server = Server("tester")
+
+    @server.middleware
+    async def watch(call: CallRequest, handler: CallHandler) -> CallResult:
+        events.append("before")
+        try:
+            return await handler()
+        finally:
+            events.append("after")
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        await ctx.elicit("?", bool)
+        events.append("answered")
+        return "done"
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=mode, on_elicit=accept_defaults) as client:
+            await client.call_tool("tool")
+    assert events == ["before", "answered", "after"]
+
+
+async def test_the_first_one_is_the_outermost() -> None:
+    events: list[str] = []
+
+    def named(name: str) -> Any:
+        async def middleware(call: CallRequest, handler: CallHandler) -> CallResult:
+            events.append(name)
+            return await handler()
+
+        return middleware
+
+    server = Server("tester", middleware=[named("first"), named("second")])
+    server.middleware(named("third"))
+
+    @server.tool
+    async def tool() -> None: ...
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            await client.call_tool("tool")
+    assert events == ["first", "second", "third"]
+
+
+# what it decides
+
+
+async def test_what_it_raises_is_the_error_of_the_call() -> None:
+    server = Server("tester")
+
+    @server.middleware
+    async def map_errors(call: CallRequest, handler: CallHandler) -> CallResult:
+        try:
+            return await handler()
+        except Unsteady as error:
+            raise ToolError("the database is away") from error
+
+    @server.tool
+    async def tool() -> None:
+        raise Unsteady
+
+    @server.resource("config://app")
+    async def config() -> str:
+        raise Unsteady
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            result = await client.call_tool("tool")
+            assert (result.is_error, result.text) == (True, "the database is away")
+            with pytest.raises(PeerError, match="the database is away"):
+                await client.read_resource("config://app")
+
+
+async def test_it_may_answer_without_the_body() -> None:
+    server = Server("tester")
+
+    @server.middleware
+    async def refuse(call: CallRequest, handler: CallHandler) -> CallResult:
+        return ToolResult(content=[], is_error=True)
+
+    @server.tool
+    async def tool() -> None:
+        raise AssertionError("it ran")
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            assert (await client.call_tool("tool")).content == []
+
+
+async def test_a_missing_return_is_an_error_of_the_call() -> None:
+    server = Server("tester")
+
+    @server.middleware  # type: ignore[type-var]
+    async def forgetful(call: CallRequest, handler: CallHandler) -> None:
+        await handler()
+
+    @server.tool
+    async def tool() -> None: ...
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            assert (await client.call_tool("tool")).is_error
+
+
+async def test_a_nursery_around_the_body_does_not_wrap_its_error() -> None:
+    server = Server("tester")
+
+    @server.middleware
+    async def with_nursery(call: CallRequest, handler: CallHandler) -> CallResult:
+        async with trio.open_nursery():
+            return await handler()
+
+    @server.tool
+    async def tool() -> None:
+        raise ToolError("no")
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            assert (await client.call_tool("tool")).text == "no"
+
+
+# running the body again
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_each_run_of_the_body_has_steps_and_questions_of_its_own(mode: Any) -> None:
+    events: list[str] = []
+    server = Server("tester", middleware=[retry])
+
+    def note(what: str) -> int:
+        events.append(what)
+        return len(events)
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        number = await ctx.step("count", note, "step")
+        answer = await ctx.elicit("?", bool)
+        await ctx.branch(lambda child: child.step("count", note, f"branch in depth {child.depth}"))
+        if number < 5:
+            raise Unsteady
+        return f"{answer.action} {number}"
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=mode, on_elicit=lambda _question: accept(value=True)) as client:
+            assert (await client.call_tool("tool")).text == "accept 5"
+    assert events == ["step", "branch in depth 1"] * 3
+
+
+async def test_a_replay_finds_the_steps_and_answers_of_each_run() -> None:
+    """The first run of the replay fails as it did before."""
+    ran: list[int] = []
+    asked: list[str] = []
+    server = Server("tester", middleware=[retry], options=ServiceOptions(always_replay=True))
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        run = await ctx.step("run", lambda: ran.append(1) or len(ran))
+        answer = await ctx.elicit(f"run {run}?", bool)
+        asked.append(answer.action)
+        if run == 1:
+            raise Unsteady
+        return f"run {run}"
+
+    async with talk_to(server) as talk:
+        first = await talk.round(talk.leg("tool"))
+        second = await talk.round(first.retry(True))
+        assert (first.message, second.message) == ("run 1?", "run 2?")
+        assert await talk.text(second.retry(True)) == "run 2"
+    assert len(ran) == 2
+    assert asked == ["accept", "accept", "accept"]
+
+
+async def test_nested_retries_do_not_share_keys() -> None:
+    names: list[str] = []
+    server = Server("tester", middleware=[retry, retry])
+
+    @server.tool
+    async def tool(ctx: Context) -> str:
+        names.append(await ctx.step("once", lambda: f"run {len(names)}"))
+        if len(names) < 9:
+            raise Unsteady
+        return names[-1]
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            assert (await client.call_tool("tool")).text == "run 8"
+    assert names == [f"run {number}" for number in range(9)]
+
+
+async def test_all_runs_share_the_token_budget() -> None:
+    samples: list[str] = []
+    server = Server("tester", middleware=[retry], options=ServiceOptions(estimate_tokens=lambda _params, _result: 10))
+
+    @server.tool(token_budget=15)
+    async def tool(ctx: Context) -> None:
+        samples.append((await ctx.sample("?")).text)
+        raise Unsteady
+
+    def answer(_request: object) -> str:
+        samples.append("asked")
+        return "answer"
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, on_sample=answer) as client:
+            result = await client.call_tool("tool")
+    assert result.is_error
+    assert samples == ["asked", "answer", "asked"]
+
+
+async def test_a_run_of_the_body_may_be_cancelled_and_repeated(autojump_clock: MockClock) -> None:
+    runs: list[int] = []
+    server = Server("tester")
+
+    @server.middleware
+    async def hurry(call: CallRequest, handler: CallHandler) -> CallResult:
+        with trio.move_on_after(1):
+            return await handler()
+        return await handler()
+
+    @server.tool
+    async def tool() -> str:
+        runs.append(1)
+        if len(runs) == 1:
+            await trio.sleep_forever()
+        return "second"
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            assert (await client.call_tool("tool")).text == "second"
+
+
+# what is left
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_call_with_middleware_and_providers_leaves_nothing_for_the_garbage_collector(fails: bool) -> None:
+    server = Server("tester", middleware=[retry])
+
+    class Value:
+        """What a provider makes; it lives as long as the frames of the call."""
+
+    made: list[weakref.ref[Value]] = []
+
+    async def make() -> Value:
+        value = Value()
+        made.append(weakref.ref(value))
+        return value
+
+    async def tool(value: Value) -> None:
+        if fails:
+            raise Unsteady if len(made) < 3 else ToolError("no")
+
+    tool.__annotations__["value"] = Annotated[Value, Provide(make)]
+    server.add_tool(tool, limit=1)
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            gc.collect()
+            gc.disable()
+            try:
+                assert bool((await client.call_tool("tool")).is_error) is fails
+                await wait_all_tasks_blocked()
+                assert [value() for value in made] == [None] * (3 if fails else 1)
+            finally:
+                gc.enable()
+
+
+# registration
+
+
+async def test_it_has_to_be_registered_before_the_server_is_served() -> None:
+    server = Server("tester")
+    async with server.open_service():
+        with pytest.raises(RuntimeError):
+            server.middleware(retry)
+
+
+def test_what_is_no_async_function_of_two_is_refused() -> None:
+    def plain(call: CallRequest, handler: CallHandler) -> None: ...
+
+    async def one(call: CallRequest) -> None: ...
+
+    for wrong in (plain, one, CallRequest, 3):
+        with pytest.raises(TypeError, match="CallHandler"):
+            Server("tester", middleware=[wrong])  # type: ignore[list-item]

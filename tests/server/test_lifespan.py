@@ -1,0 +1,232 @@
+"""A lifespan opens before the first call, and closes after the last one has cleaned up."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from talk import talk_to
+from trio.testing import MockClock
+
+from trio_mcp import Client, Context, Server, ServiceOptions
+from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
+
+BOUND = 20.0
+ERAS = ["legacy", "modern"]
+
+
+class Broken(Exception):
+    pass
+
+
+def server_with(lifespan: Callable[[Server], AbstractAsyncContextManager[object]]) -> Server:
+    server = Server("tester", lifespan=lifespan)
+
+    @server.tool
+    async def read(ctx: Context[dict[str, str]]) -> str:
+        return ctx.state["key"]
+
+    return server
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_lifespan_is_entered_once_and_its_value_is_the_state(mode: Any) -> None:
+    events: list[object] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[dict[str, str]]:
+        events.append(server)
+        yield {"key": "value"}
+        events.append("closed")
+
+    server = server_with(lifespan)
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=mode) as client:
+            assert [(await client.call_tool("read")).text for _ in range(2)] == ["value", "value"]
+            assert events == [server]
+    assert events == [server, "closed"]
+
+
+async def test_a_server_without_a_lifespan_has_no_state() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def state(ctx: Context) -> bool:
+        return ctx.state is None
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            assert (await client.call_tool("state")).structured_content == {"result": True}
+
+
+async def test_options_keep_the_lifespan() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[str]:
+        yield "state"
+
+    async with Server("tester", lifespan=lifespan).with_options(ServiceOptions()).open_service() as service:
+        assert service.state == "state"
+
+
+async def test_a_nursery_may_stay_open_across_the_yield(autojump_clock: MockClock) -> None:
+    ticks: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            ticks.append(trio.current_time())
+            await trio.sleep(1)
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(tick)
+            yield
+            nursery.cancel_scope.cancel()
+
+    async with Server("tester", lifespan=lifespan).open_service():
+        await trio.sleep(2.5)
+    await trio.sleep(5)
+    assert ticks == [0, 1, 2]
+
+
+async def test_a_failed_start_raises_the_exception_of_the_lifespan() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        raise Broken
+        yield
+
+    server = Server("tester", lifespan=lifespan)
+    with pytest.raises(Broken):
+        async with server.open_service():
+            raise AssertionError("it was opened")
+    assert server.services == ()
+    with pytest.raises(Broken), trio.fail_after(BOUND):
+        async with Client.connect(server):
+            raise AssertionError("it was connected")
+
+
+async def test_a_lifespan_that_fails_while_serving_ends_the_service_with_its_exception() -> None:
+    crash, ended = trio.Event(), trio.Event()
+
+    async def crashing() -> None:
+        await crash.wait()
+        raise Broken
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(crashing)
+            yield
+
+    server = Server("tester", lifespan=lifespan)
+
+    @server.tool
+    async def work() -> None:
+        try:
+            crash.set()
+            await trio.sleep_forever()
+        finally:
+            ended.set()
+
+    async def serve() -> None:
+        async with talk_to(server) as talk:
+            talk.leg("work")
+            await trio.sleep_forever()
+
+    with pytest.raises(ExceptionGroup) as caught, trio.fail_after(BOUND):
+        await serve()
+    assert [type(error) for error in caught.value.exceptions] == [Broken]
+    assert ended.is_set()
+
+
+async def test_a_lifespan_that_ends_early_ends_the_service() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        with trio.move_on_after(0):
+            yield
+
+    with pytest.raises(RuntimeError), trio.fail_after(BOUND):
+        async with Server("tester", lifespan=lifespan).open_service():
+            await trio.sleep_forever()
+
+
+async def test_an_exception_of_the_block_leaves_as_it_does_without_a_lifespan() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        yield
+
+    shapes: list[BaseException] = []
+    for server in (Server("tester"), Server("tester", lifespan=lifespan)):
+        with pytest.raises(ExceptionGroup) as caught:
+            async with server.open_service():
+                raise Broken
+        shapes.append(caught.value)
+    assert [[type(error) for error in shape.exceptions] for shape in shapes] == [[Broken], [Broken]]  # type: ignore[attr-defined]
+
+
+async def test_calls_clean_up_before_the_lifespan_closes(autojump_clock: MockClock) -> None:
+    """Also after a cancel, from which the clean-up of the lifespan is shielded."""
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        yield
+        await trio.sleep(1)
+        events.append("closed")
+
+    server = Server("tester", lifespan=lifespan)
+
+    @server.tool
+    async def work() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(1)
+            events.append("cleaned up")
+
+    with trio.move_on_after(5):
+        async with talk_to(server) as talk:
+            talk.leg("work")
+            await trio.sleep_forever()
+    assert events == ["cleaned up", "closed"]
+
+
+async def test_the_end_of_a_lifespan_is_bounded(autojump_clock: MockClock, caplog: pytest.LogCaptureFixture) -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        yield
+        await trio.sleep_forever()
+
+    async with Server("tester", lifespan=lifespan).open_service():
+        pass
+    assert trio.current_time() == LIFESPAN_EXIT_SECONDS
+    assert [record.levelno for record in caplog.records] == [logging.ERROR]
+
+
+async def test_a_start_can_be_cancelled(autojump_clock: MockClock) -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        await trio.sleep_forever()
+        yield
+
+    with trio.move_on_after(3) as scope:
+        async with Server("tester", lifespan=lifespan).open_service():
+            raise AssertionError("it was opened")
+    assert scope.cancelled_caught
+    assert trio.current_time() == 3
+
+
+def test_a_lifespan_that_is_no_context_manager_is_refused() -> None:
+    async def undecorated(server: Server) -> AsyncIterator[None]:
+        yield
+
+    async def coroutine(server: Server) -> None: ...
+
+    for wrong in (undecorated, coroutine, {"db": 1}):
+        with pytest.raises(TypeError, match="asynccontextmanager"):
+            Server("tester", lifespan=wrong)  # type: ignore[arg-type]

@@ -1,0 +1,368 @@
+"""Parameters marked with `Provide`: made once for each call, before the body, and left with it."""
+
+import logging
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
+from typing import Annotated, Any
+
+import pytest
+import trio
+from one_tool import failure_of, success_of, talk_with
+from talk import talk_to
+from trio.testing import MockClock
+
+from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, accept_defaults
+from trio_mcp.server import ToolKeywords
+
+BOUND = 20.0
+ERAS = ["legacy", "modern"]
+Events = list[str]
+
+
+def recorder(events: Events, name: str = "db") -> Provide:
+    @asynccontextmanager
+    async def provide() -> AsyncIterator[str]:
+        events.append(f"enter {name}")
+        try:
+            yield name
+        except BaseException as error:
+            events.append(f"saw {type(error).__name__}")
+            raise
+        finally:
+            events.append(f"leave {name}")
+
+    return Provide(provide)
+
+
+# kinds
+
+
+async def a_coroutine() -> str:
+    return "async"
+
+
+def a_function() -> str:
+    assert threading.current_thread() is not threading.main_thread()
+    return "plain"
+
+
+@asynccontextmanager
+async def an_async_manager() -> AsyncIterator[str]:
+    yield "async manager"
+
+
+@contextmanager
+def a_manager() -> Iterator[str]:
+    yield "manager"
+
+
+def declared() -> AbstractAsyncContextManager[str]:
+    return an_async_manager()
+
+
+async def test_a_provider_is_async_or_plain_or_a_context_manager() -> None:
+    async def tool(
+        a: Annotated[str, Provide(a_coroutine)],
+        b: Annotated[str, Provide(a_function)],
+        c: Annotated[str, Provide(an_async_manager)],
+        d: Annotated[str, Provide(a_manager)],
+        e: Annotated[str, Provide(declared)],
+    ) -> str:
+        return ", ".join([a, b, c, d, e])
+
+    assert await success_of(tool) == "async, plain, async manager, manager, async manager"
+
+
+async def test_a_plain_function_gets_its_parameters_too() -> None:
+    def tool(number: int, a: Annotated[str, Provide(a_coroutine)]) -> str:
+        return f"{a} {number}"
+
+    assert await success_of(tool, {"number": 3}) == "async 3"
+
+
+async def test_what_is_provided_is_no_argument() -> None:
+    server = Server("tester")
+
+    @server.tool
+    async def tool(number: int, db: Annotated[str, Provide(a_coroutine)]) -> str:
+        return db
+
+    @server.prompt
+    async def prompt(subject: str, db: Annotated[str, Provide(a_coroutine)]) -> str:
+        return f"{subject} {db}"
+
+    @server.resource("users://{name}")
+    async def user(name: str, db: Annotated[str, Provide(a_coroutine)]) -> str:
+        return f"{name} {db}"
+
+    assert list(server.tools[0].model.input_schema["properties"]) == ["number"]  # type: ignore[arg-type, call-overload]
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            assert (await client.call_tool("tool", {"number": 1, "db": "mine"})).is_error
+            (listed,) = await client.list_prompts()
+            assert [argument.name for argument in listed.arguments or ()] == ["subject"]
+            rendered = await client.get_prompt("prompt", {"subject": "a"})
+            assert rendered.messages[0].content.text == "a async"  # type: ignore[union-attr]
+            read = await client.read_resource("users://ann")
+            assert read.contents[0].text == "ann async"  # type: ignore[union-attr]
+
+
+async def test_a_raw_schema_leaves_what_is_provided_out() -> None:
+    async def tool(arguments: dict[str, Any], db: Annotated[str, Provide(a_coroutine)]) -> str:
+        return f"{arguments} {db}"
+
+    assert await success_of(tool, {"a": 1}, input_schema={"type": "object"}) == "{'a': 1} async"
+
+
+# order
+
+
+async def test_providers_use_others_and_the_context_and_are_left_in_reverse_order() -> None:
+    events: Events = []
+    pool = recorder(events, "pool")
+
+    @asynccontextmanager
+    async def connect(ctx: Context[str], pool: Annotated[str, pool], size: int = 3) -> AsyncIterator[str]:
+        events.append("enter connection")
+        yield f"{pool} {ctx.request.method} {size}"
+        events.append("leave connection")
+
+    async def tool(db: Annotated[str, Provide(connect)], pool: Annotated[str, pool]) -> str:
+        events.append("body")
+        return f"{db}, {pool}"
+
+    assert await success_of(tool) == "pool tools/call 3, pool"
+    assert events == ["enter pool", "enter connection", "body", "leave connection", "leave pool"]
+
+
+async def test_two_parameters_with_the_same_function_share_its_value() -> None:
+    made: list[object] = []
+
+    async def make() -> object:
+        made.append(object())
+        return made[-1]
+
+    async def tool(a: Annotated[object, Provide(make)], b: Annotated[object, Provide(make)]) -> bool:
+        return a is b
+
+    assert await success_of(tool) in ("true", '{"result":true}')
+    assert len(made) == 1
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_provider_is_entered_once_for_all_legs_of_a_call(mode: Any) -> None:
+    events: Events = []
+    server = Server("tester")
+
+    @server.tool
+    async def tool(ctx: Context, db: Annotated[str, recorder(events)]) -> str:
+        answers = [await ctx.elicit("?", bool) for _ in range(2)]
+        return f"{db} {[answer.action for answer in answers]}"
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=mode, on_elicit=accept_defaults) as client:
+            assert (await client.call_tool("tool")).text.startswith("db ")
+    assert events == ["enter db", "leave db"]
+
+
+async def test_a_replay_enters_it_again_before_the_body() -> None:
+    events: Events = []
+    server = Server("tester", options=ServiceOptions(always_replay=True))
+
+    @server.tool
+    async def tool(ctx: Context, db: Annotated[str, recorder(events)]) -> str:
+        events.append("body")
+        return (await ctx.elicit("?", bool)).action
+
+    async with talk_to(server) as talk:
+        question = await talk.round(talk.leg("tool"))
+        assert await talk.text(question.retry(True)) == "accept"
+    assert events == ["enter db", "body", "saw Cancelled", "leave db", "enter db", "body", "leave db"]
+
+
+async def test_a_provider_may_ask_and_step() -> None:
+    async def confirmed(ctx: Context) -> str:
+        return (await ctx.elicit("sure?", bool)).action
+
+    async def tool(ctx: Context, first: Annotated[str, Provide(confirmed)]) -> str:
+        return first + (await ctx.elicit("really?", bool)).action
+
+    async with talk_with(tool, name="tool") as talk:
+        first = await talk.round(talk.leg("tool"))
+        second = await talk.round(first.retry(True))
+        assert await talk.text(second.retry(True)) == "acceptaccept"
+
+
+# failures
+
+
+async def test_a_provider_sees_the_exception_of_the_body_like_a_with_block() -> None:
+    events: Events = []
+
+    async def tool(db: Annotated[str, recorder(events)]) -> None:
+        raise ToolError("no")
+
+    assert await failure_of(tool) == "no"
+    assert events == ["enter db", "saw ToolError", "leave db"]
+
+
+async def test_a_provider_that_raises_is_the_error_of_its_call() -> None:
+    events: Events = []
+
+    async def broken() -> None:
+        raise ToolError("no database")
+
+    async def tool(db: Annotated[str, recorder(events)], other: Annotated[None, Provide(broken)]) -> None:
+        events.append("body")
+
+    assert await failure_of(tool) == "no database"
+    assert events == ["enter db", "saw ToolError", "leave db"]
+
+
+async def test_a_provider_that_raises_when_it_is_left_is_the_error_of_its_call() -> None:
+    @asynccontextmanager
+    async def broken() -> AsyncIterator[None]:
+        yield
+        raise ToolError("not committed")
+
+    async def tool(db: Annotated[None, Provide(broken)]) -> str:
+        return "done"
+
+    assert await failure_of(tool) == "not committed"
+
+
+async def test_a_nursery_of_a_provider_does_not_wrap_the_error_of_the_body() -> None:
+    @asynccontextmanager
+    async def with_nursery() -> AsyncIterator[trio.Nursery]:
+        async with trio.open_nursery() as nursery:
+            yield nursery
+
+    async def tool(nursery: Annotated[trio.Nursery, Provide(with_nursery)]) -> str:
+        raise ToolError("no")
+
+    assert await failure_of(tool) == "no"
+
+
+async def test_a_provider_cannot_suppress_the_error_of_the_body() -> None:
+    @asynccontextmanager
+    async def suppressing() -> AsyncIterator[None]:
+        with suppress(ToolError):
+            yield
+
+    async def tool(db: Annotated[None, Provide(suppressing)]) -> str:
+        raise ToolError("no")
+
+    assert "internal error" in await failure_of(tool)
+
+
+async def test_a_cancelled_call_leaves_its_providers_shielded(autojump_clock: MockClock) -> None:
+    events: Events = []
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await trio.sleep(1)
+            events.append("left")
+
+    async def tool(db: Annotated[None, Provide(connect)]) -> None:
+        await trio.sleep_forever()
+
+    async with talk_with(tool, name="tool", timeout=2) as talk:
+        assert "2 seconds" in await talk.failure(talk.leg("tool"))
+    assert events == ["left"]
+    assert trio.current_time() == 3
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_leaving_a_provider_is_bounded(
+    cancelled: bool, autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By the clean-up time of the service."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await trio.sleep_forever()
+
+    async def tool(db: Annotated[None, Provide(connect)]) -> None:
+        if cancelled:
+            await trio.sleep_forever()
+
+    server = Server("tester", options=ServiceOptions(cancel_grace=3))
+    options: ToolKeywords = {"name": "tool", "timeout": 2} if cancelled else {"name": "tool"}
+    server.add_tool(tool, **options)
+    async with talk_to(server) as talk:
+        await talk.failure(talk.leg("tool"))
+        assert trio.current_time() == (5 if cancelled else 3)
+    assert any("not left within 3 seconds" in record.getMessage() for record in caplog.records)
+    assert all(record.levelno == logging.ERROR for record in caplog.records if record.name == "trio_mcp.call")
+
+
+async def test_a_manager_that_was_entered_in_an_abandoned_thread_is_left() -> None:
+    entering, go_on, left = trio.Event(), threading.Event(), threading.Event()
+
+    @contextmanager
+    def slow() -> Iterator[None]:
+        trio.from_thread.run_sync(entering.set)
+        go_on.wait(BOUND)
+        try:
+            yield
+        finally:
+            left.set()
+
+    async def tool(db: Annotated[None, Provide(slow)]) -> None: ...
+
+    async with talk_with(tool, name="tool") as talk:
+        request = talk.leg("tool")
+        with trio.fail_after(BOUND):
+            await entering.wait()
+        talk.cancel(request)
+        await talk.silence()
+        go_on.set()
+        assert await trio.to_thread.run_sync(left.wait, BOUND)
+
+
+# registration
+
+
+async def undecorated() -> AsyncIterator[str]:
+    yield ""
+
+
+async def needs_more(name: str) -> str:
+    return name
+
+
+async def itself(value: Annotated[str, Provide(lambda: None)]) -> str:
+    return value
+
+
+itself.__annotations__["value"] = Annotated[str, Provide(itself)]
+
+
+@pytest.mark.parametrize(
+    ("provide", "said"),
+    [
+        (Provide(undecorated), "@asynccontextmanager"),
+        (Provide(needs_more), "'name'"),
+        (Provide(itself), "needs its own value"),
+        (Provide(sqlite3.Connection), "function"),
+        (Provide(3), "function"),  # type: ignore[arg-type]
+        (Provide, "Provide(function)"),
+    ],
+)
+def test_a_provider_that_cannot_be_called_is_refused_at_registration(provide: object, said: str) -> None:
+    async def tool(db: str) -> str:
+        return db
+
+    tool.__annotations__["db"] = Annotated[str, provide]
+    with pytest.raises(TypeError) as caught:
+        Server("tester").tool(tool)
+    assert "tool" in str(caught.value)
+    assert said in str(caught.value)

@@ -1,0 +1,199 @@
+"""`limit=` and `queue=` of a tool: how many of its calls run at once, and how many more wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from talk import Talk, talk_to
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Client, Context, PeerError, Server, ServiceOptions
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+
+BOUND = 20.0
+ERAS = ["legacy", "modern"]
+
+
+class Gate:
+    """A tool whose calls run until the test lets them go on."""
+
+    def __init__(self, **options: Any) -> None:
+        self.running: list[str] = []
+        self.most = 0
+        self.events: dict[str, trio.Event] = {}
+        self.server = Server("tester", options=ServiceOptions(settle=0))
+        self.server.tool(**options)(self.work)
+
+    async def work(self, name: str, ctx: Context, ask: bool = False) -> str:
+        """Run, after a question if it is to ask one."""
+        if ask:
+            await ctx.elicit("?", bool)
+        self.running.append(name)
+        self.most = max(self.most, len(self.running))
+        try:
+            await self.events.setdefault(name, trio.Event()).wait()
+        finally:
+            self.running.remove(name)
+        return name
+
+    def end(self, name: str) -> None:
+        self.events.setdefault(name, trio.Event()).set()
+
+
+async def started(talk: Talk, *names: str, ask: bool = False) -> list[Any]:
+    """Start calls one after the other; return their ids."""
+    ids = []
+    for name in names:
+        ids.append(talk.leg("work", {"name": name, "ask": ask}))
+        await wait_all_tasks_blocked()
+    return ids
+
+
+async def test_calls_over_the_limit_wait_and_calls_over_the_queue_are_refused() -> None:
+    gate = Gate(limit=2, queue=1)
+    async with talk_to(gate.server) as talk:
+        first, _, waiting, refused = await started(talk, *"abcd")
+        error = await talk.error(refused)
+        assert error["code"] == SERVER_BUSY
+        assert "2" in error["message"]
+        assert "1" in error["message"]
+        assert gate.running == ["a", "b"]
+        gate.end("a")
+        assert await talk.text(first) == "a"
+        await wait_all_tasks_blocked()
+        assert gate.running == ["b", "c"]
+        gate.end("c")
+        assert await talk.text(waiting) == "c"
+
+
+async def test_of_calls_that_come_together_no_more_run_or_wait_than_may() -> None:
+    gate = Gate(limit=2, queue=1)
+    async with talk_to(gate.server) as talk:
+        for name in "abcdef":
+            talk.leg("work", {"name": name})
+        await wait_all_tasks_blocked()
+        refused = talk.waiting()
+        assert [message["error"]["code"] for message in refused] == [SERVER_BUSY] * 3
+        assert len(gate.running) == 2
+        for name in "abcdef":
+            gate.end(name)
+        await wait_all_tasks_blocked()
+        assert len(talk.waiting()) == 3
+
+
+async def test_without_a_queue_nothing_waits() -> None:
+    gate = Gate(limit=1)
+    async with talk_to(gate.server) as talk:
+        await started(talk, "a")
+        (refused,) = await started(talk, "b")
+        assert (await talk.error(refused))["code"] == SERVER_BUSY
+        gate.end("a")
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_it_is_the_same_in_both_eras(mode: Any) -> None:
+    gate = Gate(limit=1)
+    with trio.fail_after(BOUND):
+        async with Client.connect(gate.server, mode=mode) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "work", {"name": "a"})
+            while not gate.running:
+                await trio.lowlevel.checkpoint()
+            with pytest.raises(PeerError) as caught:
+                await client.call_tool("work", {"name": "b"})
+            assert caught.value.code == SERVER_BUSY
+            gate.end("a")
+
+
+async def test_a_refused_call_starts_no_actor() -> None:
+    gate = Gate(limit=1)
+    async with talk_to(gate.server) as talk:
+        await started(talk, "a")
+        (refused,) = await started(talk, "b")
+        await talk.error(refused)
+        assert gate.server.services[0].statistics().actors.started == 1
+        gate.end("a")
+
+
+async def test_a_cancelled_call_gives_up_its_place_and_its_wait() -> None:
+    gate = Gate(limit=1, queue=1)
+    async with talk_to(gate.server) as talk:
+        running, waiting = await started(talk, "a", "b")
+        talk.cancel(waiting)
+        await wait_all_tasks_blocked()
+        await started(talk, "c")
+        talk.cancel(running)
+        await wait_all_tasks_blocked()
+        assert gate.running == ["c"]
+
+
+async def test_a_parked_call_gives_its_place_to_others_and_waits_for_one_when_it_goes_on() -> None:
+    gate = Gate(limit=1, queue=5)
+    async with talk_to(gate.server) as talk:
+        (asking,) = await started(talk, "a", ask=True)
+        question = await talk.round(asking)
+        running, queued = await started(talk, "b", "c")
+        assert gate.running == ["b"]
+        resumed = question.retry(True)
+        await wait_all_tasks_blocked()
+        assert gate.running == ["b"]
+        gate.end("b")
+        assert await talk.text(running) == "b"
+        await wait_all_tasks_blocked()
+        # Ahead of the call that has not begun.
+        assert gate.running == ["a"]
+        gate.end("a")
+        assert await talk.text(resumed) == "a"
+        gate.end("c")
+        assert await talk.text(queued) == "c"
+    assert gate.most == 1
+
+
+async def test_the_branches_of_a_resumed_call_share_its_place() -> None:
+    server = Server("tester")
+
+    @server.tool(limit=1)
+    async def tool(ctx: Context) -> str:
+        async def ask(child: Context) -> str:
+            return (await child.elicit("?", bool)).action
+
+        return " ".join(await ctx.branch_all(ask, ask, ask))
+
+    async with talk_to(server) as talk:
+        for _ in range(2):
+            question = await talk.round(talk.leg("tool"))
+            assert await talk.text(question.retry(True, True, True)) == "accept accept accept"
+
+
+async def test_a_parked_call_that_is_given_up_frees_nothing_twice() -> None:
+    gate = Gate(limit=1)
+    async with talk_to(gate.server) as talk:
+        (asking,) = await started(talk, "a", ask=True)
+        await talk.round(asking)
+        (actor,) = gate.server.services[0].supervisor.actors
+        actor.scope.cancel()
+        await wait_all_tasks_blocked()
+        await started(talk, "b")
+        (refused,) = await started(talk, "c")
+        assert (await talk.error(refused))["code"] == SERVER_BUSY
+        gate.end("b")
+
+
+async def test_a_plain_function_is_limited_too() -> None:
+    server = Server("tester")
+
+    @server.tool(limit=1)
+    def tool() -> str:
+        return "done"
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            for _ in range(2):
+                assert (await client.call_tool("tool")).text == "done"
+
+
+@pytest.mark.parametrize("options", [{"limit": 0}, {"limit": True}, {"queue": 1}, {"limit": 1, "queue": -1}])
+def test_wrong_limits_are_refused(options: Any) -> None:
+    with pytest.raises((TypeError, ValueError), match=r"limit|queue"):
+        Gate(**options)

@@ -1,0 +1,113 @@
+"""The code of docs/state.md is one program, and does what the page says."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+import pytest
+import trio
+from pages import Names, Page
+from talk import talk_to
+from trio.testing import MockClock
+
+from trio_mcp import Client, PeerError
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
+from trio_mcp_transports.http.server.lifespan import RESTART_DELAY
+
+PAGE = Page("state")
+BOUND = 200.0
+ERAS = ["legacy", "modern"]
+
+
+@pytest.fixture
+def page() -> Names:
+    return PAGE.run()
+
+
+async def test_the_main_program_prints_what_it_says(
+    page: Names, capsys: pytest.CaptureFixture[str], autojump_clock: MockClock
+) -> None:
+    with trio.fail_after(BOUND):
+        await page["main"]()
+    _moved, refused, fetched = capsys.readouterr().out.splitlines()
+    assert refused == "Notes cannot be moved to the trash."
+    assert fetched == "the page"
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_transaction_is_rolled_back_by_an_error(page: Names, mode: Any) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(page["server"], mode=mode) as client:
+            state = page["server"].services[0].state
+            await client.call_tool("add_note", {"topic": "a", "body": "text"})
+            assert (await client.call_tool("move_notes", {"source": "a", "target": "trash"})).is_error
+            assert state.database.execute("select topic from notes").fetchall() == [("a",)]
+            await client.call_tool("move_notes", {"source": "a", "target": "b"})
+            assert state.database.execute("select topic from notes").fetchall() == [("b",)]
+    with pytest.raises(sqlite3.ProgrammingError):
+        state.database.execute("select 1")
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_call_is_timed_with_its_retries(page: Names, mode: Any, autojump_clock: MockClock) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(page["server"], mode=mode) as client:
+            assert (await client.call_tool("fetch", {"url": "x"})).text == "the page"
+            assert page["server"].services[0].state.seconds == {"fetch": pytest.approx(1.1)}
+    assert page["fetched"] == ["x"] * 3
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_calls_beyond_the_rate_are_refused_for_a_minute(
+    page: Names, mode: Any, autojump_clock: MockClock
+) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(page["server"], mode=mode) as client:
+            note = {"topic": "a", "body": "text"}
+            results = [await client.call_tool("add_note", note) for _ in range(101)]
+            assert [number for number, result in enumerate(results) if result.is_error] == [100]
+            assert "100 calls a minute" in results[100].text
+            await trio.sleep(61)
+            assert not (await client.call_tool("add_note", note)).is_error
+
+
+async def test_an_error_of_the_database_reaches_the_model_in_other_words(page: Names) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(page["server"]) as client:
+            page["server"].services[0].state.database.execute("drop table notes")
+            result = await client.call_tool("add_note", {"topic": "a", "body": "text"})
+    assert (result.is_error, result.text) == (True, "The database is not available. Try again in a minute.")
+
+
+async def test_prompts_are_for_callers_with_a_principal(page: Names) -> None:
+    async with talk_to(page["server"]) as talk:
+        assert (await talk.error(talk.ask("prompts/get", name="x")))["code"] == -32001
+    async with talk_to(page["server"], principal="ann") as talk:
+        assert (await talk.error(talk.ask("prompts/get", name="x")))["code"] == -32601
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_more_calls_than_run_and_wait_are_refused(page: Names, mode: Any, autojump_clock: MockClock) -> None:
+    codes: list[int] = []
+
+    async def render() -> None:
+        try:
+            await client.call_tool("render", {"scene": "a"})
+        except PeerError as error:
+            codes.append(error.code)
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(page["server"], mode=mode) as client:
+            async with trio.open_nursery() as nursery:
+                for _ in range(14):
+                    nursery.start_soon(render)
+            assert trio.current_time() == 6
+    assert codes == [SERVER_BUSY] * 2
+
+
+def test_the_numbers_are_those_of_the_code() -> None:
+    assert f"has {LIFESPAN_EXIT_SECONDS:g} seconds (`LIFESPAN_EXIT_SECONDS`)" in PAGE.prose
+    assert f"at most every {RESTART_DELAY:g} seconds" in PAGE.prose
+    assert f"the error {SERVER_BUSY} (HTTP 503)" in PAGE.prose

@@ -1,0 +1,144 @@
+"""An application that gets no lifespan events, because it is mounted in another one, starts at its first request."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+from asgi_peer import AsgiPeer, Reply, modern_call
+from trio.testing import MockClock
+
+from trio_mcp import Context, Server
+from trio_mcp_transports.http import McpApp, asgi_app
+from trio_mcp_transports.http.server.lifespan import RESTART_DELAY
+
+Events = list[str]
+
+
+class Broken(Exception):
+    pass
+
+
+def mounted(events: Events, *failures: Exception, crash: trio.Event | None = None) -> McpApp:
+    """An application whose lifespan fails that often at its start, and while serving after the event."""
+    left = list(failures)
+
+    async def crashing() -> None:
+        assert crash is not None
+        await crash.wait()
+        raise Broken
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[str]:
+        events.append("start")
+        await trio.lowlevel.checkpoint()
+        if left:
+            raise left.pop()
+        async with trio.open_nursery() as nursery:
+            if crash is not None:
+                nursery.start_soon(crashing)
+            yield "state"
+        events.append("end")
+
+    server = Server("shop", lifespan=lifespan)
+
+    @server.tool
+    async def state(ctx: Context[str]) -> str:
+        return ctx.state
+
+    return asgi_app(server)
+
+
+@asynccontextmanager
+async def requests_of(app: McpApp) -> AsyncIterator[AsgiPeer]:
+    async with trio.open_nursery() as nursery:
+        yield AsgiPeer(app, nursery)
+        nursery.cancel_scope.cancel()
+
+
+async def call(peer: AsgiPeer) -> Reply:
+    message, headers = modern_call("state")
+    return await peer.post(message, headers)
+
+
+async def test_requests_that_come_together_share_the_start() -> None:
+    events: Events = []
+    async with requests_of(mounted(events)) as peer, trio.open_nursery() as nursery:
+        replies: list[Reply] = []
+
+        async def ask() -> None:
+            replies.append(await call(peer))
+
+        for _ in range(3):
+            nursery.start_soon(ask)
+    assert [reply.status for reply in replies] == [200] * 3
+    assert events == ["start"]
+
+
+async def test_a_failed_start_answers_503_and_is_tried_again_after_a_delay(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: Events = []
+    async with requests_of(mounted(events, Broken("no database"))) as peer:
+        for _ in range(2):
+            refused = await call(peer)
+            assert (refused.status, refused.headers["retry-after"]) == (503, "1")
+            assert "no database" not in refused.json["error"]["message"]
+        assert events == ["start"]
+        (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert record.exc_info is not None
+        assert isinstance(record.exc_info[1], Broken)
+        await trio.sleep(RESTART_DELAY)
+        assert (await call(peer)).status == 200
+
+
+async def test_a_lifespan_that_fails_while_serving_ends_the_application(
+    autojump_clock: MockClock,
+) -> None:
+    events: Events = []
+    crash = trio.Event()
+    app = mounted(events, crash=crash)
+    async with requests_of(app) as peer:
+        assert (await call(peer)).status == 200
+        crash.set()
+        await trio.testing.wait_all_tasks_blocked()
+        assert (await call(peer)).status == 503
+        assert app.failure is not None
+
+
+async def test_a_foreign_page_does_not_start_it() -> None:
+    events: Events = []
+    async with requests_of(mounted(events)) as peer:
+        message, headers = modern_call("state")
+        reply = await peer.post(message, {**headers, "host": "evil.example"})
+        assert reply.status in (403, 421)
+        assert (await peer.post(message, headers, path="/other")).status == 404
+    assert events == []
+
+
+async def test_its_own_lifespan_runs_it_and_nothing_starts_it_again() -> None:
+    events: Events = []
+    app = mounted(events)
+    async with requests_of(app) as peer:
+        async with app.lifespan("the other application"):
+            assert (await call(peer)).status == 200
+            with pytest.raises(RuntimeError):
+                async with app.lifespan():
+                    raise AssertionError("it ran twice")
+        assert (await call(peer)).status == 503
+    assert events == ["start", "end"]
+
+
+def test_it_ends_with_the_program() -> None:
+    events: Events = []
+
+    async def main() -> None:
+        async with requests_of(mounted(events)) as peer:
+            assert (await call(peer)).status == 200
+        assert events == ["start"]
+
+    trio.run(main)
+    assert events == ["start", "end"]

@@ -1,0 +1,137 @@
+"""The lifespan of a server, once over each real way to serve it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from serving import IMPORTS, Child, served
+
+from trio_mcp import Client, Disconnected, PeerError
+from trio_mcp.cli.errors import Status
+from trio_mcp.server import Server
+
+APP = Path(__file__).with_name("lifespan_app.py")
+BOUND = 40.0
+ERAS = ["legacy", "modern"]
+
+
+@asynccontextmanager
+async def process(*command: str, **environment: str) -> AsyncIterator[Child]:
+    """Start a command in the folder of the app."""
+    opened = await trio.lowlevel.open_process(
+        [sys.executable, *command],
+        stdin=-1,
+        stdout=-1,
+        stderr=-1,
+        cwd=APP.parent,
+        env={**os.environ, **IMPORTS, **environment},
+    )
+    try:
+        with trio.fail_after(BOUND):
+            yield Child(opened)
+    finally:
+        opened.kill()
+        with trio.CancelScope(shield=True):
+            await opened.wait()
+            for stream in filter(None, (opened.stdin, opened.stdout, opened.stderr)):
+                await stream.aclose()
+
+
+@asynccontextmanager
+async def hypercorn(name: str, **environment: str) -> AsyncIterator[tuple[Child, str]]:
+    """Serve an application of the file with hypercorn itself, and give its URL."""
+    command = ("-m", "hypercorn", "-k", "trio", "-b", "127.0.0.1:0", f"lifespan_app:{name}")
+    async with process(*command, **environment) as child:
+        while not (found := re.search(rb"http://127.0.0.1:\d+", line := await child.error_line())):
+            assert line, "hypercorn ended before it served anything"
+        yield child, f"{found[0].decode()}/mcp"
+
+
+async def notes_of(url: str, mode: Any) -> list[object]:
+    async with Client.connect(url, mode=mode) as client:
+        await client.call_tool("note", {"text": "a"})
+        result = await client.call_tool("note", {"text": "b"})
+        assert isinstance(result.structured_content, dict)
+        return result.structured_content["result"]  # type: ignore[return-value]
+
+
+async def test_on_stdio_the_lifespan_lasts_as_long_as_the_process() -> None:
+    async with process(str(APP)) as child:
+        assert child.stdin is not None
+        await child.stdin.aclose()
+        assert await child.errors() == b"opened\nclosed\n"
+        assert await child.end() == 0
+
+
+async def test_on_stdio_a_failed_start_ends_the_process_with_its_exception() -> None:
+    async with process(str(APP), BROKEN="1") as child:
+        assert b"Broken: no database" in await child.errors()
+        assert await child.end() == 1
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_client_of_a_process_reads_the_state(mode: Any) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect([sys.executable, str(APP)], mode=mode, env={**os.environ, **IMPORTS}) as client:
+            assert (await client.call_tool("note", {"text": "a"})).structured_content == {"result": ["a"]}
+
+
+@pytest.mark.parametrize("name", ["app", "mounted", "managed"])
+async def test_hypercorn_runs_it_once_for_all_requests_of_both_eras(name: str) -> None:
+    async with hypercorn(name) as (child, url):
+        assert await notes_of(url, "legacy") == ["a", "b"]
+        assert await notes_of(url, "modern") == ["a", "b", "a", "b"]
+        child.process.send_signal(signal.SIGTERM)
+        left = await child.errors()
+        assert left.count(b"closed\n") == 1
+        assert b"Traceback" not in left
+
+
+async def test_hypercorn_ends_when_it_cannot_start() -> None:
+    command = ("-m", "hypercorn", "-k", "trio", "-b", "127.0.0.1:0", "lifespan_app:app")
+    async with process(*command, BROKEN="1") as child:
+        assert b"Broken: no database" in await child.errors()  # and it has ended; its exit status is hypercorn's own
+
+
+async def test_a_mounted_application_that_cannot_start_answers_503_and_logs_the_cause() -> None:
+    async with hypercorn("mounted", BROKEN="1") as (child, url):
+        for _ in range(2):
+            with pytest.raises((PeerError, Disconnected), match="could not be started"):
+                await Client.connect(url, mode="modern").open()
+        child.process.send_signal(signal.SIGTERM)
+        assert (await child.errors()).count(b"Broken: no database") == 1
+
+
+async def test_trio_mcp_serve_ends_with_the_exception_of_a_lifespan_that_fails() -> None:
+    async with process("-m", "trio_mcp", "serve", str(APP), "--port", "0") as child:
+        while not (found := re.search(rb"http://\S+", await child.error_line())):
+            pass
+        async with Client.connect(found[0].decode().rstrip(","), mode="modern") as client:
+            with pytest.raises((PeerError, Disconnected)):
+                await client.call_tool("crash")
+        assert b"lifespan failed: Broken: the database has left" in await child.errors()
+        assert await child.end() == Status.UNREACHABLE
+
+
+@pytest.mark.parametrize("transport", ["http", "sse", "websocket"])
+async def test_a_served_server_opens_it_before_the_first_connection(transport: str) -> None:
+    opened: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(_server: Server) -> AsyncIterator[None]:
+        opened.append("opened")
+        yield
+        opened.append("closed")
+
+    async with served(Server("x", lifespan=lifespan), transport):
+        assert opened == ["opened"]
+    assert opened == ["opened", "closed"]

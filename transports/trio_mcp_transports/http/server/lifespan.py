@@ -1,0 +1,112 @@
+"""How the application starts and ends: with the lifespan events of an ASGI server, or mounted in another application."""
+
+# Starlette and FastAPI pass the lifespan events to the outermost application only. The first request then starts this one in a
+# system task, which Trio cancels when the program ends: it belongs to no request.
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Final
+
+import sniffio
+import trio
+
+from trio_mcp.logs import peer_logger
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+
+from ...asgi.access import HttpRejection
+from ...asgi.failures import log_failures
+from ...asgi.messages import Receive, Send
+
+logger = peer_logger("trio_mcp.http")
+
+RESTART_DELAY: Final = 5.0
+"""Seconds after a failed start, or a failure while serving, in which requests are rejected without another attempt."""
+
+
+class MountedApp:
+    """The system task that runs an application without lifespan events.
+
+    Args:
+        serving: a context manager in which the application serves.
+        name: of the server, for the task and for messages.
+    """
+
+    def __init__(self, serving: Callable[[], AbstractAsyncContextManager[None]], name: str) -> None:
+        self._serving = serving
+        self._name = name
+        self._attempt: trio.Event | None = None
+        """Set when the start has succeeded or failed; None while none is under way."""
+        self._failed_at: float | None = None
+
+    async def start(self) -> None:
+        """Start the application unless that is under way already, and wait for the end of the start. A cancel only ends the wait.
+
+        Raises:
+            HttpRejection: 503, the last attempt failed less than `RESTART_DELAY` seconds ago; the log has its cause.
+        """
+        if self._attempt is None:
+            if self._failed_at is not None and trio.current_time() < self._failed_at + RESTART_DELAY:
+                raise self._rejection()
+            self._attempt = trio.Event()
+            trio.lowlevel.spawn_system_task(self._run, self._attempt, name=f"the mounted application {self._name}")
+        attempt = self._attempt
+        await attempt.wait()
+        # Another attempt cannot have begun by then, because of the delay.
+        if self._attempt is not attempt:
+            raise self._rejection()
+
+    async def _run(self, attempt: trio.Event) -> None:
+        try:
+            # An exception in a system task would end the program.
+            with log_failures(f"the mounted application {self._name} failed"):
+                async with self._serving():
+                    attempt.set()
+                    await trio.sleep_forever()
+        finally:
+            self._attempt = None
+            self._failed_at = trio.current_time()
+            attempt.set()
+
+    def _rejection(self) -> HttpRejection:
+        return HttpRejection(503, f"{self._name} could not be started. Try again in a moment.", code=SERVER_BUSY)
+
+
+async def serve_lifespan_events(
+    serving: AbstractAsyncContextManager[None], name: str, receive: Receive, send: Send
+) -> None:
+    """Serve from the startup event to the shutdown event, and report failures of either to the ASGI server.
+
+    Raises:
+        Exception: what ended the application in between.
+    """
+    await receive()
+    step = "startup"
+    try:
+        async with serving:
+            step = "serving"
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            step = "shutdown"
+    except Exception as error:
+        if step == "serving":
+            raise
+        # Whatever it is, an ASGI server must not go on without.
+        problem = f"{name} could not be started: {error}" if step == "startup" else f"{name} failed to end: {error}"
+        wrong_loop = isinstance(error, WrongEventLoop)
+        logger.error(problem, exc_info=None if wrong_loop else error)
+        await send({"type": f"lifespan.{step}.failed", "message": problem})
+    else:
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+class WrongEventLoop(RuntimeError):
+    """The ASGI server does not run on Trio."""
+
+
+def check_event_loop() -> None:
+    """Raise `WrongEventLoop` unless this runs on Trio."""
+    library = sniffio.current_async_library()
+    if library != "trio":
+        raise WrongEventLoop(f"trio_mcp runs on Trio, not on {library}: start it with `hypercorn -k trio module:app`")

@@ -1,0 +1,122 @@
+"""`limit=` and `queue=` of a tool: how many of its calls run at once, and how many more may wait."""
+
+# A call holds its place while it runs. A modern call gives it back when it is parked, since it may wait for hours, and waits for
+# one again when its answers have come, ahead of the calls that have not begun. A legacy call that waits for an answer is running.
+#
+#   event                       running    who goes on
+#   a call begins               +1         the call; if all places are taken, it waits in `_queue`
+#   a call ends, or is parked   -1         nobody waits
+#                               same       the first of `_resumed`, else the first of `_queue`: the place is handed over
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import trio
+
+from ..errors import LimitExceeded
+from ..runtime import Actor
+
+
+class ToolBusy(LimitExceeded):
+    """A tool runs all the calls that it may, and its queue is full; nothing was run."""
+
+
+class ConcurrencyLimit:
+    """The places of one tool, shared by all services of its server.
+
+    Args:
+        tool: its name.
+        limit: how many calls run at once.
+        queue: how many more may wait for a place.
+    """
+
+    def __init__(self, tool: str, limit: int, queue: int) -> None:
+        self._tool = tool
+        self._limit = limit
+        self._queue_limit = queue
+        self._running = 0
+        self._queue = trio.lowlevel.ParkingLot()
+        self._resumed = trio.lowlevel.ParkingLot()
+
+    def admit(self) -> None:
+        """Raise `ToolBusy` if a call could neither run nor wait."""
+        if self._running >= self._limit and len(self._queue) >= self._queue_limit:
+            raise ToolBusy(
+                f"the tool {self._tool} is busy: it runs {self._limit} calls at once (limit), and {self._queue_limit} more may "
+                "wait (queue). Try again in a moment."
+            )
+
+    def admit_after(self, check: Callable[[], None]) -> None:
+        """Call `check`, and then `admit`."""
+        check()
+        self.admit()
+
+    @asynccontextmanager
+    async def hold(self, actor: Actor) -> AsyncGenerator[None]:
+        """Hold a place during the block, except while the actor is parked.
+
+        Raises:
+            ToolBusy: there is none, and the queue is full.
+        """
+        # Middleware may run the body several times at once, in one call.
+        if actor.place is not None:
+            yield
+            return
+        # Again: calls that came in the same moment were all admitted before the first of them ran.
+        self.admit()
+        place = Place(self)
+        await self.take(resumed=False)
+        place.held, actor.place = True, place
+        try:
+            yield
+        finally:
+            actor.place = None
+            place.leave()
+
+    async def take(self, *, resumed: bool) -> None:
+        """Take a place, or wait for one. A cancel leaves none taken."""
+        if self._running < self._limit:
+            self._running += 1
+        else:
+            await (self._resumed if resumed else self._queue).park()
+
+    def give_back(self) -> None:
+        """Give a place back, or hand it over to the next call that waits."""
+        if self._resumed:
+            self._resumed.unpark()
+        elif self._queue:
+            self._queue.unpark()
+        else:
+            self._running -= 1
+
+
+@dataclass(slots=True, eq=False)
+class Place:
+    """The place of one call; see `trio_mcp.runtime.Place`."""
+
+    _limit: ConcurrencyLimit
+    held: bool = False
+    _taking: trio.Event | None = None
+    """Set when the lane that waits for a place has stopped waiting; None while none waits."""
+
+    def leave(self) -> None:
+        if self.held:
+            self.held = False
+            self._limit.give_back()
+
+    async def enter(self) -> None:
+        # The answers to several lanes come together. One of them takes the place, for all.
+        while not self.held:
+            if self._taking is not None:
+                await self._taking.wait()
+                continue
+            self._taking = taking = trio.Event()
+            try:
+                await self._limit.take(resumed=True)
+                self.held = True
+            finally:
+                self._taking = None
+                taking.set()

@@ -1,0 +1,96 @@
+"""The lifespan of a server: what its author opens before the first call and closes after the last one."""
+
+# The lifespan runs in a task that does nothing else, so that its code may hold nurseries and cancel scopes open across its
+# `yield`. The task shields itself once it has started: a cancel from outside ends the calls first, and what they use last.
+#
+#   step                           the lifespan's task                      the block of `open_lifespan`
+#   start                          runs to its `yield`                      waits in `nursery.start`; a cancel reaches both
+#   serving                        waits for `over`, shielded               runs
+#   its own nursery fails          unwinds, and raises                      is cancelled; then that exception is raised
+#   the block ends                 wakes, and closes; at most               waits
+#                                  LIFESPAN_EXIT_SECONDS, still shielded
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Final
+
+import trio
+
+from ..checks import check_callable
+from ..groups import unwrap
+from ..logs import peer_logger
+
+logger = peer_logger("trio_mcp.server")
+
+LIFESPAN_NOTE: Final = "The server's lifespan raised this."
+"""Added to an exception of a lifespan."""
+
+LIFESPAN_EXIT_SECONDS: Final = 5.0
+"""Seconds that the clean-up of a lifespan may take, after all calls have ended; then it is cancelled."""
+
+
+def check_lifespan(lifespan: object) -> None:
+    """Raise `TypeError` unless this can be a function from a server to an async context manager."""
+    expected = "a function decorated with @asynccontextmanager: `async def lifespan(server): ...; yield state; ...`"
+    check_callable("lifespan", lifespan, expected)
+    # Without its decorator, the function returns no context manager. That would be noticed only when the server starts.
+    if any(
+        test(lifespan)
+        for test in (inspect.isasyncgenfunction, inspect.isgeneratorfunction, inspect.iscoroutinefunction)
+    ):
+        raise TypeError(f"lifespan must be {expected}, and {getattr(lifespan, '__qualname__', lifespan)!s} is not")
+
+
+@asynccontextmanager
+async def open_lifespan(
+    lifespan: Callable[[], AbstractAsyncContextManager[object]], name: str
+) -> AsyncGenerator[object]:
+    """Enter a lifespan in a separate task, and yield its value; leaving the block closes it, shielded and bounded.
+
+    Args:
+        name: of the server, for the task and for messages.
+
+    Raises:
+        Exception: what the lifespan raised, unchanged: at its start, while the block runs (which is cancelled then), or in its
+            clean-up.
+        RuntimeError: the lifespan ended while the block was running.
+    """
+    over, scope = trio.Event(), trio.CancelScope()
+
+    async def run(*, task_status: trio.TaskStatus[object]) -> None:
+        with scope:
+            try:
+                async with lifespan() as value:
+                    scope.shield = True
+                    task_status.started(value)
+                    await over.wait()
+            except Exception as error:
+                error.add_note(LIFESPAN_NOTE)
+                raise
+        if scope.cancelled_caught:
+            logger.error("the lifespan of %s was cancelled: it did not end within %g s", name, LIFESPAN_EXIT_SECONDS)
+        elif not over.is_set():
+            raise RuntimeError(f"the lifespan of {name} ended while the server was running")
+
+    single: BaseException | None = None
+    try:
+        async with trio.open_nursery() as nursery:
+            value = await nursery.start(run, name=f"the lifespan of {name}")
+            try:
+                yield value
+            finally:
+                over.set()
+                scope.deadline = trio.current_time() + LIFESPAN_EXIT_SECONDS
+    except BaseExceptionGroup as group:
+        single = unwrap(group)
+        if single is group:
+            raise
+    # After the block, so that the group is not its context.
+    if single is not None:
+        try:
+            raise single
+        finally:
+            del single

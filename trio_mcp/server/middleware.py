@@ -1,0 +1,165 @@
+"""Call middleware: functions that run around the body of each call, and may run it several times."""
+
+# A layer of middleware is one function; the first one that was added is the outermost. The body of a plan and each layer have the
+# same form, `run(lane)`. What a layer gets as its `handler` runs the next layer:
+#
+#   run of a layer's handler     lane                            steps and questions of the body
+#   the first                    that of the layer itself        have the keys that they have without middleware
+#   each further one             `lane.again(layer, run)`        have keys that begin with its path, which no branch has
+#
+# The numbers of layers and runs do not depend on what the body does, so a replay finds the entries of each run in the journal.
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Literal, TypeAlias, cast
+
+from ..checks import check_callable
+from ..protocol.jsonrpc import Encoded
+from ..runtime import Actor, Lane, run_child
+from ..session import Call, Plan, RequestFacts, Route
+from ..types import (
+    CallToolRequestParams,
+    CallToolResult,
+    GetPromptRequestParams,
+    GetPromptResult,
+    JsonValue,
+    Model,
+    ReadResourceResult,
+)
+from .branching import BranchTerms
+from .context import Context
+from .handler import exception_to_report
+
+CallResult: TypeAlias = CallToolResult | GetPromptResult | ReadResourceResult
+"""What a tool, a prompt or a resource returns to the client."""
+
+CallHandler: TypeAlias = Callable[[], Awaitable[CallResult]]
+"""Runs the next middleware, or the body; raises what it raises. Each call of it runs it again."""
+
+CallKind: TypeAlias = Literal["tool", "prompt", "resource"]
+
+KINDS: Final[Mapping[str, CallKind]] = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
+"""What the methods call whose calls middleware sees."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRequest:
+    """The call that a middleware runs around.
+
+    Attributes:
+        kind: "tool", "prompt" or "resource".
+        name: the name of the tool or prompt, or the URI of the resource.
+        arguments: as the client sent them; they have been validated. Empty for a resource.
+        ctx: the context of the call, to ask, to report, and for `ctx.request` and `ctx.state`.
+    """
+
+    kind: CallKind
+    name: str
+    arguments: Mapping[str, JsonValue]
+    ctx: Context
+
+    @property
+    def principal(self) -> str | None:
+        """The caller's identity, as `authenticate=` returned it; None without authentication."""
+        return self.ctx.request.principal
+
+
+CallMiddleware: TypeAlias = Callable[[CallRequest, CallHandler], Awaitable[CallResult]]
+"""An async function that returns the result of its handler, or another one, or raises."""
+
+
+def with_middleware(routes: Mapping[str, Route], middleware: Sequence[CallMiddleware]) -> Mapping[str, Route]:
+    """Return the routes; the bodies of tools, prompts and resources run inside of the middleware."""
+    if not middleware:
+        return routes
+    layers = tuple(middleware)
+    wrapped = {method: partial(wrapped_plan, layers, kind, routes[method]) for method, kind in KINDS.items()}
+    return {**routes, **wrapped}
+
+
+def wrapped_plan(
+    layers: tuple[CallMiddleware, ...], kind: CallKind, route: Route, facts: RequestFacts, params: Model
+) -> Model | Encoded | Plan:
+    """Return what the route returns; a plan runs inside of the layers."""
+    plan = route(facts, params)
+    if not isinstance(plan, Plan):
+        return plan
+    arguments: Mapping[str, JsonValue] = {}
+    if isinstance(params, CallToolRequestParams | GetPromptRequestParams):
+        arguments = params.arguments or {}
+    return plan._replace(run=partial(run_layers, layers, kind, plan, arguments))
+
+
+async def run_layers(
+    layers: tuple[CallMiddleware, ...],
+    kind: CallKind,
+    plan: Plan,
+    arguments: Mapping[str, JsonValue],
+    call: Call,
+    place: Actor | Lane,
+    *parent: BranchTerms,
+) -> Model:
+    """Run the body of a plan inside of the layers. Raises what comes out of them; see `exception_to_report`.
+
+    Args:
+        parent: the terms of the handler that reads this resource or prompt, if one does.
+    """
+    lane = place if isinstance(place, Lane) else Lane(place)
+    request = CallRequest(kind, plan.target, arguments, Context(call, lane))
+    try:
+        body = lambda in_lane: plan.run(call, in_lane, *parent)  # noqa: E731
+        return await run_layer(layers, 0, request, body, lane)
+    except ExceptionGroup as group:
+        failure: Exception = exception_to_report(group)
+    try:
+        raise failure
+    finally:
+        # Its traceback holds this frame.
+        del failure
+
+
+async def run_layer(
+    layers: tuple[CallMiddleware, ...],
+    number: int,
+    request: CallRequest,
+    body: Callable[[Lane], Awaitable[Model]],
+    lane: Lane,
+) -> Model:
+    """Run one layer and those inside of it, the last of which is the body."""
+    if number == len(layers):
+        return await body(lane)
+    runs = 0
+
+    async def handler() -> Model:
+        nonlocal runs
+        runs += 1
+        if runs == 1:
+            return await run_layer(layers, number + 1, request, body, lane)
+        return await run_child(lane, lane.again(number, runs), partial(run_layer, layers, number + 1, request, body))
+
+    middleware = layers[number]
+    result = await middleware(request, handler)  # type: ignore[arg-type]
+    if not isinstance(result, CallToolResult | GetPromptResult | ReadResourceResult):
+        name = getattr(middleware, "__qualname__", repr(middleware))
+        raise TypeError(
+            f"the middleware {name} returned {type(result).__name__}: return what `await handler()` returns"
+        )
+    return result
+
+
+def check_middleware(middleware: object) -> None:
+    """Raise `TypeError` unless this can be a call middleware: an async function of a request and a handler."""
+    expected = "an async function: `async def middleware(call: CallRequest, handler: CallHandler) -> CallResult`"
+    check_callable("middleware", middleware, expected)
+    # An object may have an async `__call__`.
+    method = getattr(type(middleware), "__call__", None)  # noqa: B004
+    if not (inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(method)):
+        raise TypeError(f"middleware must be {expected}, not {middleware!r:.80}")
+    try:
+        inspect.signature(cast("CallMiddleware", middleware)).bind(None, None)
+    except TypeError as error:
+        raise TypeError(f"middleware must be {expected}; this one cannot be called with two: {error}") from error

@@ -1,0 +1,36 @@
+"""`Provide`: the mark of a parameter whose value a function of the author makes, once for each call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, get_args, get_origin
+
+
+@dataclass(frozen=True, slots=True)
+class Provide:
+    """Mark a parameter whose value a function provides: `db: Annotated[Connection, Provide(connect)]`.
+
+    The function is async, plain (it runs in a thread), or decorated with `@asynccontextmanager` or `@contextmanager`. It may take
+    a `Context`, and parameters that are marked in the same way. It is entered once for each call of the tool, prompt or resource,
+    before the body, and a context manager is left when the body has ended. The parameter is no argument: clients do not see it.
+    """
+
+    function: Callable[..., object]
+
+
+def provide_of(annotation: object, where: str) -> Provide | None:
+    """Return the mark in an annotation, or None.
+
+    Args:
+        where: names the parameter, for errors.
+
+    Raises:
+        TypeError: the mark is given without calling `Provide`, or twice.
+    """
+    if get_origin(annotation) is not Annotated:
+        return None
+    marks = [each for each in get_args(annotation)[1:] if isinstance(each, Provide)]
+    if Provide in get_args(annotation)[1:] or len(marks) > 1:
+        raise TypeError(f"{where}: annotate it with one `Provide(function)`")
+    return marks[0] if marks else None

@@ -1,0 +1,89 @@
+"""The options of a tool, and the checks of what an author gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+
+from ..checks import check_instance, check_int, check_seconds
+from ..types import JsonObject, ToolAnnotations
+from .large_results import LEAST_MAX_RESULT
+from .options import OfferKeywords, check_count, check_offer
+from .tool_access import Visible
+
+NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
+
+
+class ToolKeywords(OfferKeywords, total=False):
+    """The options of a tool: those of `OfferKeywords`, and these.
+
+    annotations: hints about what it does, as `ToolAnnotations` or as a dict such as `{"readOnlyHint": True}`; clients do not
+        trust them.
+    requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot call the
+        tool, and legacy ones do not see it in the list.
+    input_schema: JSON Schema (2020-12) of the arguments, instead of the signature's; the function takes them as one dict.
+    output_schema: JSON Schema of the structured result, instead of the return annotation's.
+    max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
+    token_budget: how many tokens the samples of a call may use, including those in branches.
+    max_result: bytes of an encoded result, at least 2,048. Of a larger one a preview is sent, with a link to a resource that only
+        its caller can read, for `ServiceOptions.result_ttl` seconds. Such a tool has no output schema.
+    tags: words for clients that group or filter tools; published in the tool's `_meta`.
+    scopes: what its caller must have, see `Caller`. Over HTTP, a call without them is rejected with 403 `insufficient_scope`.
+    visible: a plain function from a `Caller`, or None without authentication, to whether it sees the tool. For other callers the
+        tool does not exist.
+    heartbeat: seconds without a report of progress after which one is sent to a caller that requested progress.
+    limit: how many calls of the tool run at once. A modern call does not count while it waits for an answer.
+    queue: how many more calls may wait for one of these to end (default 0); all others are rejected.
+    """
+
+    annotations: ToolAnnotations | JsonObject
+    requires: Collection[str]
+    input_schema: JsonObject
+    output_schema: JsonObject
+    max_depth: int
+    token_budget: int
+    max_result: int
+    tags: Collection[str]
+    scopes: Collection[str]
+    visible: Visible
+    heartbeat: float
+    limit: int
+    queue: int
+
+
+def check_tool_options(options: ToolKeywords) -> None:
+    """Raise `TypeError` or `ValueError` if an option of a tool is unknown or has a wrong value."""
+    check_offer(options, ToolKeywords.__optional_keys__, "tool()")
+    given: Mapping[str, object] = options
+    for name in ("input_schema", "output_schema"):
+        # A type, such as a model, is a frequent mistake.
+        if (schema := given.get(name)) is not None:
+            check_instance(name, schema, dict, 'a JSON Schema as a dict, such as {"type": "object"}')
+    for name in ("max_depth", "token_budget"):
+        check_count(name, given.get(name))
+    if (max_result := given.get("max_result")) is not None:
+        check_int("max_result", max_result, least=LEAST_MAX_RESULT, hint="leave it out for no limit")
+        if given.get("output_schema") is not None:
+            raise ValueError("max_result: a preview has no structure, so that the tool cannot have an output_schema")
+    if (heartbeat := given.get("heartbeat")) is not None:
+        check_seconds("heartbeat", heartbeat, positive=True, finite=True, hint="leave it out for no heartbeat")
+    check_limit(given.get("limit"), given.get("queue"))
+    # A string is a collection of letters, each of which would be an unknown capability.
+    if isinstance(requires := options.get("requires"), str):
+        raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")
+
+
+def check_limit(limit: object, queue: object) -> None:
+    """Raise unless `limit` and `queue` are None or counts. Raises `TypeError` for a queue without a limit."""
+    if limit is not None:
+        check_int("limit", limit, least=1, hint="leave it out for no limit")
+    if queue is not None:
+        check_int("queue", queue)
+        if limit is None:
+            raise TypeError("queue: only the calls of a tool with a limit wait, so give limit= too")
+
+
+def check_tool_name(name: str) -> None:
+    """Raise `ValueError` unless this is the name of a tool."""
+    if not NAME.fullmatch(name):
+        raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
