@@ -298,7 +298,7 @@ def plain_text(content: JsonValue) -> str:
 def parts_of(annotation: object) -> Iterator[object]:
     """Yield an annotation and, at any depth, its arguments: of a union, a list, a dict, an alias."""
     if isinstance(annotation, TypeAliasType | getattr(types, "TypeAliasType", TypeAliasType)):
-        yield from parts_of(annotation.__value__)
+        yield from parts_of(cast("TypeAliasType", annotation).__value__)
     elif get_origin(annotation) is Annotated:
         yield from parts_of(get_args(annotation)[0])
     else:
