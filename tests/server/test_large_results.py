@@ -15,11 +15,11 @@ from pydantic import BaseModel
 from talk import Json, Talk, talk_to
 from trio.testing import MockClock
 
-from trio_mcp import Client, Image, Server, ServiceOptions, ToolResult
+from trio_mcp import Client, Context, Image, Server, ServiceOptions, ToolResult
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.server.large_results import LEAST_MAX_RESULT, PREFIX, cut
 from trio_mcp.session.sizes import KEPT_RESULT_SIZE
-from trio_mcp.types import ResourceLink, TextContent
+from trio_mcp.types import ResourceLink, TextContent, TextResourceContents
 
 LIMIT = 4096
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -250,3 +250,48 @@ def test_a_text_is_cut_so_that_its_json_fits(text: str) -> None:
 async def test_a_result_that_is_no_json_is_the_error_that_it_would_be_without_a_limit() -> None:
     result = await result_of(lambda: ToolResult(content=[], meta={"a": float("nan")}), name="tool", max_result=LIMIT)
     assert result["isError"]
+
+
+@ERAS
+async def test_a_tool_reads_a_result_that_was_kept_for_its_caller(mode: str) -> None:
+    server = limited()
+
+    @server.tool
+    async def read(uri: str, ctx: Context) -> int:
+        (contents,) = (await ctx.read_resource(uri)).contents
+        assert isinstance(contents, TextResourceContents)
+        return len(contents.text)
+
+    async with connected(mode, server) as client:
+        link = link_in(await client.call_tool("lines"))
+        assert await client.call_tool("read", {"uri": link.uri}, returns=int) == len(await lines())
+
+
+@ERAS
+async def test_a_large_meta_is_no_part_of_the_preview(mode: str) -> None:
+    server = limited()
+
+    @server.tool(max_result=LIMIT)
+    async def described(size: int) -> ToolResult:
+        return ToolResult(content=[TextContent(text="a" * LIMIT)], meta={"com.example/note": "b" * size})
+
+    async with connected(mode, server) as client:
+        large, small = [await client.call_tool("described", {"size": size}) for size in (LIMIT, 3)]
+    assert len(large.encode()) <= LIMIT
+    assert "com.example/note" not in (large.meta or {})
+    assert (small.meta or {})["com.example/note"] == "bbb"
+    assert len(small.encode()) <= LIMIT
+
+
+async def test_a_kept_result_draws_what_its_text_takes_in_memory() -> None:
+    # One character beyond Latin-1 makes each of the others take four bytes.
+    memory = MemoryBudget(2**30)
+    server = limited(memory=memory)
+
+    @server.tool(max_result=LIMIT)
+    async def wide() -> str:
+        return "a" * 1_000_000 + "\N{GRINNING FACE}"
+
+    async with connected("modern", server) as client:
+        await client.call_tool("wide")
+        assert memory.drawn > 4_000_000

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from naming import naming
 from peer import text_of
 from talk import ERAS, Legacy, Modern, Talk, accept, play
 
-from trio_mcp import Caller, Context, Server
+from trio_mcp import Caller, Context, Mirrored, Server
 from trio_mcp.server.tool_access import RestrictedTools
 from trio_mcp.session import Peer
 
@@ -157,6 +157,31 @@ async def test_a_call_that_waits_is_not_carried_on_by_a_caller_with_fewer_rights
         assert (await talk.error(asked.leg(answers)))["code"] == code
         talk.peer = Peer("alice", headers, known_caller=ALICE)
         assert await talk.text(asked.leg(answers)) == "accept"
+
+
+@pytest.mark.parametrize("state", ["abc", "", "a" * 5000])
+async def test_no_state_tells_a_hidden_tool_from_one_that_does_not_exist(server: Server, state: str) -> None:
+    async with called_by(Caller("bob"), server, Modern) as player:
+        talk = player.talk
+        errors = [
+            await talk.error(talk.ask("tools/call", {"name": name, "arguments": {}, "requestState": state}))
+            for name in ("clear", "no_such_tool")
+        ]
+        assert errors[0] == errors[1]
+
+
+async def test_the_headers_of_a_connection_are_not_compared_with_arguments() -> None:
+    # A WebSocket has the headers of its upgrade; its messages have none.
+    server = Server("regions", version="1")
+
+    @server.tool
+    def query(region: Annotated[str, Mirrored("Region")]) -> str:
+        return region
+
+    async with play(server, Modern) as player:
+        player.talk.peer = Peer(headers={"upgrade": "websocket"})
+        await player.call("query", {"region": "eu"})
+        assert "eu" in str(await player.result())
 
 
 # functions that fail, and wrong options

@@ -154,16 +154,16 @@ class Connection:
         "_next_id",
         "_peer",
         "_pending",
-        "_shared_channel",
         "_withdrawn",
         "notified",
         "open_ids",
+        "shared_channel",
         "terms",
     )
 
     def __init__(self, peer: Side, *, shared_channel: bool = True) -> None:
         self._peer = peer
-        self._shared_channel = shared_channel
+        self.shared_channel = shared_channel
         self.terms = SessionTerms()
         """What the handshake has agreed on; the newest legacy revision before that."""
         self.open_ids: set[RequestId] = set()
@@ -270,7 +270,7 @@ class Connection:
 
     def _request(self, message: Request, inbound: Inbound | None) -> RequestIn:
         terms, params = read_request(message, inbound, self.terms, self._peer)
-        if self._shared_channel:
+        if self.shared_channel:
             if message.id in self.open_ids:
                 raise RemoteProtocolError(
                     f"the request id {message.id!r} is in use by a request that is still open", code=INVALID_REQUEST

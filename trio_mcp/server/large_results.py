@@ -13,7 +13,7 @@ from typing import Final
 
 from ..errors import LimitExceeded, ResourceNotFound
 from ..protocol.http.headers import SESSION_HEADER
-from ..protocol.strict_json import dumps
+from ..protocol.strict_json import dumps, held_size
 from ..runtime import Actor, Lane
 from ..session import Call, Plan
 from ..session.calls.call import Body
@@ -37,7 +37,10 @@ PREFIX: Final = "trio-mcp://results/"
 """The start of the URI of a result; a random name follows."""
 
 LEAST_MAX_RESULT: Final = 2048
-BESIDE_PREVIEW: Final = 1024
+MAX_PREVIEW_META: Final = 512
+"""Bytes of a `_meta` that is sent with a preview; a larger one is left out."""
+
+BESIDE_PREVIEW: Final = 1024 + MAX_PREVIEW_META
 """Bytes of a preview beside the text: the notice and the link."""
 
 
@@ -50,28 +53,29 @@ async def run_limited(run: Body, name: str, max_result: int, call: Call, place: 
     result = await run(call, place)
     assert isinstance(result, CallToolResult)
     try:
-        size = len(result.encode())
+        encoded = result.encode()
     except ValueError:
         # It is no JSON, and fails with an error that names the member when it is sent.
         return result
-    return result if size <= max_result else preview_of(result, size, name, max_result, call)
+    return result if len(encoded) <= max_result else preview_of(result, encoded, name, max_result, call)
 
 
-def preview_of(result: CallToolResult, size: int, name: str, max_result: int, call: Call) -> CallToolResult:
-    """Keep a result of this size, and return what is sent in its place. Raises as `run_limited` does."""
-    kept = call.services.kept
+def preview_of(result: CallToolResult, encoded: bytes, name: str, max_result: int, call: Call) -> CallToolResult:
+    """Keep a result, and return what is sent in its place. Raises as `run_limited` does."""
+    kept, size = call.services.kept, len(encoded)
     account = call.actor.account
     if account is None:
         account = call.services.options.memory.open(principal=call.facts.principal)
     # Made with an empty URI: the name is known only when there is something to keep.
     contents = contents_of(result, "")
     try:
-        token = kept.keep(ReadResourceResult(contents=contents), size, owner_of(call), account)
+        token = kept.keep(ReadResourceResult(contents=contents), held_size(encoded), owner_of(call), account)
     except LimitExceeded as error:
         raise LimitExceeded(
             f"the result of {name} has {size} bytes; more than {max_result} are not sent at once, and it cannot be kept: {error}"
         ) from None
     uri = PREFIX + token
+    meta = result.meta if len(dumps(result.meta or {})) <= MAX_PREVIEW_META else None
     shown = cut(result.text, max_result - BESIDE_PREVIEW)
     others = sum(not isinstance(block, TextContent) for block in result.content)
     parts = f"{len(shown)} of {len(result.text)} characters" + (f", and none of {others} other parts" if others else "")
@@ -84,9 +88,7 @@ def preview_of(result: CallToolResult, size: int, name: str, max_result: int, ca
         size=size,
     )
     content: list[ContentBlock] = [TextContent(text=shown)] if shown else []
-    return CallToolResult(
-        content=[*content, TextContent(text=notice), link], is_error=result.is_error, meta=result.meta
-    )
+    return CallToolResult(content=[*content, TextContent(text=notice), link], is_error=result.is_error, meta=meta)
 
 
 def read_result(uri: str) -> Plan:
@@ -114,7 +116,7 @@ def owner_of(call: Call) -> Hashable:
     facts = call.facts
     if facts.principal is not None:
         return facts.principal
-    if facts.headers:
+    if facts.own_headers:
         return (SESSION_HEADER, facts.headers.get(SESSION_HEADER))
     return None if call.actor.account is None else call.actor.account.connection
 

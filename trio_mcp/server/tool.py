@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from ..checks import check_instance
 from ..errors import (
     CapabilityError,
+    InvalidRequestState,
     LimitExceeded,
     LocalProtocolError,
     MalformedAnswer,
@@ -214,7 +215,8 @@ def check_retry(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Non
     """Check the caller and the headers of a request that continues a call; `call_tool` checks those of the others.
 
     Raises:
-        RemoteProtocolError: the tool is hidden from the caller, who lacks its scopes, or a header differs.
+        InvalidRequestState: the tool is hidden from the caller.
+        RemoteProtocolError: the caller lacks its scopes, or a header differs.
     """
     assert isinstance(params, CallToolRequestParams)
     tool = tools.by_key.get(params.name)
@@ -225,15 +227,16 @@ def check_retry(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Non
     if tool.access is not None:
         caller = facts.caller
         if tool.access.hides_from(caller):
-            raise unknown_tool(params.name)
+            # The error of a tool that does not exist, for which no state is good.
+            raise InvalidRequestState("the tool is hidden from this caller")
         if tool.access.lacks_scopes(caller):
             raise RemoteProtocolError(f"the tool {tool.name} needs the scopes {', '.join(sorted(tool.access.scopes))}")
     check_headers(tool, facts, params)
 
 
 def check_headers(tool: Tool, facts: RequestFacts, params: CallToolRequestParams) -> None:
-    """Raise `RemoteProtocolError` if the headers of a call do not match its arguments (M-HTTP-4s); a pipe has no headers."""
-    if tool.mirrored is not None and facts.headers and facts.terms.codec.revision.mirrors:
+    """Raise `RemoteProtocolError` if the headers of a call do not match its arguments (M-HTTP-4s); elsewhere it has none."""
+    if tool.mirrored is not None and facts.own_headers and facts.terms.codec.revision.mirrors:
         tool.mirrored.check(facts.headers, params.arguments or {})
 
 

@@ -48,7 +48,7 @@ class Caller:
     ) -> None:
         object.__setattr__(self, "principal", check_principal(principal))
         object.__setattr__(self, "scopes", check_scopes("scopes", scopes))
-        object.__setattr__(self, "_claims", encode_claims(claims) if claims else b"{}")
+        object.__setattr__(self, "_claims", b"{}" if claims is None else encode_claims(claims))
 
     @property
     def claims(self) -> JsonObject:

@@ -223,6 +223,7 @@ class ServerSession:
             self.service.turn,
             size,
             peer.known_caller,
+            own_headers=not self.connection.shared_channel,
         )
         self.requests.add(target)
         try:
@@ -247,7 +248,7 @@ class ServerSession:
             and isinstance(params, InputResponseRequestParams)
             and "request_state" in params.model_fields_set
         ):
-            check = service.request_checks.get(facts.method) if facts.headers else None
+            check = service.request_checks.get(facts.method)
             if check is not None:
                 check(facts, params)
             carry_on(service.calls, facts, params, target, self._route)

@@ -25,6 +25,7 @@ class RequestFacts(NamedTuple):
         turn: what is dear to find out about the request is added to it.
         size: its length in bytes as received.
         known_caller: the principal with its scopes and claims; None if it has none, or without a principal. Read `caller`.
+        own_headers: the headers came with this request, and not with its connection.
     """
 
     id: RequestId
@@ -35,6 +36,7 @@ class RequestFacts(NamedTuple):
     turn: LoopTurn
     size: int = 0
     known_caller: Caller | None = None
+    own_headers: bool = False
 
     @property
     def caller(self) -> Caller | None:
