@@ -14,7 +14,18 @@ from pydantic import BaseModel
 from talk import DECLINE, ERAS, Json, Legacy, Modern, accept, play, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import BranchElicitNotAllowed, Context, Server, ServiceOptions, ToolError, tool
+from trio_mcp import (
+    BranchElicitNotAllowed,
+    CallHandler,
+    CallRequest,
+    CallResult,
+    Client,
+    Context,
+    Server,
+    ServiceOptions,
+    ToolError,
+    tool,
+)
 from trio_mcp import accept as yes
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
@@ -665,3 +676,37 @@ def test_a_phase_that_cannot_be_one_is_refused_where_it_is_registered(phases: di
     with pytest.raises(TypeError, match=naming("book", *named)):
         server.handoff_tool(name="book", **given)(before)
     assert server.tools == ()
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_each_run_by_middleware_has_its_own_value_and_release(mode: Any, autojump_clock: MockClock) -> None:
+    server, ran = Server("handoff"), list[str]()
+
+    async def client(number: int, ctx: Context) -> str:
+        ran.append(f"client {number}")
+        if number == 1:
+            await trio.sleep_forever()
+        return (await ctx.elicit("Seat?", str)).action
+
+    async def after(number: int, answer: str, ctx: Context) -> str:
+        ran.append(f"book {number}")
+        return answer
+
+    async def release(number: int, ctx: Context) -> None:
+        ran.append(f"release {number}")
+
+    @server.handoff_tool(client=client, after=after, on_cancel=release)
+    async def hold() -> int:
+        number = 1 + sum(each.startswith("hold") for each in ran)
+        ran.append(f"hold {number}")
+        return number
+
+    @server.middleware
+    async def retry(call: CallRequest, handler: CallHandler) -> CallResult:
+        with trio.move_on_after(1):
+            return await handler()
+        return await handler()
+
+    async with Client.connect(server, mode=mode, on_elicit=lambda _asked: yes(value="12a")) as connected:
+        assert (await connected.call_tool("hold")).text == "accept"
+    assert ran == ["hold 1", "client 1", "release 1", "hold 2", "client 2", "book 2"]

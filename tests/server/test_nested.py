@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 import trio
-from trio.testing import MockClock
+from trio.testing import MockClock, assert_checkpoints
 
 from trio_mcp import (
     BranchElicitNotAllowed,
@@ -206,3 +206,20 @@ async def test_a_uri_or_a_name_of_another_type_is_a_type_error(server: Server, m
         return "caught"
 
     assert (await call(server, mode, tool)).text == "caught"
+
+
+async def test_a_read_is_a_checkpoint() -> None:
+    # Resources that read each other may never wait for anything else.
+    server = Server("circle")
+
+    @server.resource("text://hi")
+    async def hi() -> str:
+        return "hi"
+
+    @server.tool
+    async def read(ctx: Context) -> None:
+        with assert_checkpoints():
+            await ctx.read_resource("text://hi")
+
+    async with Client.connect(server) as client:
+        assert not (await client.call_tool("read")).is_error

@@ -113,21 +113,23 @@ class Handoff(Generic[V, C, S]):
             if self.on_cancel is not None and trio.current_effective_deadline() == -math.inf:
                 await self._clean_up(self.on_cancel, value, ctx)  # noqa: ASYNC102  it opens a shielded scope
             raise
-        return await after(value, answer, phase_context(ctx, "/after"))
+        return await after(value, answer, phase_context(ctx, "after"))
 
     async def _value(self, ctx: Context[S], before: Callable[[Context[S]], Awaitable[V]]) -> V:
         memory = ctx._call.memory  # noqa: SLF001  the phases are a part of the handler
-        recorded = None if memory is None else memory.recall_step(BEFORE)
+        # Middleware may run the tool several times in one call: each run has its value, which its `on_cancel` may undo.
+        entry = phase_path(ctx, BEFORE)
+        recorded = None if memory is None else memory.recall_step(entry)
         if recorded is not None:
             await trio.lowlevel.checkpoint()
             return cast("V", self.value.from_json(recorded.value))
-        value = await before(phase_context(ctx, "/before"))
+        value = await before(phase_context(ctx, BEFORE))
         try:
             data = self.value.to_json(BEFORE, value)
         except TypeError as error:
             raise LocalProtocolError(str(error)) from error
         if memory is not None:
-            memory.record_step(BEFORE, data)
+            memory.record_step(entry, data)
         # Restored also where nothing is replayed: what a replay would lose is missing in every call, and so in the first test.
         return cast("V", self.value.from_json(data))
 
@@ -146,7 +148,7 @@ class Handoff(Generic[V, C, S]):
         grace = max(0.0, min(call.services.options.cancel_grace, actor.overdue_at - trio.current_time()))
         with trio.move_on_after(grace, shield=True) as scope:
             try:
-                await on_cancel(value, phase_context(ctx, "/on_cancel"))
+                await on_cancel(value, phase_context(ctx, "on_cancel"))
             except Exception:
                 # Logged and not raised: the call was cancelled, and its caller learns that.
                 logger.exception("on_cancel of the tool %s failed", self.tool)
@@ -156,11 +158,17 @@ class Handoff(Generic[V, C, S]):
             )
 
 
-def phase_context(ctx: Context[S], path: str) -> PhaseContext[S]:
-    """Return the context of a phase that may not ask; `path` is that of its lane."""
+def phase_path(ctx: Context[S], phase: str) -> str:
+    """Return the name of a phase in the journal: that of a further run of the tool begins with the path of its lane."""
+    path = ctx._lane.path  # noqa: SLF001
+    return f"{path}/{phase}" if path else phase
+
+
+def phase_context(ctx: Context[S], phase: str) -> PhaseContext[S]:
+    """Return the context of a phase that may not ask."""
     call, terms = ctx._call, ctx._terms  # noqa: SLF001
     # The terms reach resources and prompts that the phase reads, whose contexts are their own.
-    return PhaseContext(call, Lane(call.actor, path), replace(terms, allow_elicit=False))
+    return PhaseContext(call, Lane(call.actor, f"/{phase_path(ctx, phase)}"), replace(terms, allow_elicit=False))
 
 
 def handoff_function(

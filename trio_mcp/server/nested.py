@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TypeAlias, cast
 
+import trio
+
 from ..checks import check_str, check_str_mapping
 from ..errors import LocalProtocolError, PeerError, ProtocolError
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
@@ -44,6 +46,8 @@ async def get_prompt(
 
 async def run_nested(call: Call, lane: Lane, terms: BranchTerms, method: str, params: Model) -> Model:
     """Run the handler of a request in a branch, with what the parent's terms allow."""
+    # Resources that read each other may never wait: other tasks have a turn, and a cancel is noticed.
+    await trio.lowlevel.checkpoint()
     plan = nested_plan(call, method, params)
     # Every plan of these two methods runs `Handler.run`, perhaps inside of middleware, and both take terms too.
     body = cast("NestedBody", plan.run)
