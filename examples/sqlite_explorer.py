@@ -70,8 +70,9 @@ class Connection:
             try:
                 return await trio.to_thread.run_sync(work)
             except sqlite3.Error as error:
-                await trio.lowlevel.checkpoint_if_cancelled()  # an interrupted statement is an error, too
-                raise ToolError(f"SQLite: {error}") from error
+                failure = error
+        await trio.lowlevel.checkpoint_if_cancelled()  # an interrupted statement has failed, too
+        raise ToolError(f"SQLite: {failure}") from failure
 
     def _read(self, sql: str, values: tuple[Cell, ...], limit: int) -> Rows:
         with closing(self._sqlite.execute(sql, values)) as cursor:
