@@ -93,9 +93,3 @@ async def pages(ctx: Context) -> str:
     if visit.action == "accept":
         assert_type(visit.elicitation_id, str)
     return visit.action
-
-
-async def wrong(ctx: Context) -> None:
-    # Each of these is an error for the checker, so that the `ignore` is used.
-    await ctx.elicit("?", PICK, context="no board")  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType]
-    await ctx.elicit("?", SEAT, context=3)  # type: ignore[misc]  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -220,7 +220,8 @@ class Connection:
                 case Malformed(error, None, is_answer=True) if self._pending:
                     return Rejected(error) if self._answers_notification() else self._lose(message)
                 case Malformed(error, answers):
-                    if answers is None or (error.request_id is not None and answers not in self._pending):
+                    may_be_request = error.request_id is not None or message.is_cut
+                    if answers is None or (may_be_request and answers not in self._pending):
                         return Rejected(error)
                     return self._failed(answers, error)
                 case Unanswered():

@@ -107,11 +107,13 @@ class Malformed:
             nothing: the peer could take an error under this id for the answer to its own request. If `error` has a
             `request_id` too, it cannot be told which of both they are: without such a request of ours, answer.
         is_answer: they tried to answer a request of ours without a valid id.
+        is_cut: they end before they say whether they are an answer: without such a request of ours, answer.
     """
 
     error: RemoteProtocolError
     answers: RequestId | None = None
     is_answer: bool = False
+    is_cut: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +193,7 @@ def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = Non
     if not is_request_id(id):
         return Malformed(error)
     if first is None or first["content"] != b"method":
-        return Malformed(error, answers=id)
+        return Malformed(error, answers=id, is_cut=first is None)
     # Text that is no JSON may be cut off anywhere, and is no request (JSON-RPC 2.0, 5.1). One over a limit is.
     if error.code == INVALID_REQUEST:
         error.request_id = id

@@ -29,6 +29,7 @@ from ..types import (
     TextContent,
     TextResourceContents,
 )
+from .branching import BranchTerms
 from .content import json_text
 from .results import plain_text
 
@@ -93,7 +94,7 @@ def read_result(uri: str) -> Plan:
     return Plan(partial(run_read, uri), uri)
 
 
-async def run_read(uri: str, call: Call, _actor: Actor) -> ReadResourceResult:
+async def run_read(uri: str, call: Call, _place: Actor | Lane, *_parent: BranchTerms) -> ReadResourceResult:
     """Return the contents of a result that was kept for this caller.
 
     Raises:

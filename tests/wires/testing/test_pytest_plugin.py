@@ -47,9 +47,10 @@ def run_pytest(folder: Path, *, trio_mode: bool = True, alone: bool = False, **f
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n" if alone else f"[pytest]\ntrio_mode = {trio_mode}\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "-W", "error"]
+    # Without the others, the plugin is named as its entry point names it.
     plugin = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]["trio_mcp"]
-    # By hand, because the entry point of an editable installation is as old as the installation.
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", plugin, "-v", "-W", "error"]
+    command += ["-p", plugin] if alone else []
     env = {**os.environ, **({"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"} if alone else {})}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=60)
     return done.stdout + done.stderr
