@@ -3,8 +3,8 @@
     SQLITE_DB_PATH=shop.db python examples/ports/sqlite.py
 
 The usual version with FastMCP checks that a statement begins with SELECT, and has the path in a global variable. Here, SQLite
-opens the file read-only, and each call gets its connection by `Provide` (in FastMCP `Depends`). A read-only tool is marked with
-`ToolAnnotations(read_only_hint=True)` in place of `{"readOnlyHint": True}`.
+opens the file read-only, and each call gets its connection by `Provide` (in FastMCP `Depends`). Plain functions run in threads
+in both.
 """
 
 from __future__ import annotations
