@@ -69,7 +69,7 @@ class Connection:
         async with self._turn:
             try:
                 return await trio.to_thread.run_sync(work)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, OverflowError) as error:
                 failure = error
         await trio.lowlevel.checkpoint_if_cancelled()  # an interrupted statement has failed, too
         raise ToolError(f"SQLite: {failure}") from failure
@@ -83,6 +83,9 @@ class Connection:
     def _change(self, sql: str, values: tuple[Cell, ...]) -> int:
         before = self._sqlite.total_changes
         self._sqlite.execute(sql, values).fetchall()
+        if self._sqlite.in_transaction:  # it would hold the database until another call ends it
+            self._sqlite.rollback()
+            raise sqlite3.ProgrammingError("each statement is a transaction; BEGIN was rolled back")
         return self._sqlite.total_changes - before
 
     def close(self) -> None:

@@ -8,9 +8,9 @@ import pytest
 import trio
 from serving import IMPORTS, ROOT
 
-from examples.decision_tree import TOKENS, Rating, decide
+from examples.decision_tree import TOKENS, Rating, decide, server
 from trio_mcp import Client, accept, decline
-from trio_mcp.testing import MockClient
+from trio_mcp.testing import MockClient, replay_tool
 from trio_mcp.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -65,6 +65,13 @@ async def test_the_questions_of_all_options_go_out_together() -> None:
         *[(1, "sample")] * 4,
         *[(2, "elicit")] * 2,
     ]
+
+
+async def test_the_tree_is_the_same_when_every_leg_is_replayed() -> None:
+    report = await replay_tool(server, "decide", TREE, on_elicit=user, on_sample=model)
+    report.check()
+    assert report.result is not None
+    assert report.result.data["choice"] == "Oslo"
 
 
 @both_eras

@@ -137,6 +137,21 @@ async def test_nothing_is_written_unless_the_user_agrees(answer: ElicitResult, e
     assert names(shop) == ["bread", "wine"]
 
 
+@both_eras
+@pytest.mark.parametrize(
+    ("sql", "values"), [("begin", []), ("insert into nothing values (1)", []), ("select ?", [2**70])]
+)
+async def test_the_model_reads_why_sqlite_rejects_a_statement(
+    sql: str, values: list[int], era: str, shop: Path
+) -> None:
+    client = MockClient(elicits=[{}, {}], era=era)
+    with client:
+        result = await client.call(execute, sql=sql, values=values)
+        assert (result.is_error, result.text.startswith("SQLite: ")) == (True, True)
+        assert not (await client.call(execute, sql='delete from "the goods"')).is_error
+    assert names(shop) == []
+
+
 # serving
 
 

@@ -8,9 +8,9 @@ import pytest
 import trio
 from serving import IMPORTS, ROOT
 
-from examples.tic_tac_toe import play
+from examples.tic_tac_toe import play, server
 from trio_mcp import Client, ElicitRouter, accept, decline, dismiss
-from trio_mcp.testing import MockClient, SecondWorker
+from trio_mcp.testing import MockClient, SecondWorker, replay_tool
 from trio_mcp.types import CreateMessageRequestParams, ElicitResult, SamplingMessage
 
 BOUND = 60.0
@@ -97,6 +97,16 @@ async def test_the_model_reads_the_exchanges_so_far_and_its_own_moves(era: str) 
 async def test_another_process_goes_on_with_a_game(era: str) -> None:
     client = MockClient(elicits=[1, SecondWorker(2), 3], samples=["4", "5"], era=era)
     assert (await client.call(play)).text.startswith("The user wins.")
+
+
+async def test_the_game_is_the_same_when_every_leg_is_replayed() -> None:
+    moves, replies = iter([1, 2, 3]), iter(["4", "5"])
+    report = await replay_tool(
+        server, "play", on_elicit=lambda _question: accept(cell=next(moves)), on_sample=lambda _params: next(replies)
+    )
+    report.check()
+    assert report.result is not None
+    assert report.result.text.startswith("The user wins.")
 
 
 @both_eras
