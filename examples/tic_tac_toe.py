@@ -5,8 +5,8 @@
 
 The board is the context of each question: a client can draw it next to the form. The model reads the game as a conversation,
 which is the questions and answers so far (`Accepted.exchange`) and its own moves. A game that waits for a move survives a restart
-of the server if TRIO_MCP_KEYS is set. Each move is a round of a modern client; ours allows 10 (`call_tool(max_rounds=)`), which is
-one more than a game without mistakes may take.
+of the server if TRIO_MCP_KEYS is set. Each move is a round of a modern client; ours allows 10 (`call_tool(max_rounds=)`), and a
+game without mistakes takes up to 9.
 """
 
 from __future__ import annotations
