@@ -343,6 +343,9 @@ class McpApp:
         size = held_size(body)
         check_room(account, size)
         turn = self._started().service.turn
+        if turn.is_over or len(body) > TURN:
+            # Before it waits: every other request looks for room in the meantime.
+            account.draw(size)
         # Many requests may have come at the same time, each on a connection of its own.
         if turn.is_over:
             await turn.pass_on()
@@ -352,7 +355,6 @@ class McpApp:
             check_scopes(self._started().service, message, peer)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
-            account.draw(size)
             await turn.pass_on()
             turn.spent += len(body)
         return Envelope(message, peer=peer, size=size)
