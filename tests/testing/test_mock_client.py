@@ -490,6 +490,15 @@ async def test_what_a_function_raises_fails_the_test(era: str) -> None:
         await MockClient(elicits=[broken], era=era).call(ask_size)
 
 
+async def test_a_form_without_fields_is_confirmed_by_an_empty_dict(era: str) -> None:
+    async def confirm(ctx: Context) -> str:
+        return (await ctx.elicit("Sure?")).action
+
+    assert (await MockClient(elicits=[{}], era=era).call(confirm)).text == "accept"
+    with pytest.raises(AssertionError, match="no fields"):
+        await MockClient(elicits=[True], era=era).call(confirm)
+
+
 async def test_a_block_checks_the_script_at_its_end(era: str) -> None:
     with MockClient(elicits=["s", "l"], era=era) as client:
         assert (await client.call(ask_size)).text == "Size.SMALL"

@@ -1,6 +1,9 @@
 """Roots: the folders that a client works in. They are advice, not access control."""
 
+from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from .base import MAX_RECEIVED, MetaModel, Model, at_most
 from .messages import RequestParams
@@ -11,6 +14,18 @@ class Root(MetaModel):
 
     uri: str
     name: str | None = None
+
+    @property
+    def path(self) -> Path:
+        """The folder on this machine. A server on another machine than its client has no such folder.
+
+        Raises:
+            ValueError: `uri` is not the `file://` URI of a local path.
+        """
+        parts = urlsplit(self.uri)
+        if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
+            raise ValueError(f"a root is the file:// URI of a local path, not {self.uri[:128]!r}")
+        return Path(url2pathname(parts.path))
 
 
 class ListRootsResult(MetaModel):

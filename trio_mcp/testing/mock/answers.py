@@ -64,6 +64,10 @@ def form_content(name: str, answer: object, form: RequestedSchema) -> JsonObject
         raise AssertionError(f"{name} cannot be sent: {error}") from None
     if isinstance(value, Mapping):
         return dict(value)
+    if not form.properties:
+        raise AssertionError(
+            f"{name} is one value, {value!r:.200}, and the form has no fields: use {{}}, an empty dict"
+        )
     if len(form.properties) != 1:
         fields = ", ".join(form.properties)
         raise AssertionError(f"{name} is one value, {value!r:.200}, and the form has the fields {fields}: use a dict")
