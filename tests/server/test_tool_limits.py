@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import trio
 from talk import Talk, talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Client, Context, PeerError, Server, ServiceOptions
+from trio_mcp import CallHandler, CallRequest, CallResult, Client, Context, PeerError, Server, ServiceOptions
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 
 BOUND = 20.0
@@ -197,3 +198,74 @@ async def test_a_plain_function_is_limited_too() -> None:
 def test_wrong_limits_are_refused(options: Any) -> None:
     with pytest.raises((TypeError, ValueError), match=r"limit|queue"):
         Gate(**options)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_runs_of_one_call_share_its_place_until_the_last_has_ended(mode: Any) -> None:
+    gate = Gate(limit=1, queue=5)
+
+    @gate.server.middleware
+    async def twice(call: CallRequest, handler: CallHandler) -> CallResult:
+        results: list[CallResult] = []
+
+        async def run() -> None:
+            results.append(await handler())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            nursery.start_soon(run)
+        return results[0]
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(gate.server, mode=mode) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(partial(client.call_tool, "work", {"name": "a"}))
+            await wait_all_tasks_blocked()
+            nursery.start_soon(partial(client.call_tool, "work", {"name": "b"}))
+            await wait_all_tasks_blocked()
+            assert gate.running == ["a", "a"]
+            gate.end("a")
+            await wait_all_tasks_blocked()
+            assert gate.running == ["b", "b"]
+            gate.end("b")
+    assert gate.most == 2
+
+
+async def test_while_one_run_of_a_waiting_call_has_ended_no_other_call_runs() -> None:
+    server, running = Server("tester"), list[str]()
+    ends = {name: trio.Event() for name in ("first", "second", "other")}
+
+    @server.middleware
+    async def twice(call: CallRequest, handler: CallHandler) -> CallResult:
+        results: list[CallResult] = []
+
+        async def run() -> None:
+            results.append(await handler())
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(run)
+            if call.arguments["name"] == "both":
+                nursery.start_soon(run)
+        return results[0]
+
+    @server.tool(limit=1, queue=5)
+    async def work(name: str) -> str:
+        if name == "both":
+            name = "second" if "first" in running else "first"
+        running.append(name)
+        await ends[name].wait()
+        running.remove(name)
+        return name
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client, trio.open_nursery() as nursery:
+            for name in ("both", "other"):
+                nursery.start_soon(partial(client.call_tool, "work", {"name": name}))
+                await wait_all_tasks_blocked()
+            assert sorted(running) == ["first", "second"]
+            ends["first"].set()
+            await wait_all_tasks_blocked()
+            assert running == ["second"]
+            ends["second"].set()
+            await wait_all_tasks_blocked()
+            assert running == ["other"]
+            ends["other"].set()

@@ -61,20 +61,21 @@ class ConcurrencyLimit:
         Raises:
             ToolBusy: there is none, and the queue is full.
         """
-        # Middleware may run the body several times at once, in one call.
-        if actor.place is not None:
-            yield
-            return
-        # Again: calls that came in the same moment were all admitted before the first of them ran.
-        self.admit()
-        place = Place(self)
-        await self.take(resumed=False)
-        place.held, actor.place = True, place
+        # Middleware may run the body several times at once, in one call, which has one place for all of them.
+        place = actor.place
+        if not isinstance(place, Place):
+            # Again: calls that came in the same moment were all admitted before the first of them ran.
+            self.admit()
+            place = actor.place = Place(self)
+        place.runs += 1
         try:
+            await place.enter(resumed=False)
             yield
         finally:
-            actor.place = None
-            place.leave()
+            place.runs -= 1
+            if not place.runs:
+                actor.place = None
+                place.leave()
 
     async def take(self, *, resumed: bool) -> None:
         """Take a place, or wait for one. A cancel leaves none taken."""
@@ -99,6 +100,8 @@ class Place:
 
     _limit: ConcurrencyLimit
     held: bool = False
+    runs: int = 0
+    """How many runs of the body share it."""
     _taking: trio.Event | None = None
     """Set when the lane that waits for a place has stopped waiting; None while none waits."""
 
@@ -107,15 +110,15 @@ class Place:
             self.held = False
             self._limit.give_back()
 
-    async def enter(self) -> None:
-        # The answers to several lanes come together. One of them takes the place, for all.
+    async def enter(self, *, resumed: bool = True) -> None:
+        # Several runs of the body may begin together, as may the answers to several lanes come. One takes the place, for all.
         while not self.held:
             if self._taking is not None:
                 await self._taking.wait()
                 continue
             self._taking = taking = trio.Event()
             try:
-                await self._limit.take(resumed=True)
+                await self._limit.take(resumed=resumed)
                 self.held = True
             finally:
                 self._taking = None
