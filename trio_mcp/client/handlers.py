@@ -158,7 +158,7 @@ class Handlers:
         )
 
     async def _elicit_by_key(self, asker: str, key: str, params: Model) -> Model:
-        """Answer a question of a round that may have no name of its own. What its server wrote counts first."""
+        """Answer a question of a round. The name that its server gave it has precedence over the key of the round."""
         if isinstance(params, ElicitRequestFormParams) and ELICIT not in (params.meta or {}):
             named: JsonObject = {**(params.meta or {}), ELICIT: {"tool": asker, "key": key}}
             params = params.model_copy(update={"meta": named})

@@ -325,8 +325,7 @@ class Connection:
 
     def _lose(self, message: Malformed | ErrorResponse) -> Event:
         """Note that one of the open requests has got an unusable answer, and fail it if it is known which."""
-        known = self._lost.add(message, self._pending.keys())
-        if not known:
+        if not (known := self._lost.add(message, self._pending.keys())):
             return Ignored("an answer that does not say which request it belongs to")
         return self.receive(known[0]) if len(known) == 1 else BatchIn(known)
 

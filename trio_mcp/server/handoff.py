@@ -7,7 +7,7 @@ on_cancel       runs instead of `after` if the call was cancelled, and undoes wh
 """
 
 # `before` and `after` run once per call, because neither can be repeated by a replay: `before` is a step of the journal, and
-# `after` runs in the last leg only, since it cannot ask. Each has a lane with a path of its own, so that the branches and
+# `after` runs in the last leg only, since it cannot ask. Each has a lane with a separate path, so that the branches and
 # questions of `client` have the same keys in a replay, which skips `before`.
 #
 # A trace, for a modern call whose process is restarted while the user thinks:

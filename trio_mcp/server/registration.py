@@ -235,7 +235,7 @@ class Registration:
                     print(call.name, trio.current_time() - started)
 
         It runs once for each call, however many requests the call takes, and again in a replay. It may call `handler()` more than
-        once: each further run of the body has steps and questions of its own. The first one that is registered is the outermost.
+        once: each further run of the body has separate steps and questions. The first one that is registered is the outermost.
 
         Raises:
             TypeError: it is not an async function of a request and a handler.

@@ -262,25 +262,13 @@ def make_tool(
     check_tool_options(options)
     name = name_for(function, options)
     check_tool_name(name)
-    schema, hints = options.get("input_schema"), tool_hints(options.get("annotations"))
-    if parameters is not None:
-        arguments = parameters.arguments_of(function)
-    else:
-        arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
-    if arguments.kept is not None:
-        logger.warning(
-            "the input schema of the tool %s keeps $ref, which some hosts do not resolve: %s", name, arguments.kept
-        )
+    hints, requires = tool_hints(options.get("annotations")), required_capabilities(name, options)
+    arguments = tool_arguments(name, function, options, parameters)
     returned = tool_return_spec(function, arguments.returns, options.get("output_schema"))
-    requires = tuple(sorted(options.get("requires", ())))
-    for capability in requires:
-        if capability.partition(".")[0] not in CAPABILITIES:
-            raise ValueError(f"{name}: no client declares {capability!r}; there are {', '.join(sorted(CAPABILITIES))}")
     model = ToolModel(
         name=name,
         input_schema=arguments.schema,
-        # A client insists on the structure that a schema promises, and a preview has none.
-        output_schema=returned.schema if options.get("max_result") is None else None,
+        output_schema=listed_output(returned, options),
         annotations=hints,
         **listed_members(function, options, published_meta(name, options, requires)),
     )
@@ -308,6 +296,36 @@ def make_tool(
         lambda others: make_tool(function, options, others, parameters=parameters, before=before),
         options.get("max_result"),
     )
+
+
+def tool_arguments(
+    name: str, function: Function, options: ToolKeywords, parameters: ParametersModel | None
+) -> Arguments:
+    """Return what a tool takes, and warn if its schema keeps `$ref`."""
+    schema = options.get("input_schema")
+    if parameters is not None:
+        arguments = parameters.arguments_of(function)
+    else:
+        arguments = signature_arguments(function) if schema is None else schema_arguments(function, schema)
+    if arguments.kept is not None:
+        logger.warning(
+            "the input schema of the tool %s keeps $ref, which some hosts do not resolve: %s", name, arguments.kept
+        )
+    return arguments
+
+
+def required_capabilities(name: str, options: ToolKeywords) -> tuple[str, ...]:
+    """Return the client capabilities that a call needs. Raises `ValueError` for one that no client declares."""
+    requires = tuple(sorted(options.get("requires", ())))
+    for capability in requires:
+        if capability.partition(".")[0] not in CAPABILITIES:
+            raise ValueError(f"{name}: no client declares {capability!r}; there are {', '.join(sorted(CAPABILITIES))}")
+    return requires
+
+
+def listed_output(returned: ReturnSpec, options: ToolKeywords) -> JsonObject | None:
+    """Return the output schema that a listing shows: none with `max_result`, because a preview has no structure."""
+    return returned.schema if options.get("max_result") is None else None
 
 
 def published_meta(name: str, options: ToolKeywords, requires: Collection[str]) -> JsonObject:

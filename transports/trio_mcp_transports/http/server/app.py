@@ -346,7 +346,7 @@ class McpApp:
         if turn.is_over or len(body) > TURN:
             # Before it waits: every other request looks for room in the meantime.
             account.draw(size)
-        # Many requests may have come at the same time, each on a connection of its own.
+        # Many requests may have come at the same time, each on a separate connection.
         if turn.is_over:
             await turn.pass_on()
         turn.spent += MESSAGE_COST + len(body)
