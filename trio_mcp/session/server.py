@@ -80,7 +80,7 @@ class ServerSession:
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
-        self._asks = PendingAsks(self.connection, self._state.notify)
+        self._asks = PendingAsks(self.connection, self._state.notify, account)
         self._records: RepeatedRecords | None = None
 
     def receive(
@@ -177,7 +177,7 @@ class ServerSession:
         """Cancel every running call of a connection that has ended. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
         self._state.close()
-        self._asks.mailboxes.clear()
+        self._asks.close()
         if self._records is not None:
             self._records.close()
         for target in list(self.requests):
