@@ -122,6 +122,13 @@ class ServerSession:
             case _:
                 return self._take(event)
 
+    def receive_ignored(self, envelope: Envelope[Received], version: str) -> None:
+        """Take a notification that no revision of its era gives an effect; message middleware sees it.
+
+        Args:
+            version: the revision in which it was sent.
+        """
+
     def _read_batch(
         self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
     ) -> None:
