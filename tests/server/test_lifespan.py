@@ -138,7 +138,7 @@ async def test_what_the_block_raised_is_not_lost_when_the_end_of_the_lifespan_fa
 
 
 async def test_a_cancel_of_the_block_is_not_lost_either() -> None:
-    with trio.fail_after(BOUND), pytest.raises(ExceptionGroup) as raised, trio.CancelScope() as scope:
+    with trio.fail_after(BOUND), pytest.raises(ExceptionGroup) as raised, trio.CancelScope() as scope:  # noqa: PT012
         async with Client.connect(server_with(fails_at_its_end)):
             scope.cancel()
             await trio.sleep_forever()
@@ -155,7 +155,7 @@ async def test_a_crash_while_serving_leaves_the_block_of_the_client() -> None:
             nursery.start_soon(raise_after, crash)
             yield {"key": "value"}
 
-    with trio.fail_after(BOUND), pytest.raises(Broken) as raised:
+    with trio.fail_after(BOUND), pytest.raises(Broken) as raised:  # noqa: PT012
         async with Client.connect(server_with(lifespan)) as client:
             crash.set()
             while True:

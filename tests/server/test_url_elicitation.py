@@ -20,7 +20,6 @@ from trio_mcp import (
     Client,
     Context,
     LimitExceeded,
-    PeerError,
     RequestTimeout,
     Server,
     UrlElicitationRequired,

@@ -142,7 +142,7 @@ class Tool:
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane
     ) -> CallToolResult:
         try:
-            values = await check.decide()
+            values = await check.decide(self._handler.threads)
         except ValueError as error:
             return self._invalid(error)
         return await self._handler.run(values, self._convert, call, place)
