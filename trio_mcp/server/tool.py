@@ -43,7 +43,7 @@ from .catalog import Catalog
 from .concurrency import ConcurrencyLimit, ToolBusy
 from .forms import error_summary
 from .handler import Function, Handler, make_handler
-from .large_results import run_limited
+from .large_results import LimitedBody
 from .options import (
     check_names,
     listed_members,
@@ -135,7 +135,8 @@ class Tool:
         if handler.admit is not None:
             handler.admit()
         if self.max_result is not None:
-            run = partial(run_limited, run, self.name, self.max_result)
+            limited = LimitedBody(run, self.name, self.max_result)
+            return Plan(limited, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
         return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
 
     async def _run_if_valid(
