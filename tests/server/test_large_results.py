@@ -99,7 +99,8 @@ async def test_what_middleware_returns_has_the_same_limit_and_middleware_sees_th
     @server.middleware
     async def double(call: CallRequest, handler: CallHandler) -> CallResult:
         result = await handler()
-        assert isinstance(result, CallToolResult)
+        if not isinstance(result, CallToolResult):
+            return result
         seen.append(len(result.text))
         return ToolResult(content=[TextContent(text=result.text * 2)])
 
