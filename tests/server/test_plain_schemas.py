@@ -203,7 +203,7 @@ class Pipeline(BaseModel):
 
 def test_data_that_looks_like_a_reference_stays_as_it_is() -> None:
     def run(
-        step: dict[str, Any] = LOOKS,  # noqa: B006
+        step: dict[str, Any] = LOOKS,
         other: Annotated[Any, Field(json_schema_extra={"enum": [LOOKS], "const": LOOKS, "examples": [LOOKS]})] = None,
         nested: Annotated[Any, Field(json_schema_extra={"items": {"default": [LOOKS]}})] = None,
         pipeline: Pipeline | None = None,

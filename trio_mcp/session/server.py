@@ -236,8 +236,9 @@ class ServerSession:
         try:
             answer = self._answer(facts, request.params, target)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
-            told = told_error(facts, error, "") if self.service.options.tell_errors else error
-            target.finish(error_detail(facts, told))
+            failures = self.service.calls.failures
+            told = told_error(failures, facts, error, "") if self.service.options.tell_errors else error
+            target.finish(error_detail(failures, facts, told))
             # Its traceback holds this frame.
             del told
         else:
