@@ -56,6 +56,7 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
             with trio.move_on_after(CLEAN_UP, shield=True):
                 await session.requests.wait_none_left()
             outbox.close()
+            channel.account = None
             nursery.cancel_scope.deadline = trio.current_time() + CLEAN_UP
 
 

@@ -76,6 +76,8 @@ class PendingAsks:
         self.mailboxes.clear()
         if self._pages is not None:
             self._pages.close()
+            # It refers to this object.
+            self._pages = None
 
     def _notify_completed(self, elicitation_id: str) -> None:
         self._notify(ELICITATION_COMPLETE, ElicitationCompleteNotificationParams(elicitation_id=elicitation_id))
