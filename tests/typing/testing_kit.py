@@ -99,3 +99,23 @@ async def test_contexts() -> None:
         choice = await ctx.elicit("Which?", SEAT)
         if choice.action == "accept":
             assert_type(choice.content, Seat)
+
+
+class Database:
+    name: str = ""
+
+
+async def needs_database(ctx: Context[Database]) -> str:
+    return ctx.state.name
+
+
+async def test_contexts_with_a_state() -> None:
+    async with make_context(state=Database(), elicits=[True]) as ctx:
+        assert_type(ctx.state, Database)
+        await needs_database(ctx)
+    async with make_context(state=Database(), server=server) as ctx:
+        await needs_database(ctx)
+    async with make_context(server=server) as plain:
+        assert_type(plain.state, object)
+    async with MockClient().context(state=Database()) as ctx:
+        await needs_database(ctx)

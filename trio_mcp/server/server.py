@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, Unpack
 
 import trio
 
@@ -32,14 +32,16 @@ from ..session.event_loop import check_event_loop
 from ..session.raised import RaisedErrors
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
+from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .middleware import CallMiddleware, with_middleware
 from .options import check_service
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
 from .router import request_checks_of, routes_of
-from .tool import Tool
+from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
+from .tool_options import ToolKeywords
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -127,6 +129,27 @@ class Server(Registration):
         # Shallow: registry, threads and running services stay shared, so that a later `add_tool` reaches both.
         other = copy(self)
         other.options = check_service(options)
+        return other
+
+    def with_tool(self, function: Function, **options: Unpack[ToolKeywords]) -> Server:
+        """Return a server that has one tool more than this one has now, and shares everything else with it.
+
+        Raises what `add_tool` raises.
+        """
+        other = copy(self)
+        tool = make_tool(function, options, self._threads)
+        other._registry = self._registry.with_tool(tool)  # noqa: SLF001  it is of this class
+        return other
+
+    def with_lifespan(self, lifespan: Lifespan) -> Server:
+        """Return a server with another lifespan that shares everything registered with this one.
+
+        Raises:
+            TypeError: it is not a function decorated with `@asynccontextmanager`.
+        """
+        check_lifespan(lifespan)
+        other = copy(self)
+        other._lifespan = lifespan  # noqa: SLF001  it is of this class
         return other
 
     @property
