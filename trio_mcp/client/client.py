@@ -6,7 +6,8 @@ import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Self, TypeVar, Unpack, overload
+from inspect import signature
+from typing import Never, Self, TypeVar, Unpack, overload
 
 from ..checks import check_choice, check_seconds
 from ..session import AnyChannel, ChannelServer
@@ -30,7 +31,7 @@ from ..types import (
 )
 from ..types.logging import LOGGING_LEVELS
 from .cache import ResponseCache
-from .calls import CallKeywords, CallOptions, Calls, complete_params
+from .calls import CallKeywords, Calls, call_options, complete_params
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
 from .link import Link
@@ -61,7 +62,17 @@ class Client:
     # tasks and the session, `Lists` reads pages, `Calls` drives what may take rounds. The timeouts are here or in `Calls`, so
     # that each method has exactly one scope that limits all of it.
 
-    def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
+    def __init__(
+        self,
+        channel: AbstractAsyncContextManager[AnyChannel] | None = None,
+        options: ClientOptions | None = None,
+        **others: Never,
+    ) -> None:
+        # For those who expect the class to connect.
+        if channel is None or not isinstance(options, ClientOptions) or others:
+            raise TypeError(
+                "Client.connect(target) makes a client of a URL, a command or a server: it takes the options"
+            )
         self._options = options
         self._link = Link(channel, options)
         tools = ListedTools()
@@ -125,7 +136,7 @@ class Client:
         )
         if raise_exceptions:
             options["raise_exceptions"] = True
-        return cls(open_target(target, options), made)
+        return cls(open_target(target, options, signature(cls.connect).parameters if options else ()), made)
 
     # life
 
@@ -247,20 +258,20 @@ class Client:
             TypeError: pydantic cannot validate `returns`; nothing was sent.
         """
         if returns is None:
-            result = await self._calls.tool(name, arguments, CallOptions(**options))
+            result = await self._calls.tool(name, arguments, call_options("call_tool", options))
             return result.check() if raise_on_error else result
         read = value_reader(returns)
-        return read(name, (await self._calls.tool(name, arguments, CallOptions(**options))).check())
+        return read(name, (await self._calls.tool(name, arguments, call_options("call_tool", options))).check())
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
         """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.prompt(name, arguments, CallOptions(**options))
+        return await self._calls.prompt(name, arguments, call_options("get_prompt", options))
 
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.resource(uri, CallOptions(**options))
+        return await self._calls.resource(uri, call_options("read_resource", options))
 
     async def complete(
         self,

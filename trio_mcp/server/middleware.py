@@ -33,6 +33,7 @@ from ..types import (
 from .branching import BranchTerms
 from .context import Context
 from .handler import exception_to_report
+from .unawaited import UnawaitedAnswer
 
 CallResult: TypeAlias = CallToolResult | GetPromptResult | ReadResourceResult
 """What a tool, a prompt or a resource returns to the client."""
@@ -134,12 +135,17 @@ async def run_layer(
         return await body(lane)
     runs = 0
 
-    async def handler() -> Model:
+    async def run() -> Model:
         nonlocal runs
         runs += 1
         if runs == 1:
             return await run_layer(layers, number + 1, request, body, lane)
         return await run_child(lane, lane.again(number, runs), partial(run_layer, layers, number + 1, request, body))
+
+    def handler(*arguments: object, **options: object) -> Awaitable[Model]:
+        if arguments or options:
+            raise TypeError("the handler of a middleware takes no arguments: write `await handler()`")
+        return UnawaitedAnswer(run(), "handler")
 
     middleware = layers[number]
     result = await middleware(request, handler)  # type: ignore[arg-type]

@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias, Unpack
+from typing import Never, TypeAlias, Unpack
 
 import trio
 
-from ..checks import check_str
+from ..checks import check_no_options, check_str
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..session import (
@@ -99,7 +99,9 @@ class Server(Registration):
         middleware: Sequence[CallMiddleware] = (),
         message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
+        **unknown: Never,
     ) -> None:
+        check_no_options(unknown, Server, "Server()")
         super().__init__()
         if lifespan is not None:
             check_lifespan(lifespan)

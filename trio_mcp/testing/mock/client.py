@@ -13,12 +13,12 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Never, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
 
 import trio
 from pydantic_core import to_jsonable_python
 
-from ...checks import check_choice, check_instance, mistake
+from ...checks import check_choice, check_instance, check_no_options, mistake
 from ...client import Client, ClientOptions
 from ...client.handlers import as_root
 from ...client.target import open_target
@@ -108,7 +108,9 @@ class MockClient:
         era: str = "modern",
         capabilities: ClientCapabilities | None = None,
         principal: str | None = None,
+        **unknown: Never,
     ) -> None:
+        check_no_options(unknown, MockClient, "MockClient()")
         self._era = check_choice("era", era, ERAS)
         if capabilities is not None:
             check_instance("capabilities", capabilities, ClientCapabilities, "ClientCapabilities(...)")
