@@ -29,7 +29,6 @@ from ..session import (
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
-from ..session.raised import RaisedErrors
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
 from .handler import Function
@@ -225,12 +224,11 @@ class Server(Registration):
 
     async def serve_channel(self, channel: AnyChannel) -> None:
         """Serve one connection; returns when it has ended and its calls have cleaned up."""
-        options, raised = self.options, None
-        if isinstance(channel, MessageChannel):
-            raised = channel.raised
-            if channel.in_process and options.tell_errors is None:
-                options = replace(options, tell_errors=True)
-        async with self._open_service(options, raised) as service:
+        options = self.options
+        known = channel if isinstance(channel, MessageChannel) else None
+        if known is not None and known.in_process and options.tell_errors is None:
+            options = replace(options, tell_errors=True)
+        async with self._open_service(options, known) as service:
             await serve_channel(service, channel)
 
     def open_service(self) -> AbstractAsyncContextManager[Service]:
@@ -247,22 +245,22 @@ class Server(Registration):
 
     @asynccontextmanager
     async def _open_service(
-        self, options: ServiceOptions, raised: RaisedErrors | None = None
+        self, options: ServiceOptions, channel: MessageChannel | None = None
     ) -> AsyncIterator[Service]:
         check_event_loop()
         if self._lifespan is None:
-            async with self._open_with(None, options, raised) as service:
+            async with self._open_with(None, options, channel) as service:
                 yield service
             return
         if self.options.keys is None:
             KeyRing.from_environment()
         async with open_lifespan(partial(self._lifespan, self), self.identity.name) as state:
-            async with self._open_with(state, options, raised) as service:
+            async with self._open_with(state, options, channel) as service:
                 yield service
 
     @asynccontextmanager
     async def _open_with(
-        self, state: object, options: ServiceOptions, raised: RaisedErrors | None
+        self, state: object, options: ServiceOptions, channel: MessageChannel | None
     ) -> AsyncIterator[Service]:
         routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
         opened = open_service(
@@ -278,7 +276,8 @@ class Server(Registration):
             self._message_middleware,
         )
         async with opened as service:
-            service.calls.raised = raised
+            if channel is not None:
+                service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
             self._services[service] = None
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()

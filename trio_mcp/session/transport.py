@@ -81,7 +81,7 @@ def check_options(
         caller: the options of the function that passes the others on.
 
     Raises:
-        TypeError: there is such an option; the message says which transport has it, or suggests the nearest name, or says which
+        TypeError: there is such an option; the message says which transport has it, or suggests the nearest name, and says which
             options this transport has.
     """
     known = () if not options else options_of(name, end)
@@ -92,8 +92,8 @@ def check_options(
         whose = f"of the transport {' and '.join(others)}" if others else "of no transport"
         hint = f': run("{others[0]}", {option}=...)' if others and end == "serve" else ""
         near = "" if others else nearest(option, (*known, *caller))
-        rest = f": {near}" if near else f"; this is {name}, which has {listed(known)}"
-        raise TypeError(f"{option}= is an option {whose}{hint}{rest}")
+        advice = f": {near}" if near else ""
+        raise TypeError(f"{option}= is an option {whose}{hint}{advice}; this is {name}, which has {listed(known)}")
 
 
 def options_of(name: str, end: Literal["serve", "connect"]) -> Sequence[str] | None:
