@@ -257,11 +257,11 @@ async def test_a_client_in_the_process_gets_no_advice_about_keys(
 
     @server.tool
     async def ask(ctx: Context) -> str:
-        return (await ctx.elicit("Sure?")).action
+        return (await ctx.elicit("Sure?", bool)).action
 
     with caplog.at_level(logging.INFO, "trio_mcp.session"):
         async with Client.connect(server, on_elicit=accept_defaults) as client:
-            assert (await client.call_tool("ask")).text == "accept"
+            assert (await client.call_tool("ask")).text == "decline"
     assert "TRIO_MCP_KEYS" not in caplog.text
 
 

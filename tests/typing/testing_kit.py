@@ -84,7 +84,9 @@ async def test_functions() -> None:
     def choose(asked: ElicitRequestFormParams) -> ElicitResult:
         return accept(flight=asked.message)
 
+    router.on(server.tools[0], SEAT)(choose)
     async with Client.connect(server, on_elicit=router) as client:
+        router.on((await client.list_tools())[0], SEAT)(choose)
         router.check(await client.list_tools())
         router.check([*await client.list_tools(), *await client.list_prompts()])
         assert_type(router.missing(await client.list_resources()), list[tuple[str, str]])
