@@ -27,8 +27,10 @@ from .errors import (
     McpError,
     PeerError,
     ProtocolError,
+    ProviderError,
     RequestTimeout,
     ResourceNotFound,
+    SampleInvalid,
     SessionLost,
     ToolError,
     ToolFailed,
@@ -38,6 +40,7 @@ from .errors import (
 if TYPE_CHECKING:
     from .client import Change, Client, ElicitRouter, ResponseCache, accept, accept_defaults, decline, dismiss
     from .runtime import CancelReason
+    from .sampling import SamplingProvider
     from .server import (
         Accepted,
         Audio,
@@ -100,10 +103,13 @@ __all__ = [
     "PeerError",
     "ProtocolError",
     "Provide",
+    "ProviderError",
     "RequestTimeout",
     "ResourceNotFound",
     "ResponseCache",
+    "SampleInvalid",
     "Sampled",
+    "SamplingProvider",
     "Server",
     "ServiceOptions",
     "SessionLost",
@@ -124,6 +130,7 @@ __all__ = [
 _PACKAGES = {
     "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
+    "sampling": ("SamplingProvider",),
     # Not in `server`, where the module `tool` has the name.
     "server.builder": ("tool",),
     "session": ("Caller", "ChannelServer", "MessageFacts", "MessageMiddleware", "ServiceOptions"),
@@ -148,4 +155,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # Without the names of the code above, such as `gc`: this is what a user sees who explores the package.
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

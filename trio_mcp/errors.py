@@ -13,6 +13,7 @@
     ├── CapabilityError          the peer did not declare a capability that this needs
     ├── LimitExceeded            a limit was reached; the message names it
     │   └── BranchLimit              of one call: too deep, too many branches or questions, out of tokens, out of time
+    ├── ProviderError            a model's API gave no answer; `kind` says why
     ├── ResourceNotFound         raised by a resource: it does not exist
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
@@ -20,6 +21,7 @@
     │   ├── ElicitationCancelled     the user closed a question that `ctx.elicit.strict` asked
     │   ├── ElicitationDeclined      the user declined to answer it
     │   ├── ElicitationInvalid       no answer matched the schema, in any attempt
+    │   ├── SampleInvalid            no answer of a model had the required form, in any attempt
     │   └── UrlElicitationRequired   raised by a tool: the user has to open a page before the tool can be called
     ├── ToolFailed               raised by a client that asks for it: the result of a tool is an error
     ├── RequestTimeout           no answer within the time allowed
@@ -34,6 +36,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
+from enum import StrEnum
 from typing import Literal, NamedTuple, TypeVar
 
 from .json_value import JsonValue
@@ -188,6 +191,48 @@ class ResourceNotFound(McpError):
         self.uri = uri
 
 
+class ProviderErrorKind(StrEnum):
+    """Why a provider has no answer of a model."""
+
+    AUTHENTICATION = "authentication"
+    """The API rejected the key, or the key may not use the model (401, 403)."""
+    REJECTED = "rejected"
+    """The API rejected the request, or the request cannot be written for it (other 4xx)."""
+    RATE_LIMITED = "rate_limited"
+    """There were too many requests (429), and the attempts are used up."""
+    UNAVAILABLE = "unavailable"
+    """The API failed (5xx), and the attempts are used up."""
+    TIMEOUT = "timeout"
+    """There was no answer within the provider's timeout."""
+    UNREACHABLE = "unreachable"
+    """There is no connection to the API."""
+    MALFORMED = "malformed"
+    """The API sent something that is no answer: invalid JSON, or a stream that breaks off."""
+
+
+class ProviderError(McpError):
+    """The API of a model gave no answer. The text never has the key; it may have words of the API, which are for the log only.
+
+    Attributes:
+        kind: why.
+        status: the HTTP status of the API; None without a response.
+        retry_after: how many seconds the API asked to wait; None if it did not say.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ProviderErrorKind,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+
 class ToolError(McpError):
     """Raise this in a tool to return an error result with your text, which the model can read."""
 
@@ -228,6 +273,31 @@ class ElicitationCancelled(ToolError):
 
 class ElicitationInvalid(ToolError):
     """None of the user's answers matched the schema of the question, in any attempt."""
+
+
+class SampleAttempt(NamedTuple):
+    """An answer of a model that did not have the required form, and why not."""
+
+    text: str
+    reason: str
+
+
+class SampleInvalid(ToolError):
+    """None of a model's answers had the required form, in any attempt.
+
+    Attributes:
+        helper: which method of the context asked: "sample", "sample_schema" or "sample_tools".
+        attempts: what each attempt got, and why it was refused; oldest first.
+        last_result: the answer of the last attempt (a `Sampled`).
+    """
+
+    def __init__(self, helper: str, attempts: Sequence[SampleAttempt], last_result: object) -> None:
+        reason = attempts[-1].reason if attempts else "there was no answer"
+        times = "attempt" if len(attempts) == 1 else "attempts"
+        super().__init__(f"The model gave no valid answer in {len(attempts)} {times}. The last one: {reason}")
+        self.helper = helper
+        self.attempts = tuple(attempts)
+        self.last_result = last_result
 
 
 class UrlToOpen(NamedTuple):
