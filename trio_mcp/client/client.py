@@ -239,7 +239,9 @@ class Client:
         """Call a tool, answer the questions that it asks, and return its result.
 
         Args:
-            returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic.
+            returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic. For type
+                checkers a union is no type: the value of `returns=int | None` is an `object` to them, unless you write
+                `returns=cast("type[int | None]", int | None)`.
             raise_on_error: raise `ToolFailed` if the result is an error, as with `returns`.
             timeout: seconds for the whole call, questions included; without a limit by default.
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.

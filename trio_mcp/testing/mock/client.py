@@ -13,10 +13,11 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Never, Self, TypeAlias, TypedDict, TypeVar, Unpack, cast, overload
+from typing import Never, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 import trio
 from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict
 
 from ...checks import check_choice, check_instance, check_no_options, mistake
 from ...client import Client, ClientOptions
@@ -265,7 +266,7 @@ def to_json(name: str, value: object) -> JsonValue:
         raise TypeError(mistake(name, "a value that JSON has", value, str(error))) from None
 
 
-class ScriptKeywords(TypedDict, total=False):
+class ScriptKeywords(TypedDict, total=False, closed=True):
     """The keyword arguments of `MockClient`, as `make_context` takes them."""
 
     elicits: ElicitScript | None
