@@ -9,11 +9,12 @@ from functools import partial
 from typing import Self, TypeVar, Unpack, overload
 
 from ..checks import check_choice, check_seconds
+from ..sampling import SamplingProvider
 from ..session import AnyChannel, ChannelServer
+from ..session.server_requests import MAX_HANDLERS
 from ..types import (
     CallToolResult,
     ClientCapabilities,
-    CompleteResult,
     Completion,
     GetPromptResult,
     Implementation,
@@ -32,12 +33,13 @@ from ..types.logging import LOGGING_LEVELS
 from .cache import ResponseCache
 from .calls import CallKeywords, CallOptions, Calls, complete_params
 from .changes import Changes, OnChange, subscription_filter
-from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
+from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots
 from .link import Link
 from .listed_tools import ListedTools
 from .lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind, Lists
 from .options import PROBE_TIMEOUT, ClientOptions
 from .returned import value_reader
+from .sampling import ApproveSample, OnSample, sampling_handler
 from .target import cache_view, open_target
 from .timeouts import run_with_timeout
 
@@ -76,6 +78,10 @@ class Client:
         on_elicit: OnElicit | None = None,
         on_elicit_url: OnElicitUrl | None = None,
         on_sample: OnSample | None = None,
+        sample_tools: bool = False,
+        sample_context: bool = False,
+        sampling: SamplingProvider | None = None,
+        approve_sample: ApproveSample | None = None,
         on_roots: OnRoots | None = None,
         on_log: OnLog | None = None,
         on_change: OnChange | None = None,
@@ -87,6 +93,8 @@ class Client:
         cache: ResponseCache | None = None,
         principal: str | None = None,
         raise_exceptions: bool = False,
+        max_handlers: int = MAX_HANDLERS,
+        handler_timeout: float = math.inf,
         **options: object,
     ) -> Client:
         """Return a client for a URL, for a command to run (a list of arguments), or for a server object in this process.
@@ -94,7 +102,11 @@ class Client:
         Args:
             on_elicit, on_elicit_url, on_sample, on_roots: answer the server's questions. The client declares only the
                 capabilities whose handler is given.
-            on_log: called with each log message of `log_level` and above; without it the client requests none.
+            sample_tools, sample_context: whether `on_sample` takes tools, and the context of servers; both are declared.
+            sampling: asks a model to answer the server's samples, tools included, in place of `on_sample`.
+            approve_sample: called with each request for `sampling` and the server's name; returns True, False or another request.
+            on_log: called with each log message of `log_level` and above; without it the client requests none. Like `on_change`,
+                it is a plain function, called in the task that reads from the server.
             on_change: called with each change that the server reports. A modern server reports only those that a `listen` of this
                 client requested.
             mode: "auto" detects which era the server speaks. "modern" or "legacy" chooses the newest revision of an era, and
@@ -105,17 +117,20 @@ class Client:
             principal: cache partition for private responses; defaults to a digest of `headers`.
             raise_exceptions: for tests with a server object: a call raises the unexpected exception of the server's function,
                 instead of returning or raising its error.
+            max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
+            handler_timeout: seconds that a handler may take; then its question fails.
             options: options of the transport, such as `headers` for HTTP and `env` for a command.
-
-        `on_log` and `on_change` are plain functions, called in the task that reads from the server.
 
         Raises:
             TypeError, ValueError: an argument is invalid; nothing was started.
         """
-        handlers = Handlers(on_elicit, on_sample, on_roots, on_elicit_url)
+        sampler = sampling_handler(on_sample, sampling, approve_sample)
+        with_tools = sample_tools or sampling is not None
+        handlers = Handlers(on_elicit, sampler, on_roots, on_elicit_url, with_tools, sample_context, handler_timeout)
         made = ClientOptions(
             info=Implementation(name=name, version=version),
             handlers=handlers,
+            max_handlers=max_handlers,
             on_log=on_log,
             on_change=on_change,
             log_level=log_level,
@@ -279,11 +294,7 @@ class Client:
             value: the text typed so far.
             context: the values of the other arguments that are already known.
         """
-        check_seconds("timeout", timeout)
-        params = complete_params(ref, argument, value, context)
-        result = await self._link.request("completion/complete", params, timeout=timeout)
-        assert isinstance(result, CompleteResult)
-        return result.completion
+        return await self._calls.completion(complete_params(ref, argument, value, context), timeout)
 
     async def ping(self, *, timeout: float = 30) -> None:
         """Send a request that every server answers: `ping`, or `server/discover` to a modern server."""
