@@ -26,9 +26,13 @@ from scripted import (
 from scripted_http import event, in_session
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.client import decline
+from trio_mcp.client import Handlers, decline
+from trio_mcp.client.rounds import Rounds
 from trio_mcp.errors import Disconnected, LimitExceeded
+from trio_mcp.protocol.codec import codec_for
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY
+from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.types import ListRootsRequest
 
 QUESTIONS = {"on_elicit": FORM_QUESTION, "on_sample": SAMPLE_QUESTION, "on_roots": ROOTS_QUESTION}
 
@@ -88,11 +92,10 @@ async def test_a_client_that_is_closed_while_its_user_thinks_cancels_the_handler
 
 async def test_a_round_that_comes_as_the_connection_ends_asks_nobody() -> None:
     asked: list[object] = []
-    async with calling(as_modern, {"on_elicit": asked.append}) as (wire, call, request):
-        await wire.respond(request, asking("a", state="s"))
-        await wire.close()
-        with pytest.raises(Disconnected):
-            await call.result()
+    rounds = Rounds(Handlers(on_roots=lambda: asked.append(1) or []), 1)
+    rounds.end(Disconnected("the server closed the connection"))
+    with pytest.raises(Disconnected, match="closed the connection"):
+        await rounds.answer("book", {"q": ListRootsRequest()}, codec_for(MODERN))
     assert asked == []
 
 

@@ -22,7 +22,6 @@ from ..checks import (
 from ..errors import McpError, ProviderError
 from ..groups import unwrap
 from ..sampling import SamplingProvider, StreamingProvider
-from ..session.server_requests import public_text
 from ..session.token_usage import TokenUsage
 from ..session.tool_loop import MAX_ITERATIONS, Ask, ToolLoop, call_result, error_result, text_of
 from ..types import (
@@ -255,7 +254,7 @@ class AgentCalls:
         try:
             result = await tool.client.call_tool(tool.tool.name, call.input, timeout=self._timeout)
         except ProviderError as error:
-            return error_result(call, f"The call failed: {public_text(error)}")
+            return error_result(call, f"The call failed: {error.public_text}")
         except McpError as error:
             return error_result(call, f"The call failed: {error}")
         given = call_result(call, result)

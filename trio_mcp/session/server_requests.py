@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ..errors import CapabilityError, MalformedQuestion, McpError, PeerError, ProviderError, ProviderErrorKind
+from ..errors import CapabilityError, MalformedQuestion, McpError, PeerError, ProviderError
 from ..logs import RepeatedRecords
 from ..protocol.connection import Connection, RequestIn
 from ..protocol.jsonrpc import (
@@ -117,7 +117,7 @@ class ServerRequests:
         except ProviderError as error:
             # Without the traceback, which may show what the provider's libraries were called with.
             self._records.log("the model's provider gave no answer (%s): %s", error.kind, error, level=logging.ERROR)
-            detail = ErrorDetail(INTERNAL_ERROR, public_text(error))
+            detail = ErrorDetail(INTERNAL_ERROR, error.public_text)
         except Exception as error:  # noqa: BLE001  whatever a handler raises
             # The method is a part of the kind: those that have a handler are few.
             kind = f"the handler of {request.method} failed"
@@ -126,19 +126,3 @@ class ServerRequests:
             why = f": {error}" if isinstance(error, McpError) else ""
             detail = ErrorDetail(INTERNAL_ERROR, f"the client's handler of {request.method} failed{why}")
         return ErrorResponse(request.id, detail)
-
-
-PUBLIC_TEXTS: Final[Mapping[ProviderErrorKind, str]] = {
-    ProviderErrorKind.AUTHENTICATION: "the client may not use its model",
-    ProviderErrorKind.REJECTED: "the client's model rejected the request",
-    ProviderErrorKind.RATE_LIMITED: "the client's model has too many requests",
-    ProviderErrorKind.UNAVAILABLE: "the client's model is unavailable",
-    ProviderErrorKind.TIMEOUT: "the client's model did not answer in time",
-    ProviderErrorKind.UNREACHABLE: "the client's model is unavailable",
-    ProviderErrorKind.MALFORMED: "the client's model sent no usable answer",
-}
-
-
-def public_text(error: ProviderError) -> str:
-    """Return what another side may read of a provider's failure. The text of the error may have words of the API."""
-    return PUBLIC_TEXTS[error.kind]
