@@ -26,6 +26,7 @@ from scripted import (
 from scripted_http import event, in_session
 from trio.testing import wait_all_tasks_blocked
 
+from trio_mcp import Client, Context, Server
 from trio_mcp.client import Handlers, decline
 from trio_mcp.client.rounds import Rounds
 from trio_mcp.errors import Disconnected, LimitExceeded
@@ -229,3 +230,22 @@ async def test_a_handler_that_takes_too_long_fails_its_question_and_names_the_li
             with pytest.raises(LimitExceeded, match=naming(5, "handler_timeout")):
                 await call.result()
     assert thinks.cancelled
+
+
+# what is no error
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_an_exit_in_a_handler_reaches_the_program(mode: str) -> None:
+    server = Server("asking")
+
+    @server.tool
+    async def book(ctx: Context) -> str:
+        return str(await ctx.elicit.strict("Which seat?", str))
+
+    def leave(_form: object) -> Any:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        async with Client.connect(server, mode=mode, on_elicit=leave) as client:
+            await client.call_tool("book")
