@@ -153,8 +153,8 @@ async def run_agent(
         TypeError, ValueError: an argument is invalid, or `messages` breaks a rule of conversations.
 
     The tools are listed once, when the run begins; an error of a list ends the run. So does an exception of the program's own
-    functions, handlers of the clients included, unless it is a `McpError` of a handler. A cancel ends the request to the model and
-    every call; what `on_message` has received by then is a conversation that can be continued.
+    functions, handlers of the clients included, unless it is a `McpError` of a handler. A cancel ends the request to the model
+    and every call; what `on_message` has received by then is a conversation that can be continued.
     """
     ask = asking(provider, on_text)
     calls = AgentCalls(approve, tool_timeout, max_parallel, max_result)

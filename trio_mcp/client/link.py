@@ -46,7 +46,6 @@ from .options import ClientOptions
 from .requester import SendRequest, ServerFacts, would_fail_again
 from .rounds import Rounds
 
-
 Ts = TypeVarTuple("Ts")
 
 CLOSE_TIMEOUT = 15.0
