@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from ..types import (
     AudioContent,
@@ -37,6 +37,21 @@ TOKENS_PER_MEDIUM = 1_600
 TOTALS = ("totalTokens", "total_tokens")
 INPUTS = ("inputTokens", "input_tokens", "promptTokens", "prompt_tokens")
 OUTPUTS = ("outputTokens", "output_tokens", "completionTokens", "completion_tokens")
+
+
+class TokenUsage(NamedTuple):
+    """The tokens that a client reports for one sample; None for what it does not report."""
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+
+def token_usage(result: CreateMessageResult) -> TokenUsage:
+    """Return the tokens that `_meta.usage` of a result reports."""
+    usage = (result.meta or {}).get("usage")
+    if not isinstance(usage, dict):
+        return TokenUsage()
+    return TokenUsage(first_count(usage, INPUTS), first_count(usage, OUTPUTS))
 
 
 def used_tokens(params: CreateMessageRequestParams, result: CreateMessageResult | None, estimate: TokenEstimate) -> int:
