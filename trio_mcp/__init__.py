@@ -157,4 +157,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # Without the names of the code above, such as `gc`: this is what a user sees who explores the package.
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

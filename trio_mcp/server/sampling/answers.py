@@ -12,7 +12,8 @@ from ...errors import MalformedAnswer, RemoteProtocolError, ToolError
 from ...protocol.conversation import answer_problem, blocks_of
 from ...protocol.jsonrpc import INVALID_PARAMS
 from ...protocol.strict_json import dumps
-from ...session import TokenUsage, token_usage
+from ...session import TokenUsage, usage_of
+from ...session.tool_loop import text_of
 from ...types import (
     CreateMessageResult,
     JsonObject,
@@ -79,8 +80,8 @@ class Sampled(Generic[T_co]):
 
     @property
     def usage(self) -> TokenUsage:
-        """The tokens that the client reports: `input_tokens` and `output_tokens`, each None if it does not."""
-        return token_usage(self.message)
+        """The tokens that were reported: `input_tokens` and `output_tokens`, each None if it was not."""
+        return usage_of(self.message)
 
     @property
     def reply(self) -> SamplingMessage:
@@ -133,11 +134,6 @@ def check_answer(answer: CreateMessageResult) -> None:
     problem = answer_problem(answer.role, answer.content)
     if problem is not None:
         raise MalformedAnswer("its model's answer", RemoteProtocolError(problem, code=INVALID_PARAMS))
-
-
-def text_of(answer: CreateMessageResult) -> str:
-    """Return the text blocks of an answer, joined."""
-    return "".join(block.text for block in blocks_of(answer.content) if isinstance(block, TextContent))
 
 
 def tool_uses_of(answer: CreateMessageResult) -> list[ToolUseContent]:

@@ -10,12 +10,12 @@ from typing import Final, NamedTuple, TypeAlias
 from ...checks import mistake
 from ...errors import LocalProtocolError
 from ...protocol.conversation import MAX_ID_SHOWN, blocks_of, conversation_problem
+from ...session.tool_loop import call_result, error_result
 from ...types import (
     CallToolResult,
     ContentBlock,
     SamplingContentBlock,
     SamplingMessage,
-    TextContent,
     ToolResultContent,
     ToolUseContent,
 )
@@ -34,16 +34,16 @@ class OpenUses(NamedTuple):
     """The tool uses of a message that has no results after it; `place` is the index of the message."""
 
     place: int
-    ids: tuple[str, ...]
+    uses: tuple[ToolUseContent, ...]
 
 
 def open_uses(messages: Sequence[SamplingMessage]) -> list[OpenUses]:
     """Return the messages whose tool uses wait for results."""
     found: list[OpenUses] = []
     for index, (message, after) in enumerate(zip_longest(messages, messages[1:])):
-        ids = tuple(block.id for block in blocks_of(message.content) if isinstance(block, ToolUseContent))
-        if ids and not (after is not None and has_results(after)):
-            found.append(OpenUses(index, ids))
+        uses = tuple(block for block in blocks_of(message.content) if isinstance(block, ToolUseContent))
+        if uses and not (after is not None and has_results(after)):
+            found.append(OpenUses(index, uses))
     return found
 
 
@@ -65,7 +65,7 @@ def check_conversation(messages: Sequence[SamplingMessage]) -> None:
 
 def check_nothing_open(messages: Sequence[SamplingMessage]) -> None:
     """Raise `LocalProtocolError` if tool uses wait for results, before which nothing else can be asked."""
-    waiting = [tool_use_id for uses in open_uses(messages) for tool_use_id in uses.ids]
+    waiting = [use.id for message in open_uses(messages) for use in message.uses]
     if waiting:
         raise LocalProtocolError(
             f"the model waits for the results of {shown(waiting)}: call add_tool_results before the next prompt"
@@ -82,14 +82,14 @@ def answered(messages: Sequence[SamplingMessage], results: Mapping[str, ToolOutp
     if not isinstance(results, Mapping):
         raise TypeError(mistake("the results", 'a mapping of ids to results, such as {call.id: "12 degrees"}', results))
     waiting = open_uses(messages)
-    counts = Counter(tool_use_id for uses in waiting for tool_use_id in uses.ids)
+    counts = Counter(use.id for message in waiting for use in message.uses)
     if missing := [name for name in counts if name not in results]:
         raise ValueError(f"the tool uses {shown(missing)} have no result")
     if unknown := [name for name in results if name not in counts]:
         raise ValueError(f"no tool use waits for the results {shown(unknown)}")
     if twice := [name for name, count in counts.items() if count > 1]:
         raise ValueError(f"two answers of the model have the tool uses {shown(twice)}: ask in separate branches")
-    by_index = {uses.place: result_message(uses.ids, results) for uses in waiting}
+    by_index = {place: result_message(uses, results) for place, uses in waiting}
     extended: list[SamplingMessage] = []
     for index, message in enumerate(messages):
         extended.append(message)
@@ -98,13 +98,13 @@ def answered(messages: Sequence[SamplingMessage], results: Mapping[str, ToolOutp
     return freeze_messages(extended)
 
 
-def result_message(ids: Sequence[str], results: Mapping[str, ToolOutput]) -> SamplingMessage:
+def result_message(uses: Sequence[ToolUseContent], results: Mapping[str, ToolOutput]) -> SamplingMessage:
     """Return the message with the results of one message's tool uses, in their order."""
-    blocks: list[SamplingContentBlock] = [tool_result(name, results[name]) for name in ids]
+    blocks: list[SamplingContentBlock] = [tool_result(use, results[use.id]) for use in uses]
     return SamplingMessage(role="user", content=blocks)
 
 
-def tool_result(tool_use_id: str, output: ToolOutput) -> ToolResultContent:
+def tool_result(use: ToolUseContent, output: ToolOutput) -> ToolResultContent:
     """Return the result of a tool use as a block.
 
     Raises:
@@ -113,22 +113,15 @@ def tool_result(tool_use_id: str, output: ToolOutput) -> ToolResultContent:
     """
     match output:
         case ToolResultContent():
-            if output.tool_use_id != tool_use_id:
-                raise ValueError(f"the result for {shown([tool_use_id])} is one for {shown([output.tool_use_id])}")
+            if output.tool_use_id != use.id:
+                raise ValueError(f"the result for {shown([use.id])} is one for {shown([output.tool_use_id])}")
             return output
         case CallToolResult():
-            # Without `_meta`, which is not for models.
-            result = ToolResultContent(
-                tool_use_id=tool_use_id, content=output.content, is_error=output.is_error or None
-            )
-            if "structured_content" not in output.model_fields_set:
-                return result
-            return result.model_copy(update={"structured_content": output.structured_content})
+            return call_result(use, output)
         case Exception():
-            text = str(output) or type(output).__name__
-            return ToolResultContent(tool_use_id=tool_use_id, content=[TextContent(text=text)], is_error=True)
+            return error_result(use, str(output) or type(output).__name__)
         case _:
-            return ToolResultContent(tool_use_id=tool_use_id, content=output_content(output))
+            return ToolResultContent(tool_use_id=use.id, content=output_content(output))
 
 
 def output_content(output: object) -> list[ContentBlock]:

@@ -19,13 +19,14 @@ from ...errors import RemoteProtocolError
 from ...protocol.schema.json_schema import Schema
 from ...protocol.strict_json import dumps, loads
 from ...sampling import SCHEMA_TOOL
+from ...session.tool_loop import text_of
 from ...types import CreateMessageResult, JsonObject, JsonValue, Tool
 from ...types.fail_fast import fail_fast_validator
 from ..forms import error_summary
 from ..plain_schemas import PlainSchema, inlined
 from ..results import wrapped_schema
 from ..schema_checks import checked
-from .answers import Structured, text_of, tool_uses_of
+from .answers import Structured, tool_uses_of
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
