@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Final
 
+from ...model_formats import to_anthropic, to_openai
 from ...protocol.strict_json import dumps
 from ...sampling import SCHEMA_TOOL
 from ...types import JsonObject, SamplingMessage, TextContent, ToolResultContent, ToolUseContent
@@ -45,6 +46,18 @@ class SampleExchange:
             TypeError: a result cannot be sent.
         """
         return SampleExchange(answered(self.messages, results))
+
+    def to_openai(self) -> list[JsonObject]:
+        """Return the messages as OpenAI's chat completions take them.
+
+        Raises:
+            ValueError: they have no place for one of the blocks.
+        """
+        return to_openai(self.messages)
+
+    def to_anthropic(self) -> list[JsonObject]:
+        """Return the messages as Anthropic's messages API takes them. Raises as `to_openai` does."""
+        return to_anthropic(self.messages)
 
 
 def plain_exchange(request: SamplingMessage, answer: SamplingMessage) -> SampleExchange:

@@ -225,7 +225,9 @@ class Sampler(Reporter):
         """Add a prompt and its answer to the conversation."""
         # In one assignment, after the answer: no other task sees a prompt without its answer. Read only now, since other tasks
         # of this body may have sampled in the meantime.
-        self._messages = (*self._messages, *freeze_messages([*asked, sampled.reply]))
+        # An API rejects a message without blocks.
+        replies = [sampled.reply] if sampled.content else []
+        self._messages = (*self._messages, *freeze_messages([*asked, *replies]))
 
 
 async def read_answer(required: Requirement[T], answer: CreateMessageResult) -> T:
