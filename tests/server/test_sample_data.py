@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 import pytest
 import trio
 from pydantic import BaseModel, ConfigDict, Field
+from talk import talk_to
 from typing_extensions import TypedDict
 
 from trio_mcp import Context, RequestTimeout, Sampled, SampleInvalid, Server
@@ -89,6 +90,23 @@ async def test_a_client_without_tools_is_told_the_schema(era: str) -> None:
     sent = [message.wire() for message in asked(client).messages]
     assert "Weather?" in str(sent)
     assert '\\"degrees\\"' in json.dumps(sent)
+
+
+async def test_a_client_of_an_older_revision_is_told_the_schema_whatever_it_declares() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def forecast(ctx: Context) -> int:
+        return (await ctx.sample("Weather?", returns=Weather)).data.degrees
+
+    async with talk_to(server) as talk:
+        await talk.initialize("2025-06-18", {"sampling": {"tools": {}}})
+        call = talk.call("forecast")
+        question = await talk.receive()
+        assert "tools" not in question["params"]
+        content = {"type": "text", "text": LISBON.model_dump_json()}
+        talk.answer(question, {"role": "assistant", "content": content, "model": "m"})
+        assert (await talk.result(call))["structuredContent"] == {"result": 21}
 
 
 class Colour(Enum):

@@ -8,7 +8,7 @@ from ...errors import CapabilityError, LimitExceeded
 from ...runtime import Lane, TokenBudget
 from ...session import Call, used_tokens
 from ...types import CreateMessageRequestParams, CreateMessageResult
-from ...types.capabilities import lacks
+from ...types.capabilities import declares
 from ..ask_timeout import AskTimeout, ask_within
 from .request import sampling_question
 
@@ -35,8 +35,9 @@ def ask_model(
 
 
 def takes_tools(call: Call) -> bool:
-    """Return whether the model can be offered tools."""
-    return lacks(call.facts.client_capabilities, ("sampling.tools",)) is None
+    """Return whether the model of a call can be offered tools."""
+    facts = call.facts
+    return facts.terms.codec.revision.sampling_tools and declares(facts.client_capabilities, "sampling.tools")
 
 
 async def ask_and_charge(

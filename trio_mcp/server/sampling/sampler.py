@@ -17,7 +17,7 @@ from ..schema_checks import DearCheck
 from .answers import SampleAttempt, Sampled, SampleInvalid, check_answer
 from .attempts import RETRIES, CallsRequired, DataRequired, Helper, Requirement, Unchecked, refusal, with_reason
 from .history import ToolOutput, answered, check_conversation, check_nothing_open, has_results
-from .model import ask_model, takes_tools
+from .model import ask_model
 from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
 from .request import SampleOptions, check_sample_options, check_tools, request_params
 from .structured import answer_form
@@ -201,9 +201,7 @@ class Sampler(Reporter):
             check_nothing_open(self._messages)
             messages = (*self._messages, *asked)
         check_conversation(messages)
-        first = required.asked(
-            request_params(options, messages, self._terms.system_prompt), tools=takes_tools(self._call)
-        )
+        first = required.asked(request_params(options, messages, self._terms.system_prompt), self._call)
         params, attempts = first, list[SampleAttempt]()
         while True:
             answer = await ask_model(self._call, self._lane, self._terms.budget, params, limit)
