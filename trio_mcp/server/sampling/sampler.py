@@ -15,7 +15,17 @@ from ..branching import BODY, BranchTerms, Messages, freeze_messages
 from ..reporting import Reporter
 from ..schema_checks import DearCheck
 from .answers import SampleAttempt, Sampled, SampleInvalid, check_answer
-from .attempts import RETRIES, CallsRequired, DataRequired, Helper, Requirement, Unchecked, refusal, with_reason
+from .attempts import (
+    MAX_RETRIES,
+    RETRIES,
+    CallsRequired,
+    DataRequired,
+    Helper,
+    Requirement,
+    Unchecked,
+    refusal,
+    with_reason,
+)
 from .history import ToolOutput, answered, check_conversation, check_nothing_open, has_results
 from .model import ask_model
 from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
@@ -178,7 +188,7 @@ class Sampler(Reporter):
         messages = options.get("messages")
         if prompt is not None and messages is not None:
             raise TypeError("a sample takes either a prompt or messages")
-        check_int("retries", retries)
+        check_int("retries", retries, most=MAX_RETRIES)
         check_sample_options(options)
         if prompt is None and messages is None and not (self._messages and has_results(self._messages[-1])):
             raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
