@@ -245,4 +245,4 @@ async def read_answer(required: Requirement[T], answer: CreateMessageResult) -> 
     except DearCheck as check:
         # Its traceback holds this frame, which holds it.
         dear = cast("DearCheck[T]", check.with_traceback(None))
-    return await dear.decide()
+    return await dear.make()
