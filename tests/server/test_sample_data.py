@@ -232,6 +232,14 @@ async def test_an_answer_that_does_not_match_is_asked_again_with_the_reason(era:
     assert named in client.questions[1].message
 
 
+async def test_the_reason_names_the_member_that_holds_a_single_value() -> None:
+    client = MockClient(samples=[{"result": "five"}, {"value": 5}, 5])
+    async with client.context() as ctx:
+        assert (await ctx.sample("How many?", returns=int)).data == 5
+    assert "result: " in client.questions[1].message
+    assert "'result'" in client.questions[2].message
+
+
 @pytest.mark.parametrize(
     ("ask", "helper"),
     [
