@@ -26,7 +26,7 @@ from .attempts import (
     refusal,
     with_reason,
 )
-from .history import ToolOutput, answered, check_conversation, check_nothing_open, has_results
+from .history import ToolOutput, answered, check_conversation, has_results
 from .model import ask_model
 from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
 from .request import SampleOptions, check_sample_options, check_tools, request_params
@@ -206,11 +206,9 @@ class Sampler(Reporter):
         """Ask until an answer is valid, add it to the conversation, and return it."""
         limit = ask_timeout(options.get("timeout", math.inf))
         asked = () if parts is None else (await prompt_message(parts),)
-        messages = options.get("messages")
-        if messages is None:
-            check_nothing_open(self._messages)
-            messages = (*self._messages, *asked)
-        check_conversation(messages)
+        given = options.get("messages")
+        messages = (*self._messages, *asked) if given is None else given
+        check_conversation(messages, is_history=given is None)
         first = required.asked(request_params(options, messages, self._terms.system_prompt), self._call)
         params, attempts = first, list[SampleAttempt]()
         while True:
@@ -222,7 +220,7 @@ class Sampler(Reporter):
                 attempts.append(refusal(answer, error))
             else:
                 sampled = Sampled(answer, data, messages[-1], required.source(answer))
-                if options.get("messages") is None:
+                if given is None:
                     self._keep(asked, sampled)
                 return sampled
             if len(attempts) > retries:
