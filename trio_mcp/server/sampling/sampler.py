@@ -14,6 +14,7 @@ from ..ask_timeout import ask_timeout
 from ..branching import BODY, BranchTerms, Messages, freeze_messages
 from ..reporting import Reporter
 from ..schema_checks import DearCheck
+from ..unawaited import UnawaitedAnswer
 from .answers import SampleAttempt, Sampled, SampleInvalid, check_answer
 from .attempts import (
     MAX_RETRIES,
@@ -88,7 +89,7 @@ class Sampler(Reporter):
         returns: object = None,
         retries: int | None = None,
         **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, None, Sampled[object]]:
+    ) -> Coroutine[object, object, Sampled[object]]:
         """Ask the client's model, with either a prompt or complete messages, and return its answer; see docs/sampling.md.
 
         A prompt continues the conversation of this body or branch: the model gets `ctx.messages` and the prompt, and afterwards
@@ -141,7 +142,7 @@ class Sampler(Reporter):
     ) -> Sampled[object]: ...
     def sample_schema(
         self, prompt: Prompt | None, returns: object, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Coroutine[object, None, Sampled[object]]:
+    ) -> Coroutine[object, object, Sampled[object]]:
         """Ask for a structured answer: `sample(prompt, returns=returns)`, whose arguments and errors it has."""
         return self._sample("sample_schema", prompt, DataRequired(answer_form(returns)), retries, options)
 
@@ -153,7 +154,7 @@ class Sampler(Reporter):
         tool_choice: ToolChoiceMode = "required",
         retries: int = RETRIES,
         **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, None, Sampled]:
+    ) -> Coroutine[object, object, Sampled]:
         """Ask for calls of tools, and ask again, with the reason, if an answer has none or one of a tool that was not offered.
 
         Args:
@@ -183,7 +184,7 @@ class Sampler(Reporter):
 
     def _sample(
         self, helper: Helper, prompt: Prompt | None, required: Requirement[T], retries: int, options: SampleOptions
-    ) -> Coroutine[object, None, Sampled[T]]:
+    ) -> Coroutine[object, object, Sampled[T]]:
         """Check the arguments, and return the coroutine that asks."""
         messages = options.get("messages")
         if prompt is not None and messages is not None:
@@ -193,7 +194,7 @@ class Sampler(Reporter):
         if prompt is None and messages is None and not (self._messages and has_results(self._messages[-1])):
             raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
         parts = None if prompt is None else prompt_parts(prompt)
-        return self._ask(helper, parts, required, retries, options)
+        return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}")
 
     async def _ask(
         self,
