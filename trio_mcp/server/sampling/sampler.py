@@ -208,7 +208,7 @@ class Sampler(Reporter):
         limit = ask_timeout(options.get("timeout", math.inf))
         asked = () if parts is None else (await prompt_message(parts),)
         given = options.get("messages")
-        messages = (*self._messages, *asked) if given is None else given
+        messages = (*self._messages, *asked) if given is None else tuple(given)
         check_conversation(messages, is_history=given is None)
         first = required.asked(request_params(options, messages, self._terms.system_prompt), self._call)
         params, attempts = first, list[SampleAttempt]()
@@ -230,10 +230,10 @@ class Sampler(Reporter):
 
     def _keep(self, asked: tuple[SamplingMessage, ...], sampled: Sampled[object]) -> None:
         """Add a prompt and its answer to the conversation."""
-        # In one assignment, after the answer: no other task sees a prompt without its answer. Read only now, since other tasks
-        # of this body may have sampled in the meantime.
         # An API rejects a message without blocks.
         replies = [sampled.reply] if sampled.content else []
+        # In one assignment, after the answer: no other task sees a prompt without its answer. Read only now, since other tasks
+        # of this body may have sampled in the meantime.
         self._messages = (*self._messages, *freeze_messages([*asked, *replies]))
 
 
