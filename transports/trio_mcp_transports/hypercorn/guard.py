@@ -215,7 +215,7 @@ class GuardedTCPServer(TCPServer):
     async def _read_data(self) -> None:
         self._reading.deadline = trio.current_time() + self._limits.header_timeout
         with self._reading:
-            while await self._feed(await self._receive()):
+            while await self._feed(await self._receive_next()):
                 pass
         await self.protocol.handle(Closed())
 
@@ -245,11 +245,12 @@ class GuardedTCPServer(TCPServer):
         if self._lingering is not None:
             self._lingering += len(data)
             return self._lingering <= MAX_LINGER_BYTES
-        if self._idle and not self._in_head:
-            self._start_head()
+        begins_head = self._idle and not self._in_head
+        self._in_head |= begins_head
         # Counted while the layers have it: they may have to wait, for a write say, and all connections at the same time.
         size = COPIES * len(data) if len(data) > SHORT_RECV else 0
-        self._account.draw(size)
+        if size:
+            self._account.draw(size)
         try:
             left = self.protocol.take(data)
             # A part was taken, or nothing because the turn is over. More is taken in turn with other tasks.
@@ -259,25 +260,37 @@ class GuardedTCPServer(TCPServer):
             if left:
                 await self.protocol.handle(RawData(left))
         finally:
-            self._account.give_back(size)
+            if size:
+                self._account.give_back(size)
+        # A head that came whole needs no deadline.
+        if begins_head and self._idle and self._in_head:
+            self._start_head()
         # Not kept while a request is in progress: that may take an hour, and these may be 64 KiB.
         del data, left
         # What has come with the request, or as the first bytes after it, was not counted yet.
-        if self.protocol.paused:
+        if self.protocol.paused or self._stored:
             uncounted = self.protocol.buffered - self._stored
             if uncounted > 0 and not self._has_room_ahead(uncounted):
                 return False
             self._count_stored()
+        return True
+
+    async def _receive_next(self) -> bytes:
+        """Wait for what comes after the answer to the request in progress, if there is one; b"" at the end.
+
+        Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
+        """
         while self.protocol.paused:
-            # Read on while a request is in progress: that is the only way to learn that the client has gone. What comes
-            # is kept for its turn.
             ahead = await self.protocol.read_ahead(self._receive)
+            if ahead is not None and not self.protocol.paused:
+                return ahead
             if ahead is not None and not (ahead and self._store(ahead)):
-                return False
+                return b""
+            del ahead
             if not self.protocol.paused:
                 await self.protocol.resume()
             self._count_stored()
-        return True
+        return await self._receive()
 
     def _has_room_ahead(self, size: int) -> bool:
         """Return whether so many bytes more may be stored that were sent before an answer."""
@@ -303,8 +316,9 @@ class GuardedTCPServer(TCPServer):
     def _count_stored(self) -> None:
         """Count what a client has sent before the response to its previous request."""
         stored = self.protocol.buffered
-        self._account.draw(stored - self._stored)
-        self._stored = stored
+        if stored != self._stored:
+            self._account.draw(stored - self._stored)
+            self._stored = stored
 
     def _set_idle(self, idle: bool) -> None:
         # The states of reading, each with its deadline: in a head (`header_timeout`), in a request (none: the app
@@ -334,26 +348,40 @@ class GuardedTCPServer(TCPServer):
 
     def write_now(self, data: bytes) -> bool:
         """Write all of `data` if no other write is under way and the kernel takes it at once; False: nothing was written."""
-        if self._readable is None or self._unsent or self._lingering is not None or self.send_lock.locked():
+        if self._lingering is not None:
             return False
-        try:
-            count = os.write(self._readable.fileno(), data)
-        except OSError:
-            # What is wrong shows in the next write, which is the one that reports it.
+        left = self._offer(data)
+        if len(left) == len(data):
             return False
         # The kernel took a part. The rest must go before any other byte, so it is kept and a task writes it; nothing
         # else is written at once meanwhile.
-        if count < len(data):
-            self._unsent = data[count:]
+        if left:
+            self._unsent = left
             # No queue counts it any more.
             self._account.draw(len(self._unsent))
             self.protocol.task_group.spawn(self._write, b"")
         return True
 
+    def _offer(self, data: bytes) -> bytes:
+        """Write what the kernel takes at once, if no other write is under way; return what is left."""
+        if self._readable is None or self._unsent or self.send_lock.locked():
+            return data
+        try:
+            return data[os.write(self._readable.fileno(), data) :]
+        except OSError:
+            # What is wrong shows in the next write, which is the one that reports it.
+            return data
+
     async def _write(self, data: bytes) -> None:
         """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off."""
         if self._lingering is not None:
             # The end was already announced to the client, by a half-close.
+            return
+        # A scope with a deadline costs as much as a small write, and hardly any write has to wait.
+        if not self._unsent and len(data) <= SEND_SLICE and not (data := self._offer(data)):
+            # An app that never waits must not keep the loop. The end of a response is the end of its task.
+            if not self.protocol.is_ending:
+                await trio.lowlevel.cancel_shielded_checkpoint()
             return
         # Shielded, because a cancel in the middle would leave half a message on a connection that others still use. The
         # deadline is what ends a stalled write.
