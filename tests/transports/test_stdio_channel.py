@@ -8,8 +8,8 @@ import pytest
 import trio
 import trio.testing
 
+from trio_mcp.protocol.json_limits import held_size
 from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, RequestId, Response
-from trio_mcp.protocol.strict_json import held_size
 from trio_mcp.session.envelope import ANONYMOUS, Envelope
 from trio_mcp_transports.stdio import LineChannel
 

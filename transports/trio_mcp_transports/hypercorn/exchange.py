@@ -48,7 +48,7 @@ class Inbox(RequestEvents):
     what it has drawn.
 
     Args:
-        account: of the connection. What is queued counts there from `PREPAID_BYTES` on.
+        account: of the connection. What is queued counts there if it is more than `PREPAID_BYTES`.
     """
 
     def __init__(self, max_messages: int, account: Account) -> None:
@@ -132,10 +132,10 @@ class Inbox(RequestEvents):
 
     def _count(self, size: int) -> None:
         self._bytes += size
-        over = max(0, self._bytes - PREPAID_BYTES)
-        if over != self._drawn:
-            self._account.draw(over - self._drawn)
-            self._drawn = over
+        held = self._bytes if self._bytes > PREPAID_BYTES else 0
+        if held != self._drawn:
+            self._account.draw(held - self._drawn)
+            self._drawn = held
 
     def __enter__(self) -> Self:
         return self
