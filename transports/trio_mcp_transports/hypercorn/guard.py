@@ -17,8 +17,6 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
-import socket
-import struct
 from contextlib import suppress
 from math import inf
 from typing import Final, cast
@@ -32,19 +30,17 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
-from trio_mcp.runtime import Account
-
 from ..asgi.failures import log_failures
-from .config import ALPN_PROTOCOLS, limits_of, memory_of
+from .config import ALPN_PROTOCOLS, memory_of
 from .connections import connections_of
 from .exchange import LAST_SEND, ConnectionTasks
 from .h11 import Address, GuardedH11Protocol
+from .writes import WritingTCPServer
 
 SUPPORTED: Final = "0.18."
 MAX_RECV: Final = 1 << 16
 SHORT_RECV: Final = 1 << 13
 COPIES: Final = 3
-SEND_SLICE: Final = 1 << 16
 # Seconds, and bytes, that a refused client may go on sending, so that it can read the refusal.
 LINGER: Final = 2.0
 MAX_LINGER_BYTES: Final = 16 << 20
@@ -77,10 +73,8 @@ def install() -> None:
     Config.alpn_protocols = ALPN_PROTOCOLS
 
 
-class GuardedTCPServer(TCPServer):
+class GuardedTCPServer(WritingTCPServer):
     """One connection: its errors stay inside it, its writes end, its idle time is a deadline."""
-
-    protocol: GuardedH11Protocol  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -90,21 +84,11 @@ class GuardedTCPServer(TCPServer):
         state: LifespanState,
         stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream,
     ) -> None:
-        super().__init__(app, config, context, state, cast("trio.SSLStream[trio.SocketStream]", stream))
-        self._tls = stream if isinstance(stream, trio.SSLStream) else None
-        self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
-        # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
-        self._readable = self._socket if self._tls is None else None
-        self._limits = limits_of(config)
+        super().__init__(app, config, context, state, stream)
         self._watching = trio.CancelScope()
         self._reading = trio.CancelScope()
-        self._sending: set[trio.CancelScope] = set()
-        self._last_send_at = inf
         self._idle = True
         self._in_head = True
-        self._lingering: int | None = None
-        self._unsent = b""
-        self._account: Account
         self._stored = 0
 
     async def run(self) -> None:
@@ -174,12 +158,6 @@ class GuardedTCPServer(TCPServer):
                 if not self._watching.cancel_called:
                     self._limit_last_write()
 
-    def _limit_last_write(self) -> None:
-        """The connection is being cut from outside: no write may take long any more."""
-        self._last_send_at = trio.current_time() + LAST_SEND
-        for scope in self._sending:
-            scope.deadline = min(scope.deadline, self._last_send_at)
-
     async def _end(self) -> None:
         """Close as the protocol requires. A client that is still sending may continue for a moment first.
 
@@ -202,13 +180,6 @@ class GuardedTCPServer(TCPServer):
         # TLS closes with a message (close_notify), which a client that does not read could hold up for ever.
         with trio.move_on_after(LAST_SEND, shield=True):
             await self.stream.aclose()
-
-    async def _abort(self) -> None:
-        """Close at once and let the kernel forget what could not be sent."""
-        with suppress(OSError):
-            # Without SO_LINGER of 0 the kernel would keep trying to send for minutes to a peer that does not read.
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        await trio.aclose_forcefully(self.stream)
 
     # Reading
 
@@ -345,82 +316,3 @@ class GuardedTCPServer(TCPServer):
             self._set_idle(event.idle)
         elif isinstance(event, Closed):
             await self._end()
-
-    def write_now(self, data: bytes) -> bool:
-        """Write all of `data` if no other write is under way and the kernel takes it at once; False: nothing was written."""
-        if self._lingering is not None:
-            return False
-        left = self._offer(data)
-        if len(left) == len(data):
-            return False
-        # The kernel took a part. The rest must go before any other byte, so it is kept and a task writes it; nothing
-        # else is written at once meanwhile.
-        if left:
-            self._unsent = left
-            # No queue counts it any more.
-            self._account.draw(len(self._unsent))
-            self.protocol.task_group.spawn(self._write, b"")
-        return True
-
-    def _offer(self, data: bytes) -> bytes:
-        """Write what the kernel takes at once, if no other write is under way; return what is left."""
-        if self._readable is None or self._unsent or self.send_lock.locked():
-            return data
-        try:
-            return data[os.write(self._readable.fileno(), data) :]
-        except OSError:
-            # What is wrong shows in the next write, which is the one that reports it.
-            return data
-
-    async def _write(self, data: bytes) -> None:
-        """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off."""
-        if self._lingering is not None:
-            # The end was already announced to the client, by a half-close.
-            return
-        # A scope with a deadline costs as much as a small write, and hardly any write has to wait.
-        if not self._unsent and len(data) <= SEND_SLICE and not (data := self._offer(data)):
-            # An app that never waits must not keep the loop. The end of a response is the end of its task.
-            if not self.protocol.is_ending:
-                await trio.lowlevel.cancel_shielded_checkpoint()
-            return
-        # Shielded, because a cancel in the middle would leave half a message on a connection that others still use. The
-        # deadline is what ends a stalled write.
-        scope = trio.CancelScope(shield=True, deadline=self._send_deadline())
-        self._sending.add(scope)
-        try:
-            with scope:
-                await self._write_in_turn(data, scope)
-                return
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-        finally:
-            self._sending.discard(scope)
-        await self._abort()
-        await self.protocol.handle(Closed())
-
-    async def _write_in_turn(self, data: bytes, scope: trio.CancelScope) -> None:
-        try:
-            # `acquire` is a checkpoint even where the lock is free, which is nearly always: that would be a turn of the
-            # event loop for each answer.
-            self.send_lock.acquire_nowait()
-        except trio.WouldBlock:
-            await self.send_lock.acquire()
-        unsent = len(self._unsent)
-        try:
-            if unsent:
-                data, self._unsent = self._unsent + data, b""
-            if len(data) <= SEND_SLICE:
-                await self.stream.send_all(data)
-                return
-            view = memoryview(data)
-            # In slices, so that the time limit is for progress and not for the whole: a large answer over a slow link
-            # is no stalled one.
-            for start in range(0, len(data), SEND_SLICE):
-                scope.deadline = self._send_deadline()
-                await self.stream.send_all(view[start : start + SEND_SLICE])
-        finally:
-            self._account.give_back(unsent)
-            self.send_lock.release()
-
-    def _send_deadline(self) -> float:
-        return min(trio.current_time() + self._limits.send_timeout, self._last_send_at)
