@@ -62,21 +62,22 @@ class WritingTCPServer(TCPServer):
         # The kernel took a part. The rest must go before any other byte, so it is kept and a task writes it; nothing
         # else is written at once meanwhile.
         if left:
-            self._unsent = left
+            self._unsent = bytes(left)
             # No queue counts it any more.
             self._account.draw(len(self._unsent))
             self.protocol.task_group.spawn(self._write, b"")
         return True
 
-    def _offer(self, data: bytes) -> bytes:
+    def _offer(self, data: bytes) -> bytes | memoryview:
         """Write what the kernel takes at once, if no other write is under way; return what is left."""
         if self._readable is None or self._unsent or self.send_lock.locked():
             return data
         try:
-            return data[os.write(self._readable.fileno(), data) :]
+            count = os.write(self._readable.fileno(), data)
         except OSError:
             # What is wrong shows in the next write, which is the one that reports it.
             return data
+        return b"" if count == len(data) else memoryview(data)[count:]
 
     async def _write(self, data: bytes) -> None:
         """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off."""
@@ -84,7 +85,8 @@ class WritingTCPServer(TCPServer):
             # The end was already announced to the client, by a half-close.
             return
         # A scope with a deadline costs as much as a small write, and hardly any write has to wait.
-        if not self._unsent and len(data) <= SEND_SLICE and not (data := self._offer(data)):
+        left = data if self._unsent else self._offer(data)
+        if not left and not self._unsent:
             # An app that never waits must not keep the loop. The end of a response is the end of its task.
             if not self.protocol.is_ending:
                 await trio.lowlevel.cancel_shielded_checkpoint()
@@ -95,7 +97,7 @@ class WritingTCPServer(TCPServer):
         self._sending.add(scope)
         try:
             with scope:
-                await self._write_in_turn(data, scope)
+                await self._write_in_turn(left, scope)
                 return
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
@@ -104,7 +106,7 @@ class WritingTCPServer(TCPServer):
         await self._abort()
         await self.protocol.handle(Closed())
 
-    async def _write_in_turn(self, data: bytes, scope: trio.CancelScope) -> None:
+    async def _write_in_turn(self, data: bytes | memoryview, scope: trio.CancelScope) -> None:
         try:
             # `acquire` is a checkpoint even where the lock is free, which is nearly always: that would be a turn of the
             # event loop for each answer.
@@ -125,7 +127,8 @@ class WritingTCPServer(TCPServer):
                 scope.deadline = self._send_deadline()
                 await self.stream.send_all(view[start : start + SEND_SLICE])
         finally:
-            self._account.give_back(unsent)
+            if unsent:
+                self._account.give_back(unsent)
             self.send_lock.release()
 
     def _send_deadline(self) -> float:
