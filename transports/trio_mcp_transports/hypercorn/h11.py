@@ -11,7 +11,7 @@ While a request is in progress the connection is read on, so that a pipelined re
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final, TypeAlias, cast
 
 import h11
@@ -263,10 +263,11 @@ class GuardedH11Protocol(H11Protocol):
 
     async def _flush(self) -> None:
         parts, self._out = self._out, []
-        # A large body is written as it is: joined with its head it would be there twice.
+        # A large body is written as it is: joined with its head, of which each line is a part, it would be there twice.
         if any(len(part) > MAX_JOINED_BYTES for part in parts):
-            for part in parts:
-                await self.send(RawData(data=part))
+            for large, group in groupby(parts, lambda part: len(part) > MAX_JOINED_BYTES):
+                for data in group if large else (b"".join(group),):
+                    await self.send(RawData(data=data))
         else:
             await self.send(RawData(data=b"".join(parts)))
 
