@@ -93,7 +93,8 @@ def measure(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Measure:
         or values * VALUE_SIZE > len(data) + EXACT_FROM
     ):
         return _measure_exactly(data, limits)
-    return Measure(values, _width(data) * len(data) + VALUE_SIZE * values)
+    width = 1 if b"\\" not in data and data.isascii() else _width(data)
+    return Measure(values, width * len(data) + VALUE_SIZE * values)
 
 
 def held_size(data: bytes) -> int:

@@ -264,7 +264,7 @@ class GuardedH11Protocol(H11Protocol):
     async def _flush(self) -> None:
         parts, self._out = self._out, []
         # A large body is written as it is: joined with its head, of which each line is a part, it would be there twice.
-        if any(len(part) > MAX_JOINED_BYTES for part in parts):
+        if max(map(len, parts), default=0) > MAX_JOINED_BYTES:
             for large, group in groupby(parts, lambda part: len(part) > MAX_JOINED_BYTES):
                 for data in group if large else (b"".join(group),):
                     await self.send(RawData(data=data))
