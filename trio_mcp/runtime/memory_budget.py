@@ -115,7 +115,7 @@ class MemoryBudget:
         # Services in several threads may share a budget, and `+=` is not atomic.
         with self._lock:
             self.drawn += size
-            # Not by `add_to`: a tool call comes here up to nine times, mostly without a principal.
+            # Not by `add_to`: every tool call comes here twice, mostly without a principal.
             held = self._by_connection.get(account.connection, 0) + size
             if held:
                 self._by_connection[account.connection] = held
