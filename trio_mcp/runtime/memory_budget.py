@@ -156,7 +156,8 @@ class Account:
 
     def has_room(self, size: int) -> bool:
         """Return whether these bytes may be drawn."""
-        return self.budget.refusal(size, self) is None
+        budget = self.budget
+        return budget.drawn + size <= budget.half or budget.refusal(size, self) is None
 
     def check(self, size: int) -> None:
         """Raise `LimitExceeded`, which names the budget, unless these bytes may be drawn."""

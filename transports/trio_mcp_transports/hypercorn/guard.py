@@ -186,7 +186,7 @@ class GuardedTCPServer(WritingTCPServer):
     async def _read_data(self) -> None:
         self._reading.deadline = trio.current_time() + self._limits.header_timeout
         with self._reading:
-            while await self._feed(await self._receive_next()):
+            while await self._feed(await (self._receive_next() if self.protocol.paused else self._receive())):
                 pass
         await self.protocol.handle(Closed())
 
