@@ -10,9 +10,12 @@ from trio_mcp.errors import (
     InvalidRequestState,
     MalformedAnswer,
     PeerError,
+    ProviderError,
+    ProviderErrorKind,
     QuestionRejected,
     RemoteProtocolError,
     ResourceNotFound,
+    ToolError,
     without_traceback,
 )
 
@@ -24,6 +27,7 @@ KEPT = [
     CapabilityError("cannot", {"sampling": {}}),
     QuestionRejected("its folders", PeerError(-32601, "Method not found", [1])),
     MalformedAnswer("its folders", RemoteProtocolError("result.roots: missing", code=-32602)),
+    ProviderError("it answered HTTP 429", kind=ProviderErrorKind.RATE_LIMITED, status=429, retry_after=2.5),
     ResourceNotFound("note://a"),
     ValueError("whatever", 2),
 ]
@@ -46,3 +50,8 @@ def test_an_error_anew_holds_nothing_of_what_led_to_it() -> None:
     except Disconnected as outer:
         again = without_traceback(outer)
     assert (again.__traceback__, again.__cause__, again.__context__) == (None, None, None)
+
+
+@pytest.mark.parametrize("error", [ToolError(), ToolError("")])
+def test_a_tool_error_without_a_text_has_one_all_the_same(error: ToolError) -> None:
+    assert "without a reason" in str(error)

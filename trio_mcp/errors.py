@@ -6,13 +6,16 @@
     │   └── RemoteProtocolError      by the peer
     │       ├── RequestRejected          a server answered with an HTTP status (4xx) in place of a JSON-RPC message
     │       ├── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
-    │       └── MalformedAnswer          a client sent no valid answer to a question of a handler
+    │       ├── MalformedAnswer          a client sent no valid answer to a question of a handler
+    │       └── MalformedQuestion        a server asked something that breaks a rule
     ├── PeerError                the peer answered our request with an error
-    │   └── QuestionRejected         a client answered a question of a handler with an error
+    │   ├── QuestionRejected         a client answered a question of a handler with an error
+    │   └── SampleRefused            the user of this client did not let a server ask the model
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare a capability that this needs
     ├── LimitExceeded            a limit was reached; the message names it
     │   └── BranchLimit              of one call: too deep, too many branches or questions, out of tokens, out of time
+    ├── ProviderError            a model's API gave no answer; `kind` says why
     ├── ResourceNotFound         raised by a resource: it does not exist
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
@@ -20,6 +23,7 @@
     │   ├── ElicitationCancelled     the user closed a question that `ctx.elicit.strict` asked
     │   ├── ElicitationDeclined      the user declined to answer it
     │   ├── ElicitationInvalid       no answer matched the schema, in any attempt
+    │   ├── SampleInvalid            no answer of a model had the required form, in any attempt
     │   └── UrlElicitationRequired   raised by a tool: the user has to open a page before the tool can be called
     ├── ToolFailed               raised by a client that asks for it: the result of a tool is an error
     ├── RequestTimeout           no answer within the time allowed
@@ -34,7 +38,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, TypeVar
+from enum import StrEnum
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from .json_value import JsonValue
 from .logs import printable
@@ -108,6 +113,16 @@ class MalformedAnswer(RemoteProtocolError):
         super().__init__(text, code=error.code, data=error.data)
 
 
+class MalformedQuestion(RemoteProtocolError):
+    """A server asked this client something that breaks a rule, such as a conversation in which a tool use has no result.
+
+    No handler was called. A legacy server receives the text with the code -32602; a call to a modern server raises this.
+    """
+
+    def __init__(self, method: str, problem: str) -> None:
+        super().__init__(f"the server's {method} is malformed: {problem}", code=-32602)
+
+
 class PeerError(McpError):
     """The peer responded to a request of this side with a JSON-RPC error.
 
@@ -134,6 +149,18 @@ class QuestionRejected(PeerError):
     def __init__(self, expected: str, error: PeerError) -> None:
         super().__init__(error.code, error.message, error.data)
         self.args = (f"the client returned an error instead of {expected}: {error.args[0]}",)
+
+
+class SampleRefused(PeerError):
+    """The user of this client did not let a server ask the model (`approve_sample`).
+
+    A legacy server receives the code -1 with this text (L-SMP-3b); a call to a modern server raises this.
+    """
+
+    TEXT = "User rejected sampling request"
+
+    def __init__(self) -> None:
+        super().__init__(-1, self.TEXT)
 
 
 class ConfigurationError(McpError, ValueError):
@@ -188,8 +215,72 @@ class ResourceNotFound(McpError):
         self.uri = uri
 
 
+class ProviderErrorKind(StrEnum):
+    """Why a provider has no answer of a model."""
+
+    AUTHENTICATION = "authentication"
+    """The API rejected the key, or the key may not use the model (401, 403)."""
+    REJECTED = "rejected"
+    """The API rejected the request, or the request cannot be written for it (other 4xx)."""
+    RATE_LIMITED = "rate_limited"
+    """There were too many requests (429), and the attempts are used up."""
+    UNAVAILABLE = "unavailable"
+    """The API failed (5xx), and the attempts are used up."""
+    TIMEOUT = "timeout"
+    """There was no answer within the provider's timeout."""
+    UNREACHABLE = "unreachable"
+    """There is no connection to the API."""
+    MALFORMED = "malformed"
+    """The API sent something that is no answer: invalid JSON, or a stream that breaks off."""
+
+
+_PUBLIC_TEXTS: Final = {
+    ProviderErrorKind.AUTHENTICATION: "its API rejected the key",
+    ProviderErrorKind.REJECTED: "its API rejected the request",
+    ProviderErrorKind.RATE_LIMITED: "too many requests",
+    ProviderErrorKind.UNAVAILABLE: "its API failed",
+    ProviderErrorKind.TIMEOUT: "it took too long",
+    ProviderErrorKind.UNREACHABLE: "there is no connection to its API",
+    ProviderErrorKind.MALFORMED: "its answer was malformed",
+}
+
+
+class ProviderError(McpError):
+    """The API of a model gave no answer. The text never has the key; it may have words of the API, which are for the log only.
+
+    A peer gets `public_text` instead.
+
+    Attributes:
+        kind: why.
+        status: the HTTP status of the API; None without a response.
+        retry_after: how many seconds the API asked to wait; None if it did not say.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: ProviderErrorKind,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind = kind
+        self.status = status
+        self.retry_after = retry_after
+
+    @property
+    def public_text(self) -> str:
+        """What a peer may read: a fixed text for each kind, with nothing of the API in it."""
+        return f"The model could not be asked: {_PUBLIC_TEXTS[self.kind]}."
+
+
 class ToolError(McpError):
     """Raise this in a tool to return an error result with your text, which the model can read."""
+
+    def __str__(self) -> str:
+        # A model can do nothing with an empty text.
+        return super().__str__() or "The call failed, without a reason."
 
 
 class ToolFailed(McpError):
@@ -224,6 +315,31 @@ class ElicitationCancelled(ToolError):
 
 class ElicitationInvalid(ToolError):
     """None of the user's answers matched the schema of the question, in any attempt."""
+
+
+class SampleAttempt(NamedTuple):
+    """An answer of a model that did not have the required form, and why not."""
+
+    text: str
+    reason: str
+
+
+class SampleInvalid(ToolError):
+    """None of a model's answers had the required form, in any attempt.
+
+    Attributes:
+        helper: which method of the context asked: "sample", "sample_schema" or "sample_tools".
+        attempts: what each attempt got, and why it was refused; oldest first.
+        last_result: the answer of the last attempt (a `Sampled`).
+    """
+
+    def __init__(self, helper: str, attempts: Sequence[SampleAttempt], last_result: object) -> None:
+        reason = attempts[-1].reason if attempts else "there was no answer"
+        times = "attempt" if len(attempts) == 1 else "attempts"
+        super().__init__(f"The model gave no valid answer in {len(attempts)} {times}. The last one: {reason}")
+        self.helper = helper
+        self.attempts = tuple(attempts)
+        self.last_result = last_result
 
 
 class UrlToOpen(NamedTuple):
