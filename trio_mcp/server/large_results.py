@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from functools import partial
 from typing import Final
 
@@ -16,7 +16,6 @@ from ..protocol.http.headers import SESSION_HEADER
 from ..protocol.strict_json import dumps, held_size
 from ..runtime import Actor, Lane
 from ..session import Call, Plan
-from ..session.calls.call import Body
 from ..types import (
     AudioContent,
     BlobResourceContents,
@@ -24,6 +23,7 @@ from ..types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
+    Model,
     ReadResourceResult,
     ResourceLink,
     TextContent,
@@ -44,13 +44,23 @@ BESIDE_PREVIEW: Final = 1024 + MAX_PREVIEW_META
 """Bytes of a preview beside the text: the notice and the link."""
 
 
-async def run_limited(run: Body, name: str, max_result: int, call: Call, place: Actor | Lane) -> CallToolResult:
+async def run_limited(
+    run: Callable[..., Awaitable[Model]],
+    name: str,
+    max_result: int,
+    call: Call,
+    place: Actor | Lane,
+    *parent: BranchTerms,
+) -> CallToolResult:
     """Run a tool; return its result, or a preview if that has more than `max_result` bytes.
+
+    Args:
+        parent: the terms of the handler that runs the tool, if one does.
 
     Raises:
         LimitExceeded: the result is too large, and the memory budget has no room to keep it.
     """
-    result = await run(call, place)
+    result = await run(call, place, *parent)
     assert isinstance(result, CallToolResult)
     try:
         encoded = result.encode()

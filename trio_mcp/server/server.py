@@ -16,6 +16,7 @@ import trio
 from ..checks import check_str
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
+from ..sampling import SamplingProvider
 from ..session import (
     AnyChannel,
     MessageMiddleware,
@@ -35,9 +36,11 @@ from ..types import CacheScope, Icon, Implementation
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .middleware import CallMiddleware, with_middleware
 from .options import check_service
+from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
 from .router import request_checks_of, routes_of
+from .sampling.routing import PROVIDED, SamplingPreference, check_preference, check_provider
 from .tool import Tool
 from .tool_access import RestrictedTools
 
@@ -78,6 +81,9 @@ class Server(Registration):
         middleware: async functions that run around each call, the first one outermost; see the decorator `middleware`.
         message_middleware: plain functions that see each message; see the decorator `message_middleware`.
         options: limits and times.
+        sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see docs/tool-loops.md. The server does not
+            close it.
+        sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
     """
 
     def __init__(
@@ -97,8 +103,16 @@ class Server(Registration):
         middleware: Sequence[CallMiddleware] = (),
         message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
+        sampling: SamplingProvider | None = None,
+        sampling_prefer: SamplingPreference = "client",
     ) -> None:
         super().__init__()
+        check_preference(sampling_prefer)
+        if sampling is not None:
+            check_provider(sampling)
+            self._fulfilled = PROVIDED
+        self._sampling = sampling
+        self._sampling_prefer = sampling_prefer
         if lifespan is not None:
             check_lifespan(lifespan)
         self._lifespan = lifespan
@@ -113,6 +127,7 @@ class Server(Registration):
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
+        self._tools_of_calls = ServerTools(self._registry.tools, self._threads)
         # A dict is an ordered set here.
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
@@ -254,6 +269,9 @@ class Server(Registration):
         )
         async with opened as service:
             service.calls.raised = raised
+            service.calls.provider = self._sampling
+            service.calls.prefers_provider = self._sampling_prefer == "server"
+            service.calls.tools = self._tools_of_calls
             self._services[service] = None
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()

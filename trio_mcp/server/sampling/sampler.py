@@ -17,9 +17,10 @@ from ..schema_checks import DearCheck
 from .answers import SampleAttempt, Sampled, SampleInvalid, check_answer
 from .attempts import RETRIES, CallsRequired, DataRequired, Helper, Requirement, Unchecked, refusal, with_reason
 from .history import ToolOutput, answered, check_conversation, check_nothing_open, has_results
-from .model import ask_model, takes_tools
+from .model import ask_model
 from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
 from .request import SampleOptions, check_sample_options, check_tools, request_params
+from .routing import takes_tools
 from .structured import answer_form
 from .tools import OfferedTool, ToolChoiceMode
 
