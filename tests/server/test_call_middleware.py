@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import pytest
 import trio
+from naming import unnamed
 from talk import talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -26,6 +27,7 @@ from trio_mcp import (
     accept,
     accept_defaults,
 )
+from trio_mcp.types import GetPromptResult
 
 BOUND = 20.0
 ERAS = ["legacy", "modern"]
@@ -388,3 +390,48 @@ def test_what_is_no_async_function_of_two_is_refused() -> None:
     for wrong in (plain, one, CallRequest, 3):
         with pytest.raises(TypeError, match="CallHandler"):
             Server("tester", middleware=[wrong])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_handler_that_was_stored_runs_nothing_after_its_middleware_has_ended(fails: bool) -> None:
+    stored: list[CallHandler] = []
+    runs: list[int] = []
+    server = Server("tester")
+
+    @server.middleware
+    async def keep(call: CallRequest, handler: CallHandler) -> CallResult:
+        stored.append(handler)
+        if fails:
+            raise ToolError("rejected")
+        return await handler()
+
+    @server.tool
+    async def tool() -> None:
+        runs.append(1)
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            await client.call_tool("tool")
+            before = len(runs)
+            with pytest.raises(RuntimeError) as raised:
+                await stored[0]()
+    assert unnamed(str(raised.value), "keep", "tool") == []
+    assert (before, len(runs)) == (0 if fails else 1, before)
+
+
+async def test_a_result_of_another_kind_is_an_error_that_names_the_middleware() -> None:
+    server = Server("tester")
+
+    @server.middleware
+    async def confuse(call: CallRequest, handler: CallHandler) -> CallResult:
+        return GetPromptResult(messages=[])
+
+    @server.tool(max_result=4096)
+    async def tool() -> str:
+        return ""
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            result = await client.call_tool("tool")
+    assert result.is_error
+    assert unnamed(result.text, "confuse", "GetPromptResult") == []

@@ -117,6 +117,8 @@ def search(query: str) -> str:
         ({"tools": [search], "tool_choice": "any"}, ValueError, "any"),
         ({"tools": [search], "returns": int}, TypeError, "returns"),
         ({"retries": 1}, TypeError, "retries"),
+        ({"returns": int, "retries": 100}, ValueError, "retries"),
+        ({"returns": int, "retries": -1}, ValueError, "retries"),
     ],
 )
 async def test_tools_that_cannot_be_offered_are_an_error_at_once(

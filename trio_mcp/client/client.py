@@ -6,9 +6,11 @@ import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Self, TypeVar, Unpack, overload
+from types import TracebackType
+from typing import Final, Self, TypeVar, Unpack, overload
 
 from ..checks import check_choice, check_seconds
+from ..errors import Disconnected
 from ..session import AnyChannel, ChannelServer
 from ..types import (
     CallToolResult,
@@ -43,6 +45,8 @@ from .timeouts import run_with_timeout
 
 T = TypeVar("T")
 
+BOTH_FAILED: Final = "the block of the client and the server in this process failed"
+
 
 class Client:
     """A connection to an MCP server; `Client.connect` returns one.
@@ -51,7 +55,8 @@ class Client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"})
 
     Its tasks belong to the client and end with `aclose`, so it may be opened in one task and closed in another. A connection
-    that fails raises `Disconnected` in the calls that wait for it and nowhere else.
+    that fails raises `Disconnected` in the calls that wait for it and nowhere else. Only what a server in this process raises,
+    while it serves or at the end of its lifespan, also leaves the block.
 
     Every call raises `PeerError` if the server answers with an error, `RequestTimeout` if it takes longer than its
     `timeout` (seconds), and `Disconnected` if the connection ends first. Cancelling a call cancels it on the server.
@@ -141,14 +146,26 @@ class Client:
         return self
 
     async def aclose(self) -> None:
-        """Close the connection. May be called from any task and more than once; ends in bounded time, even if cancelled."""
+        """Close the connection. May be called from any task and more than once; ends in bounded time, even if cancelled.
+
+        Raises:
+            Exception: what the server raised while it served, or at the end of its lifespan, if it runs in this process.
+        """
         await self._link.aclose()
 
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(self, *_error: object) -> None:
-        await self.aclose()
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.aclose()
+        except Exception as failure:
+            # What the block raised must not be lost, above all a cancel. `Disconnected` is how it met the failure itself.
+            if error is None or isinstance(error, Disconnected):
+                raise
+            raise BaseExceptionGroup(BOTH_FAILED, [error, failure]) from None
 
     # lists
 

@@ -33,6 +33,7 @@ from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..logs import peer_logger
 from ..session import AnyChannel, ClientSession
+from ..session.channel import MessageChannel
 from ..session.client import RequestOptions
 from ..session.event_loop import check_event_loop
 from ..types import Model, RequestParams
@@ -81,6 +82,10 @@ class Link:
         self._nursery: trio.Nursery | None = None
         self._attempt: ReopenAttempt | None = None
         self._failure: Exception | None = None
+        """Why it did not open."""
+        self._server_failure: Exception | None = None
+        """What a server in this process raised after that."""
+        self._in_process = False
         self._scope = trio.CancelScope()
         # What tasks wait for. The state decides; these only wake them when it has moved.
         self._ready = trio.Event()
@@ -113,7 +118,11 @@ class Link:
                 del failure
 
     async def aclose(self) -> None:
-        """Close the connection, from any task. Idempotent; bounded, also when cancelled."""
+        """Close the connection, from any task. Idempotent; bounded, also when cancelled.
+
+        Raises:
+            Exception: what a server in this process raised while it served, or when it ended; once.
+        """
         was_started = self._state.phase is not Phase.NEW
         self._state.move(LinkEvent.CLOSE)
         self._closing.set()
@@ -122,7 +131,18 @@ class Link:
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
                 await self._done.wait()
             self._scope.cancel()
+        # Before the checkpoint, where a cancel would take its place.
+        self._raise_server_failure()
         await trio.lowlevel.checkpoint()
+
+    def _raise_server_failure(self) -> None:
+        failure, self._server_failure = self._server_failure, None
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            # As in `open`.
+            del failure
 
     def start(self, fn: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         """Run a function in a task of the link. It must let only `trio.Cancelled` out.
@@ -268,14 +288,17 @@ class Link:
             self._done.set()
 
     def _contain(self, error: BaseException) -> None:
-        """Store an error for `open` to raise; pass a Ctrl-C that hit one of the link's tasks on to the main task."""
+        """Store an error for `open` or `aclose` to raise; pass a Ctrl-C that hit one of the link's tasks on to the main task."""
         cancelled, rest = split_group(error, trio.Cancelled)
         interrupted, rest = split_group(rest, KeyboardInterrupt)
         if interrupted is not None:
             # This task is protected from it, so Trio delivers it to the main task.
             signal.raise_signal(signal.SIGINT)
-        if isinstance(rest, Exception):
+        if isinstance(rest, Exception) and not self._ready.is_set():
             self._failure = single_exception(rest)
+        elif isinstance(rest, Exception):
+            # What ended the connection to a server elsewhere is raised as `Disconnected` by the calls that it fails.
+            self._server_failure = single_exception(rest) if self._in_process else None
         elif rest is not None:
             logger.error("the client ended", exc_info=rest)
         if cancelled is not None:
@@ -283,6 +306,7 @@ class Link:
 
     async def _serve(self) -> None:
         async with self._channel as channel, trio.open_nursery() as nursery:
+            self._in_process = isinstance(channel, MessageChannel) and channel.in_process
             session = ClientSession(
                 channel,
                 self._options.handlers.request_handlers,

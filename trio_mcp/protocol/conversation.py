@@ -27,6 +27,8 @@ def conversation_problem(messages: Sequence[SamplingMessage]) -> str | None:
         blocks = blocks_of(message.content)
         uses = [block.id for block in blocks if isinstance(block, ToolUseContent)]
         results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]
+        if not (uses or results or open_ids):
+            continue
         problem = (
             _role_problem(message.role, uses, results)
             or _mixture_problem(len(blocks), results)

@@ -15,12 +15,12 @@ from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-import trio
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from ..errors import LocalProtocolError
 from ..protocol.strict_json import dumps
+from ..runtime import ThreadLimiter
 from ..types import (
     AudioContent,
     ContentBlock,
@@ -183,9 +183,13 @@ def block_in_structure(owner: type, name: str) -> str:
 class FileRead(DearCheck[T]):
     """The conversion of a result with files, which has to be made in a thread."""
 
-    async def decide(self) -> T:
-        """Read the files and convert the result. A cancel abandons a read that hangs: nothing depends on it."""
-        return await trio.to_thread.run_sync(self._finish, abandon_on_cancel=True)
+    async def decide(self, threads: ThreadLimiter) -> T:
+        """Read the files and convert the result. A cancel abandons a read that hangs, which counts until it returns.
+
+        Raises:
+            LimitExceeded: abandoned threads hold the whole limit; or a file is too large.
+        """
+        return await threads.run(self._finish)
 
 
 def reading_files(convert: Callable[[object], T]) -> Callable[[object], T]:

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -16,7 +16,6 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     PydanticUserError,
-    TypeAdapter,
     ValidationError,
     create_model,
 )
@@ -33,6 +32,7 @@ from .plain_schemas import PlainSchema, inlined
 from .provide import provide_of
 from .reporting import Reporter
 from .schema_checks import checked
+from .schema_references import UnknownReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,8 +228,12 @@ def unsupported_parameters(parameters: Sequence[inspect.Parameter]) -> str:
     """Return which of the parameters has a type that JSON Schema cannot describe."""
     # Pydantic's error is about the whole model and does not name the field, so each is tried alone.
     for parameter in parameters:
+        default = ... if parameter.default is parameter.empty else parameter.default
         try:
-            TypeAdapter(cast("type[object]", parameter.annotation)).json_schema()
+            alone = create_model("Arguments", __base__=ArgumentsModel, argument=(parameter.annotation, default))
+            alone.model_json_schema(schema_generator=PlainSchema)
+        except UnknownReference as error:
+            return f"the parameter {parameter.name!r}: {error.message}"
         except PydanticUserError as error:
             return f"the parameter {parameter.name!r} has the type {unsupported_type(parameter.annotation, error)}"
     return "the parameters cannot be described by a JSON Schema"

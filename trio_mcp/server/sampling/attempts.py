@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from ...session import Call
 from ...types import CreateMessageRequestParams, CreateMessageResult, Tool, ToolChoice
 from .answers import SampleAttempt, Structured, attempt_text, tool_uses_of
 from .prompts import with_texts
+from .routing import takes_tools
 from .structured import AnswerForm, structured_answer
 from .tools import tool_names
 
@@ -19,6 +21,9 @@ Helper: TypeAlias = Literal["sample", "sample_schema", "sample_tools"]
 RETRIES: Final = 2
 """How often a model is asked again, unless the author says otherwise."""
 
+MAX_RETRIES: Final = 99
+"""More are a mistake: each costs tokens, and a requirement that no answer meets must not keep a model busy for ever."""
+
 REQUIRED: Final = ToolChoice(mode="required")
 
 CUT_OFF: Final = "maxTokens"
@@ -28,12 +33,8 @@ CUT_OFF: Final = "maxTokens"
 class Requirement(Protocol[T_co]):
     """What an answer has to be."""
 
-    def asked(self, params: CreateMessageRequestParams, *, tools: bool) -> CreateMessageRequestParams:
-        """Return the params of a request that says so.
-
-        Args:
-            tools: whether the model can be offered tools.
-        """
+    def asked(self, params: CreateMessageRequestParams, call: Call) -> CreateMessageRequestParams:
+        """Return the params of a request to the model of this call, which say so."""
         ...
 
     def read(self, answer: CreateMessageResult) -> T_co:
@@ -56,8 +57,8 @@ class DataRequired(Generic[T]):
     def __init__(self, form: AnswerForm[T]) -> None:
         self._form = form
 
-    def asked(self, params: CreateMessageRequestParams, *, tools: bool) -> CreateMessageRequestParams:
-        if tools:
+    def asked(self, params: CreateMessageRequestParams, call: Call) -> CreateMessageRequestParams:
+        if takes_tools(call):
             return params.model_copy(update={"tools": [self._form.tool], "tool_choice": REQUIRED})
         return params.model_copy(update={"messages": with_texts(params.messages, self._form.instructions)})
 
@@ -79,7 +80,9 @@ class Unchecked:
         self._tools = tools
         self._choice = choice
 
-    def asked(self, params: CreateMessageRequestParams, *, tools: bool) -> CreateMessageRequestParams:  # noqa: ARG002
+    def asked(self, params: CreateMessageRequestParams, call: Call) -> CreateMessageRequestParams:  # noqa: ARG002
+        if self._tools is None and self._choice is None:
+            return params
         return params.model_copy(update={"tools": self._tools, "tool_choice": self._choice})
 
     def read(self, answer: CreateMessageResult) -> None:

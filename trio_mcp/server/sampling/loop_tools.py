@@ -148,7 +148,7 @@ class PlannedTool:
         except BreakToolLoop:
             raise
         except Exception as error:  # noqa: BLE001  the model reads it; what is not meant for it is logged instead
-            failure = plan.error_result(facts, error)
+            failure = plan.error_result(facts, error, call.services.failures)
             if failure is None:
                 return error_result(use, str(error))
             result = failure

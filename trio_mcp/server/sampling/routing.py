@@ -51,17 +51,23 @@ def provider_for(call: Call, params: CreateMessageRequestParams) -> SamplingProv
     needs = needed_capabilities(params)
     if not PROVIDED.issuperset(needs):
         return None
-    if call.services.prefers_provider or lacks(call.facts.client_capabilities, needs) is not None:
-        return provider
-    return None
+    return None if not call.services.prefers_provider and client_has(call, needs) else provider
 
 
 def takes_tools(call: Call) -> bool:
     """Return whether the model that a question without tools would go to can be offered tools."""
-    services, client = call.services, call.facts.client_capabilities
-    if services.provider is not None and (services.prefers_provider or lacks(client, ("sampling",)) is not None):
+    services = call.services
+    if services.provider is not None and (services.prefers_provider or not client_has(call, ("sampling",))):
         return True
-    return lacks(client, ("sampling.tools",)) is None
+    return client_has(call, ("sampling.tools",))
+
+
+def client_has(call: Call, needs: tuple[str, ...]) -> bool:
+    """Return whether the client declares all that a question needs, and its revision has a form for it."""
+    facts = call.facts
+    if "sampling.tools" in needs and not facts.terms.codec.revision.sampling_tools:
+        return False
+    return lacks(facts.client_capabilities, needs) is None
 
 
 async def ask_provider(

@@ -15,12 +15,21 @@ from ..branching import BODY, BranchTerms, Messages, freeze_messages
 from ..reporting import Reporter
 from ..schema_checks import DearCheck
 from .answers import SampleAttempt, Sampled, SampleInvalid, check_answer
-from .attempts import RETRIES, CallsRequired, DataRequired, Helper, Requirement, Unchecked, refusal, with_reason
+from .attempts import (
+    MAX_RETRIES,
+    RETRIES,
+    CallsRequired,
+    DataRequired,
+    Helper,
+    Requirement,
+    Unchecked,
+    refusal,
+    with_reason,
+)
 from .history import ToolOutput, answered, check_conversation, check_nothing_open, has_results
 from .model import ask_model
 from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
 from .request import SampleOptions, check_sample_options, check_tools, request_params
-from .routing import takes_tools
 from .structured import answer_form
 from .tools import OfferedTool, ToolChoiceMode
 
@@ -179,7 +188,7 @@ class Sampler(Reporter):
         messages = options.get("messages")
         if prompt is not None and messages is not None:
             raise TypeError("a sample takes either a prompt or messages")
-        check_int("retries", retries)
+        check_int("retries", retries, most=MAX_RETRIES)
         check_sample_options(options)
         if prompt is None and messages is None and not (self._messages and has_results(self._messages[-1])):
             raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
@@ -202,9 +211,7 @@ class Sampler(Reporter):
             check_nothing_open(self._messages)
             messages = (*self._messages, *asked)
         check_conversation(messages)
-        first = required.asked(
-            request_params(options, messages, self._terms.system_prompt), tools=takes_tools(self._call)
-        )
+        first = required.asked(request_params(options, messages, self._terms.system_prompt), self._call)
         params, attempts = first, list[SampleAttempt]()
         while True:
             answer = await ask_model(self._call, self._lane, self._terms.budget, params, limit)
@@ -238,4 +245,4 @@ async def read_answer(required: Requirement[T], answer: CreateMessageResult) -> 
     except DearCheck as check:
         # Its traceback holds this frame, which holds it.
         dear = cast("DearCheck[T]", check.with_traceback(None))
-    return await dear.decide()
+    return await dear.make()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
-from ...logs import RepeatedRecords, peer_logger
+from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
@@ -81,6 +81,7 @@ class CallServices(Generic[C]):
         state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
+        failures: logs the failures of the author's functions.
         url_elicitations: the pages that users were asked to open.
         provider: the model of the server; None without one.
         prefers_provider: whether it is asked although the client offers a model.
@@ -100,6 +101,7 @@ class CallServices(Generic[C]):
     state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
     raised: RaisedErrors | None = None
+    failures: FailureLog = field(default_factory=FailureLog)
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations)
     provider: SamplingProvider | None = None
     prefers_provider: bool = False
