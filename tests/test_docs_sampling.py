@@ -55,8 +55,8 @@ async def test_a_forecast_is_a_value_of_its_type(page: Names, era: str) -> None:
 @pytest.mark.parametrize(
     ("samples", "text"),
     [
-        ([{"result": True}], "Take it."),
-        (["No.", {"result": False}], "Leave it."),
+        ([True], "Take it."),
+        (["No.", False], "Leave it."),
         (["No.", "No!"], "The model did not say"),
     ],
 )

@@ -16,6 +16,8 @@ from typing_extensions import TypedDict
 
 from trio_mcp import Context, RequestTimeout, Sampled, SampleInvalid, Server
 from trio_mcp.errors import BranchLimit
+from trio_mcp.protocol.schema.json_schema import Schema
+from trio_mcp.protocol.schema.limits import CheckTooDear
 from trio_mcp.sampling import SCHEMA_TOOL
 from trio_mcp.testing import MockClient, Never, SecondWorker, make_context, replay_tool
 from trio_mcp.types import (
@@ -230,6 +232,14 @@ async def test_an_answer_that_does_not_match_is_asked_again_with_the_reason(era:
     assert named in client.questions[1].message
 
 
+async def test_the_reason_names_the_member_that_holds_a_single_value() -> None:
+    client = MockClient(samples=[{"result": "five"}, {"value": 5}, 5])
+    async with client.context() as ctx:
+        assert (await ctx.sample("How many?", returns=int)).data == 5
+    assert "result: " in client.questions[1].message
+    assert "'result'" in client.questions[2].message
+
+
 @pytest.mark.parametrize(
     ("ask", "helper"),
     [
@@ -342,6 +352,20 @@ async def test_a_replay_of_the_newest_client_asks_nothing_else() -> None:
     assert report.divergences == ()
     assert report.result is not None
     assert report.result.text == "21 3"
+
+
+async def test_a_dear_check_of_data_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every check is too dear for the event loop then.
+    monkeypatch.setattr(Schema, "quick_check", too_dear)
+    schema = {"type": "object", "required": ["a"]}
+    client = MockClient(samples=[{}, {"a": 1}])
+    async with client.context() as ctx:
+        assert (await ctx.sample("Well?", returns=schema)).data == {"a": 1}
+    assert "a" in client.questions[1].message
+
+
+def too_dear(*_: object) -> None:
+    raise CheckTooDear
 
 
 # exchanges and history

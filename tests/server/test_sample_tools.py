@@ -216,6 +216,19 @@ async def test_a_plain_sample_passes_on_a_call_of_a_tool_that_was_not_offered() 
 
 
 @both_eras
+async def test_a_model_that_was_offered_no_tools_calls_none(era: str) -> None:
+    async with make_context(samples=[tool_use("search")], era=era) as ctx:
+        with pytest.raises(MalformedAnswer, match="search"):
+            await ctx.sample("Find x.")
+        assert ctx.messages == ()
+
+
+async def test_a_call_after_all_tools_were_taken_away_is_passed_on() -> None:
+    async with make_context(samples=[tool_use("search")]) as ctx:
+        assert (await ctx.sample("Finish.", tool_choice="none")).tool_calls
+
+
+@both_eras
 @pytest.mark.parametrize(
     "blocks",
     [

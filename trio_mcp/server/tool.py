@@ -194,7 +194,7 @@ class Tool:
                 return None
             case ProviderError():
                 # What the API says may hold what it was asked, and is for the log only.
-                logger.warning("the tool %s asked a model, which gave no answer", self.name, exc_info=cause)
+                failures.log(logger, self.name, f"the tool {self.name} has no answer of its model", cause)
                 return error_result(cause.public_text)
             case _:
                 # The reference connects what the user reports with the traceback in the log.

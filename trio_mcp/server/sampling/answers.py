@@ -133,7 +133,11 @@ def check_answer(answer: CreateMessageResult) -> None:
     """
     problem = answer_problem(answer.role, answer.content)
     if problem is not None:
-        raise MalformedAnswer("its model's answer", RemoteProtocolError(problem, code=INVALID_PARAMS))
+        raise malformed_answer(problem)
+
+
+def malformed_answer(problem: str) -> MalformedAnswer:
+    return MalformedAnswer("its model's answer", RemoteProtocolError(problem, code=INVALID_PARAMS))
 
 
 def tool_uses_of(answer: CreateMessageResult) -> list[ToolUseContent]:

@@ -6,7 +6,7 @@ from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from ...session import Call
 from ...types import CreateMessageRequestParams, CreateMessageResult, Tool, ToolChoice
-from .answers import SampleAttempt, Structured, attempt_text, tool_uses_of
+from .answers import SampleAttempt, Structured, attempt_text, malformed_answer, tool_uses_of
 from .prompts import with_texts
 from .routing import takes_tools
 from .structured import AnswerForm, structured_answer
@@ -70,7 +70,7 @@ class DataRequired(Generic[T]):
 
 
 class Unchecked:
-    """Nothing: every answer of the model is valid.
+    """Nothing: every answer is valid, and passed on with whatever tools it calls, if the model was offered any.
 
     Args:
         tools, choice: what the model may call, and whether it must.
@@ -86,7 +86,14 @@ class Unchecked:
         return params.model_copy(update={"tools": self._tools, "tool_choice": self._choice})
 
     def read(self, answer: CreateMessageResult) -> None:
-        """Accept every answer."""
+        """Accept every answer.
+
+        Raises:
+            MalformedAnswer: it calls a tool, and the request says nothing of tools. Its author would not look for calls, whose
+                results the conversation would wait for.
+        """
+        if self._tools is None and self._choice is None and (uses := tool_uses_of(answer)):
+            raise malformed_answer(f"it calls the tool {uses[0].name[:64]!r}, and was offered none")
 
     def source(self, answer: CreateMessageResult) -> None:
         """Return None: tool calls are in the answer itself."""

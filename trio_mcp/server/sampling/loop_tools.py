@@ -177,12 +177,18 @@ class RemoteTool:
             return error_result(use, FAILED.format(error))
         except ProviderError as error:
             return error_result(use, FAILED.format(error.public_text))
-        except Disconnected:
-            logger.warning("%s called %s of another server, which is gone", call.target_name, use.name, exc_info=True)
+        except Disconnected as error:
+            log_failure(call, use, error)
             return error_result(use, FAILED.format("its server cannot be reached"))
-        except Exception:
-            logger.exception("%s called %s of another server, which failed", call.target_name, use.name)
+        except Exception as error:  # noqa: BLE001  the model reads that it failed, and the log has why
+            log_failure(call, use, error)
             return error_result(use, FAILED.format("it failed with an internal error"))
+
+
+def log_failure(call: Call, use: ToolUseContent, error: Exception) -> None:
+    """Log why a tool of another server gave no result."""
+    problem = f"{call.target_name}: the tool {use.name[:128]!r} of another server has no result"
+    call.services.failures.log(logger, call.target_name, problem, error)
 
 
 async def loop_tools(tools: Sequence[LoopTool], call: Call, listing: Listing) -> LoopTools:

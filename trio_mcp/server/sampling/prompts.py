@@ -9,6 +9,7 @@ import trio
 
 from ...checks import mistake
 from ...protocol.conversation import blocks_of
+from ...runtime import ThreadLimiter
 from ...types import (
     AudioContent,
     ImageContent,
@@ -26,6 +27,11 @@ Prompt: TypeAlias = PromptPart | Sequence[PromptPart]
 """What a model is asked: a part, or a list of them."""
 
 PARTS: Final = (str, TextContent, ImageContent, AudioContent, Image, Audio)
+MAX_READERS: Final = 20
+"""Threads that read the files of prompts."""
+
+_READERS: trio.lowlevel.RunVar[ThreadLimiter] = trio.lowlevel.RunVar("files of prompts")
+
 EXPECTED: Final = "text, a text, image or audio block, an Image or Audio, or a list of those"
 
 
@@ -51,10 +57,16 @@ async def prompt_message(parts: Sequence[PromptPart]) -> SamplingMessage:
 
     Raises:
         OSError: a file cannot be read.
-        LimitExceeded: a file is larger than `MAX_FILE`.
+        ValueError: it is not a regular file.
+        LimitExceeded: it is larger than `MAX_FILE`, or `MAX_READERS` reads hang.
     """
     if any(isinstance(part, Image | Audio) and part.path is not None for part in parts):
-        return await trio.to_thread.run_sync(user_message, parts, abandon_on_cancel=True)
+        try:
+            readers = _READERS.get()
+        except LookupError:
+            readers = ThreadLimiter(MAX_READERS)
+            _READERS.set(readers)
+        return await readers.run(lambda: user_message(parts))
     return user_message(parts)
 
 

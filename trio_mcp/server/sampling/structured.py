@@ -86,7 +86,7 @@ class TypedForm(AnswerForm[T]):
             # As JSON: a strict model takes a date as text only there.
             return cast("T", self._validator.validate_json(dumps(unwrapped(data) if self.wrapped else data)))
         except ValidationError as error:
-            raise ValueError(error_summary(error)) from None
+            raise ValueError(error_summary(error, *([WRAPPED] if self.wrapped else []))) from None
 
 
 class SchemaForm(AnswerForm[JsonValue]):

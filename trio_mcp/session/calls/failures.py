@@ -123,7 +123,7 @@ def describe_error(failures: FailureLog, facts: RequestFacts, error: BaseExcepti
             return ErrorDetail(SERVER_BUSY, str(error))
         case ProviderError():
             # What the API says may hold what it was asked, and is for the log only.
-            logger.warning("%s asked a model, which gave no answer", log_name(facts, target), exc_info=error)
+            failures.log(logger, facts.method, f"{log_name(facts, target)} has no answer of its model", error)
             return ErrorDetail(INTERNAL_ERROR, error.public_text)
         case _:
             reference = secrets.token_hex(4)

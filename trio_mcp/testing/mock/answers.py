@@ -103,6 +103,9 @@ def sample_result(name: str, answer: object, params: Model) -> CreateMessageResu
             blocks = numbered(cast("list[SamplingContentBlock]", items))
         case _ if isinstance(answer, Mapping | BaseModel) or is_dataclass(answer):
             blocks = [data_block(name, answer, params)]
+        # Without the tool it may be a mistake in the script: a text was asked for.
+        case list() | int() | float() if offers_schema(params):
+            blocks = [data_block(name, {"result": answer}, params)]
         case _:
             raise AssertionError(
                 f"{name}: a sample is answered with a string, blocks such as tool_use(...), data, or a "
@@ -147,7 +150,12 @@ def data_block(name: str, data: object, params: Model) -> SamplingContentBlock:
         value = to_jsonable_python(data, by_alias=True)
     except ValueError as error:
         raise AssertionError(f"{name} cannot be sent: {error}") from None
-    tools = params.tools or () if isinstance(params, CreateMessageRequestParams) else ()
-    if any(tool.name == SCHEMA_TOOL for tool in tools):
+    if offers_schema(params):
         return ToolUseContent(id=SCHEMA_TOOL, name=SCHEMA_TOOL, input=value)
     return TextContent(text=to_json(value).decode())
+
+
+def offers_schema(params: Model) -> bool:
+    """Return whether a sampling request asks for structured data by its tool."""
+    tools = params.tools if isinstance(params, CreateMessageRequestParams) else None
+    return any(tool.name == SCHEMA_TOOL for tool in tools or ())
