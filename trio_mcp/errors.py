@@ -255,6 +255,10 @@ class ProviderError(McpError):
 class ToolError(McpError):
     """Raise this in a tool to return an error result with your text, which the model can read."""
 
+    def __str__(self) -> str:
+        # A model can do nothing with an empty text.
+        return super().__str__() or "The call failed, without a reason."
+
 
 class ToolFailed(McpError):
     """The result of a tool is an error: raised by `CallToolResult.check` and `call_tool(raise_on_error=True)`, with its text.

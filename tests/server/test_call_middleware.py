@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
@@ -208,6 +209,30 @@ async def test_a_missing_return_is_an_error_of_the_call() -> None:
     with trio.fail_after(BOUND):
         async with Client.connect(server) as client:
             assert (await client.call_tool("tool")).is_error
+
+
+MISTAKES: dict[str, Callable[[CallRequest, Any], Any]] = {
+    "not awaited": lambda call, handler: handler(),
+    "used before it is awaited": lambda call, handler: handler().is_error,
+    "given the call": lambda call, handler: handler(call),
+    "given a name": lambda call, handler: handler(call=call),
+}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'handler' was never awaited")
+@pytest.mark.parametrize("mistake", MISTAKES)
+async def test_a_wrong_use_of_the_handler_names_what_to_write(mistake: str) -> None:
+    server = Server("tester")
+
+    @server.middleware
+    async def wrong(call: CallRequest, handler: CallHandler) -> CallResult:
+        return MISTAKES[mistake](call, handler)  # type: ignore[no-any-return]
+
+    server.add_tool(lambda: None, name="tool")
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            text = (await client.call_tool("tool")).text
+    assert unnamed(text, "TypeError", "await handler") == []
 
 
 async def test_a_nursery_around_the_body_does_not_wrap_its_error() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
 import trio
+from naming import naming, unnamed
 from talk import talk_to
 from trio.testing import MockClock
 
@@ -289,3 +291,63 @@ def test_a_lifespan_that_is_no_context_manager_is_refused() -> None:
     for wrong in (undecorated, coroutine, {"db": 1}):
         with pytest.raises(TypeError, match="asynccontextmanager"):
             Server("tester", lifespan=wrong)  # type: ignore[arg-type]
+
+
+def test_a_lifespan_without_a_yield_is_refused() -> None:
+    @asynccontextmanager  # type: ignore[arg-type]
+    async def lifespan(server: Server) -> dict[str, str]:
+        return {}
+
+    with pytest.raises(TypeError, match=naming("lifespan", "yield")):
+        Server("tester", lifespan=lifespan)
+
+
+def test_a_plain_context_manager_is_refused() -> None:
+    @contextmanager
+    def lifespan(server: Server) -> Iterator[None]:
+        yield
+
+    with pytest.raises(TypeError, match=naming("@asynccontextmanager", "async def")):
+        Server("tester", lifespan=lifespan)  # type: ignore[arg-type]
+
+
+def test_a_lifespan_that_does_not_take_the_server_is_refused() -> None:
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+
+    with pytest.raises(TypeError, match=naming("lifespan", "server")):
+        Server("tester", lifespan=lifespan)  # type: ignore[arg-type]
+
+
+async def test_a_lifespan_for_asyncio_is_named_with_the_page_to_read() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        await asyncio.sleep(1)
+        yield
+
+    with trio.fail_after(BOUND), pytest.raises(RuntimeError) as caught:
+        async with Client.connect(Server("tester", lifespan=lifespan)):
+            pass
+    assert unnamed(" ".join(caught.value.__notes__), "lifespan", "Trio", "docs/asyncio.md") == []
+
+
+async def test_a_server_may_get_another_lifespan() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[dict[str, str]]:
+        yield {"key": "original"}
+
+    @asynccontextmanager
+    async def fake(server: Server) -> AsyncIterator[dict[str, str]]:
+        yield {"key": "fake"}
+
+    server = server_with(lifespan)
+    other = server.with_lifespan(fake)
+    texts: list[str] = []
+    with trio.fail_after(BOUND):
+        for each in (other, server):
+            async with Client.connect(each) as client:
+                texts.append((await client.call_tool("read")).text)
+    assert texts == ["fake", "original"]
+    with pytest.raises(TypeError):
+        server.with_lifespan(3)  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ import trio
 from ..checks import (
     check_instance,
     check_int,
+    check_names,
     check_seconds,
     check_str,
     check_str_mapping,
@@ -93,6 +94,20 @@ class CallOptions(NamedTuple):
             check_seconds("idle_timeout", self.idle_timeout, positive=True, hint="math.inf for no limit")
         if self.max_rounds is not MAX_ROUNDS:
             check_int("max_rounds", self.max_rounds)
+
+
+def call_options(method: str, given: CallKeywords) -> CallOptions:
+    """Return the options of a call.
+
+    Raises:
+        TypeError: the method of the client has no option of that name.
+    """
+    try:
+        return CallOptions(**given)
+    except TypeError:
+        own = ("returns", "raise_on_error") if method == "call_tool" else ()
+        check_names(given, (*CallOptions._fields, *own), f"{method}()")
+        raise
 
 
 @dataclass(slots=True, eq=False)

@@ -6,8 +6,9 @@ import math
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
+from inspect import signature
 from types import TracebackType
-from typing import Final, Self, TypeVar, Unpack, overload
+from typing import Final, Never, Self, TypeVar, Unpack, overload
 
 from ..checks import check_choice, check_seconds
 from ..errors import Disconnected
@@ -32,7 +33,7 @@ from ..types import (
 )
 from ..types.logging import LOGGING_LEVELS
 from .cache import ResponseCache
-from .calls import CallKeywords, CallOptions, Calls, complete_params
+from .calls import CallKeywords, Calls, call_options, complete_params
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
 from .link import Link
@@ -66,7 +67,17 @@ class Client:
     # tasks and the session, `Lists` reads pages, `Calls` drives what may take rounds. The timeouts are here or in `Calls`, so
     # that each method has exactly one scope that limits all of it.
 
-    def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
+    def __init__(
+        self,
+        channel: AbstractAsyncContextManager[AnyChannel] | None = None,
+        options: ClientOptions | None = None,
+        **others: Never,
+    ) -> None:
+        # For those who expect the class to connect.
+        if channel is None or not isinstance(options, ClientOptions) or others:
+            raise TypeError(
+                "Client.connect(target) makes a client of a URL, a command or a server: it takes the options"
+            )
         self._options = options
         self._link = Link(channel, options)
         tools = ListedTools()
@@ -130,7 +141,7 @@ class Client:
         )
         if raise_exceptions:
             options["raise_exceptions"] = True
-        return cls(open_target(target, options), made)
+        return cls(open_target(target, options, signature(cls.connect).parameters if options else ()), made)
 
     # life
 
@@ -245,7 +256,9 @@ class Client:
         """Call a tool, answer the questions that it asks, and return its result.
 
         Args:
-            returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic.
+            returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic. For type
+                checkers a union is no type: the value of `returns=int | None` is an `object` to them, unless you write
+                `returns=cast("type[int | None]", int | None)`.
             raise_on_error: raise `ToolFailed` if the result is an error, as with `returns`.
             timeout: seconds for the whole call, questions included; without a limit by default.
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.
@@ -264,20 +277,20 @@ class Client:
             TypeError: pydantic cannot validate `returns`; nothing was sent.
         """
         if returns is None:
-            result = await self._calls.tool(name, arguments, CallOptions(**options))
+            result = await self._calls.tool(name, arguments, call_options("call_tool", options))
             return result.check() if raise_on_error else result
         read = value_reader(returns)
-        return read(name, (await self._calls.tool(name, arguments, CallOptions(**options))).check())
+        return read(name, (await self._calls.tool(name, arguments, call_options("call_tool", options))).check())
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
         """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.prompt(name, arguments, CallOptions(**options))
+        return await self._calls.prompt(name, arguments, call_options("get_prompt", options))
 
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.resource(uri, CallOptions(**options))
+        return await self._calls.resource(uri, call_options("read_resource", options))
 
     async def complete(
         self,

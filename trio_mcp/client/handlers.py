@@ -82,14 +82,15 @@ def accept(**content: JsonValue) -> ElicitResult:
 def accept_defaults(params: ElicitRequestFormParams, **content: ElicitValue) -> ElicitResult:
     """Return the form with its defaults (SEP-1034); `content` fills in other fields or replaces defaults.
 
-    Use it in place of a user: `on_elicit=accept_defaults`. Declines if a required field has no value.
+    Use it in place of a user: `on_elicit=accept_defaults`. Declines if a required field has no value, and if there are no fields:
+    such a form asks for a consent, which is no default.
     """
     schema = params.requested_schema
     defaults: dict[str, ElicitValue] = {name: field.default for name, field in schema.properties.items()}
     filled: dict[str, ElicitValue] = {
         name: value for name, value in {**defaults, **content}.items() if value is not None
     }
-    if not filled.keys() >= set(schema.required or ()):
+    if not schema.properties or not filled.keys() >= set(schema.required or ()):
         return decline()
     return ElicitResult(action="accept", content=filled)
 

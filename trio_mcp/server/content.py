@@ -9,8 +9,7 @@ Blocks stay blocks, wherever they are: in a list beside text and data, or as mem
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -236,8 +235,9 @@ def as_json(value: object, *, by_alias: bool = True) -> JsonValue:
 
 def check_not_coroutine(value: object) -> None:
     """Raise `ReturnError` if the value is a coroutine: an `await` is missing, which pydantic's own error does not say."""
-    if inspect.iscoroutine(value):
-        raise ReturnError(f"{NOT_JSON}: {value.__name__}() was not awaited") from None
+    if isinstance(value, Coroutine):
+        name = getattr(value, "__name__", "a coroutine")
+        raise ReturnError(f"{NOT_JSON}: {name}() was not awaited") from None
 
 
 def json_text(value: JsonValue) -> str:

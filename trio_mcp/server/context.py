@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Generic, Self, TypeAlias, Unpack, cast, overload
 
 import trio
@@ -26,6 +26,7 @@ from .nested import get_prompt, read_resource
 from .options import check_branch
 from .sampling import ToolLooper
 from .step_results import run_step
+from .unawaited import must_be_awaited
 from .url_elicitation import Done, Page, Url, elicit_url
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         done: Done | None = None,
         wait: bool = True,
         timeout: float = math.inf,
-    ) -> Awaitable[UrlElicited]:
+    ) -> Coroutine[object, object, UrlElicited]:
         """Ask the user to open a page, and wait until the user has finished there; see docs/forms.md.
 
         Args:
@@ -86,6 +87,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         page = Page(message, url, elicitation_id, done, wait)
         return elicit_url(self._call, self._lane, self._terms, page, timeout)
 
+    @must_be_awaited("ctx.roots")
     async def roots(self, *, timeout: float = math.inf) -> list[Root]:
         """Return the folders that the client works in. They are hints, not permissions (L-ROOT-1c).
 
@@ -99,6 +101,7 @@ class Context(ToolLooper, Generic[StateT_co]):
 
     # running
 
+    @must_be_awaited("ctx.step")
     async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:
         """Run `fn(*args)`, record its result, and return it; a replay of the call returns the recorded result instead.
 
@@ -116,6 +119,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         """
         return await run_step(self._call, self._lane, name, fn, args)
 
+    @must_be_awaited("ctx.read_resource")
     async def read_resource(self, uri: str) -> ReadResourceResult:
         """Read a resource of this server, as a branch of this call, and return its contents.
 
@@ -128,6 +132,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         """
         return await read_resource(self._call, self._lane, self._terms, uri)
 
+    @must_be_awaited("ctx.get_prompt")
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
         """Return a prompt of this server, rendered as a branch of this call; see `read_resource`.
 
@@ -136,6 +141,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         """
         return await get_prompt(self._call, self._lane, self._terms, name, arguments)
 
+    @must_be_awaited("ctx.branch")
     async def branch(self, fn: BranchBody[StateT_co, T], **options: Unpack[BranchOptions]) -> T:
         """Run `fn(child)`, with a new context, as a branch and return its value; an exception propagates unchanged.
 
@@ -165,6 +171,7 @@ class Context(ToolLooper, Generic[StateT_co]):
     ) -> tuple[A, B, C]: ...
     @overload
     async def branch_all(self, *fns: BranchBody[StateT_co, T]) -> tuple[T, ...]: ...
+    @must_be_awaited("ctx.branch_all")
     async def branch_all(self, *fns: BranchBody[StateT_co, object]) -> tuple[object, ...]:
         """Run each `fn(child)` as a branch, concurrently, and return their values in order.
 
@@ -182,6 +189,7 @@ class Context(ToolLooper, Generic[StateT_co]):
     ) -> A | B | C: ...
     @overload
     async def branch_race(self, *fns: BranchBody[StateT_co, T]) -> T: ...
+    @must_be_awaited("ctx.branch_race")
     async def branch_race(self, *fns: BranchBody[StateT_co, object]) -> object:
         """Run each `fn(child)` as a branch, concurrently, until the first of them ends, and return its value.
 

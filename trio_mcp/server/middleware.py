@@ -34,6 +34,7 @@ from .branching import BranchTerms
 from .context import Context
 from .handler import exception_to_report
 from .large_results import LimitedBody
+from .unawaited import UnawaitedAnswer
 
 CallResult: TypeAlias = CallToolResult | GetPromptResult | ReadResourceResult
 """What a tool, a prompt or a resource returns to the client."""
@@ -148,7 +149,7 @@ async def run_layer(
         return await body(lane)
     middleware, runs, over = layers[number], 0, False
 
-    async def handler() -> Model:
+    async def run() -> Model:
         nonlocal runs
         if over:
             raise RuntimeError(
@@ -159,6 +160,11 @@ async def run_layer(
         if runs == 1:
             return await run_layer(layers, number + 1, request, body, lane)
         return await run_child(lane, lane.again(number, runs), partial(run_layer, layers, number + 1, request, body))
+
+    def handler(*arguments: object, **options: object) -> Awaitable[Model]:
+        if arguments or options:
+            raise TypeError("the handler of a middleware takes no arguments: write `await handler()`")
+        return UnawaitedAnswer(run(), "handler")
 
     try:
         result = await middleware(request, handler)  # type: ignore[arg-type]

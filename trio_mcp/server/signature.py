@@ -103,7 +103,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
             continue
         # A parameter without an annotation takes any JSON, as an untyped parameter in Python takes anything.
         annotation = hints.get(name, Any)
-        if provide_of(annotation, f"{where}: the parameter {name!r}") is not None:
+        if provide_of(parameter, annotation, f"{where}: the parameter {name!r}") is not None:
             continue
         if is_context(annotation):
             if context is not None:

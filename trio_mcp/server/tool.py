@@ -11,7 +11,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from ..checks import check_instance
+from ..checks import check_instance, check_names
 from ..errors import (
     CapabilityError,
     InvalidRequestState,
@@ -46,7 +46,6 @@ from .forms import error_summary
 from .handler import Function, Handler, make_handler
 from .large_results import LimitedBody
 from .options import (
-    check_names,
     listed_members,
     name_for,
     question_keys,

@@ -52,24 +52,22 @@ def has_results(message: SamplingMessage) -> bool:
     return any(isinstance(block, ToolResultContent) for block in blocks_of(message.content))
 
 
-def check_conversation(messages: Sequence[SamplingMessage]) -> None:
+def check_conversation(messages: Sequence[SamplingMessage], *, is_history: bool) -> None:
     """Check the messages that are about to be sent to a model.
 
+    Args:
+        is_history: they are the history of a body or branch, perhaps with a prompt at its end.
+
     Raises:
-        LocalProtocolError: they break a rule of conversations (L-SMP-3b); the message has the index and the id.
+        LocalProtocolError: they break a rule of conversations (L-SMP-3b); the text has the index and the id. If tool uses in the
+            history wait for results, it has the ids of all of them.
     """
     problem = conversation_problem(messages)
-    if problem is not None:
-        raise LocalProtocolError(problem)
-
-
-def check_nothing_open(messages: Sequence[SamplingMessage]) -> None:
-    """Raise `LocalProtocolError` if tool uses wait for results, before which nothing else can be asked."""
-    waiting = [use.id for message in open_uses(messages) for use in message.uses]
-    if waiting:
-        raise LocalProtocolError(
-            f"the model waits for the results of {shown(waiting)}: call add_tool_results before the next prompt"
-        )
+    if problem is None:
+        return
+    if is_history and (waiting := [use.id for message in open_uses(messages) for use in message.uses]):
+        problem = f"the model waits for the results of {shown(waiting)}: call add_tool_results before the next prompt"
+    raise LocalProtocolError(problem)
 
 
 def answered(messages: Sequence[SamplingMessage], results: Mapping[str, ToolOutput]) -> Messages:

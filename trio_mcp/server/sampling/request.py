@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
-from ...checks import check_choice, check_instance, check_int, check_sequence, check_str
+from ...checks import check_choice, check_instance, check_int, check_names, check_sequence, check_str
 from ...session import Question
 from ...types import (
     CreateMessageRequestParams,
@@ -16,7 +16,6 @@ from ...types import (
     Tool,
     ToolChoice,
 )
-from ..options import check_names
 from .tools import OfferedTool, ToolChoiceMode, tool_models
 
 IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]

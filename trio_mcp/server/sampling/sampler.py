@@ -14,6 +14,7 @@ from ..ask_timeout import ask_timeout
 from ..branching import BODY, BranchTerms, Messages, freeze_messages
 from ..reporting import Reporter
 from ..schema_checks import DearCheck
+from ..unawaited import UnawaitedAnswer
 from .answers import SampleAttempt, Sampled, SampleInvalid, check_answer
 from .attempts import (
     MAX_RETRIES,
@@ -26,7 +27,7 @@ from .attempts import (
     refusal,
     with_reason,
 )
-from .history import ToolOutput, answered, check_conversation, check_nothing_open, has_results
+from .history import ToolOutput, answered, check_conversation, has_results
 from .model import ask_model
 from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
 from .request import SampleOptions, check_sample_options, check_tools, request_params
@@ -88,7 +89,7 @@ class Sampler(Reporter):
         returns: object = None,
         retries: int | None = None,
         **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, None, Sampled[object]]:
+    ) -> Coroutine[object, object, Sampled[object]]:
         """Ask the client's model, with either a prompt or complete messages, and return its answer; see docs/sampling.md.
 
         A prompt continues the conversation of this body or branch: the model gets `ctx.messages` and the prompt, and afterwards
@@ -141,7 +142,7 @@ class Sampler(Reporter):
     ) -> Sampled[object]: ...
     def sample_schema(
         self, prompt: Prompt | None, returns: object, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Coroutine[object, None, Sampled[object]]:
+    ) -> Coroutine[object, object, Sampled[object]]:
         """Ask for a structured answer: `sample(prompt, returns=returns)`, whose arguments and errors it has."""
         return self._sample("sample_schema", prompt, DataRequired(answer_form(returns)), retries, options)
 
@@ -153,7 +154,7 @@ class Sampler(Reporter):
         tool_choice: ToolChoiceMode = "required",
         retries: int = RETRIES,
         **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, None, Sampled]:
+    ) -> Coroutine[object, object, Sampled]:
         """Ask for calls of tools, and ask again, with the reason, if an answer has none or one of a tool that was not offered.
 
         Args:
@@ -183,7 +184,7 @@ class Sampler(Reporter):
 
     def _sample(
         self, helper: Helper, prompt: Prompt | None, required: Requirement[T], retries: int, options: SampleOptions
-    ) -> Coroutine[object, None, Sampled[T]]:
+    ) -> Coroutine[object, object, Sampled[T]]:
         """Check the arguments, and return the coroutine that asks."""
         messages = options.get("messages")
         if prompt is not None and messages is not None:
@@ -193,7 +194,7 @@ class Sampler(Reporter):
         if prompt is None and messages is None and not (self._messages and has_results(self._messages[-1])):
             raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
         parts = None if prompt is None else prompt_parts(prompt)
-        return self._ask(helper, parts, required, retries, options)
+        return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}")
 
     async def _ask(
         self,
@@ -206,11 +207,9 @@ class Sampler(Reporter):
         """Ask until an answer is valid, add it to the conversation, and return it."""
         limit = ask_timeout(options.get("timeout", math.inf))
         asked = () if parts is None else (await prompt_message(parts),)
-        messages = options.get("messages")
-        if messages is None:
-            check_nothing_open(self._messages)
-            messages = (*self._messages, *asked)
-        check_conversation(messages)
+        given = options.get("messages")
+        messages = (*self._messages, *asked) if given is None else tuple(given)
+        check_conversation(messages, is_history=given is None)
         first = required.asked(request_params(options, messages, self._terms.system_prompt), self._call)
         params, attempts = first, list[SampleAttempt]()
         while True:
@@ -222,7 +221,7 @@ class Sampler(Reporter):
                 attempts.append(refusal(answer, error))
             else:
                 sampled = Sampled(answer, data, messages[-1], required.source(answer))
-                if options.get("messages") is None:
+                if given is None:
                     self._keep(asked, sampled)
                 return sampled
             if len(attempts) > retries:
@@ -231,10 +230,10 @@ class Sampler(Reporter):
 
     def _keep(self, asked: tuple[SamplingMessage, ...], sampled: Sampled[object]) -> None:
         """Add a prompt and its answer to the conversation."""
-        # In one assignment, after the answer: no other task sees a prompt without its answer. Read only now, since other tasks
-        # of this body may have sampled in the meantime.
         # An API rejects a message without blocks.
         replies = [sampled.reply] if sampled.content else []
+        # In one assignment, after the answer: no other task sees a prompt without its answer. Read only now, since other tasks
+        # of this body may have sampled in the meantime.
         self._messages = (*self._messages, *freeze_messages([*asked, *replies]))
 
 

@@ -82,6 +82,7 @@ class CallServices(Generic[C]):
         stray_replies: counts replies of clients that no call waited for.
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
         failures: logs the failures of the author's functions.
+        in_process: whether the only client is in the same process, which ends with it.
         url_elicitations: the pages that users were asked to open.
         provider: the model of the server; None without one.
         prefers_provider: whether it is asked although the client offers a model.
@@ -102,6 +103,7 @@ class CallServices(Generic[C]):
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
     raised: RaisedErrors | None = None
     failures: FailureLog = field(default_factory=FailureLog)
+    in_process: bool = False
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations)
     provider: SamplingProvider | None = None
     prefers_provider: bool = False
@@ -113,10 +115,11 @@ class CallServices(Generic[C]):
         keys = self.keys
         if keys is None:
             keys = KeyRing.random()
-            logger.warning(
-                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
-                "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
-            )
+            if not self.in_process:
+                logger.warning(
+                    "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to "
+                    "another process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
+                )
         return Sealer(keys, audience=self.audience, ttl=self.options.actors.park_ttl)
 
     def note_divergence(self, what: str) -> None:
