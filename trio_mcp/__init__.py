@@ -30,6 +30,7 @@ from .errors import (
     ProviderError,
     RequestTimeout,
     ResourceNotFound,
+    SampleRefused,
     SessionLost,
     ToolError,
     ToolFailed,
@@ -38,6 +39,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .client import Change, Client, ElicitRouter, ResponseCache, accept, accept_defaults, decline, dismiss
+    from .client.agent import AgentCall, AgentResult, run_agent
     from .runtime import CancelReason
     from .sampling import SamplingProvider
     from .server import (
@@ -73,6 +75,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accepted",
+    "AgentCall",
+    "AgentResult",
     "Audio",
     "BranchElicitNotAllowed",
     "BranchLimit",
@@ -115,6 +119,7 @@ __all__ = [
     "ResponseCache",
     "SampleExchange",
     "SampleInvalid",
+    "SampleRefused",
     "Sampled",
     "SamplingProvider",
     "Server",
@@ -131,11 +136,14 @@ __all__ = [
     "accept_defaults",
     "decline",
     "dismiss",
+    "run_agent",
     "tool",
 ]
 
 # Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
 _PACKAGES = {
+    # Not in `client`, so that a client which runs no agent does not load it.
+    "client.agent": ("AgentCall", "AgentResult", "run_agent"),
     "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
     "sampling": ("SamplingProvider",),

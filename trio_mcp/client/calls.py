@@ -32,6 +32,8 @@ from ..types import (
     CallToolRequestParams,
     CallToolResult,
     CompleteRequestParams,
+    CompleteResult,
+    Completion,
     CompletionArgument,
     CompletionContext,
     GetPromptRequestParams,
@@ -47,7 +49,6 @@ from ..types import (
     Reference,
     ResourceTemplateReference,
 )
-from .handlers import answer_round
 from .link import Link
 from .listed_tools import ListedTools
 from .options import ClientOptions
@@ -164,6 +165,13 @@ class Calls:
             cache.store(method, uri, result, ticket)
         return result
 
+    async def completion(self, params: CompleteRequestParams, timeout: float) -> Completion:
+        """Return suggestions for an argument; a server may ask nothing for them."""
+        check_seconds("timeout", timeout)
+        result = await self._link.request("completion/complete", params, timeout=timeout)
+        assert isinstance(result, CompleteResult)
+        return result.completion
+
     async def _complete(
         self, method: str, params: InputResponseRequestParams, kind: type[M], options: CallOptions, what: str
     ) -> tuple[M, int]:
@@ -197,7 +205,7 @@ class Calls:
     ) -> InputResponseRequestParams:
         """Return the params of the next round: those of the first, with the answers and the state."""
         codec = self._link.session.terms.codec
-        answers = await answer_round(self._options.handlers.find_for(asker), asked.input_requests or {}, codec)
+        answers = await self._link.rounds.answer(asker, asked.input_requests or {}, codec)
         if not answers:
             await trio.sleep(EMPTY_ROUND_DELAYS[min(number, len(EMPTY_ROUND_DELAYS) - 1)])
         # Both members are replaced, also by None: a state that the server did not send again must not be echoed (M-MRTR-8c).

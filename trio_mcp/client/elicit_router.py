@@ -14,7 +14,8 @@ from ..checks import check_callable, check_str
 from ..logs import peer_logger
 from ..protocol.meta import ELICIT, ELICITS
 from ..types import ElicitRequestFormParams, ElicitResult, JsonValue, Prompt, Resource, ResourceTemplate, Tool
-from .handlers import ChoosesByKey, OnElicit, decline, maybe_await
+from .handlers import ChoosesByKey, OnElicit, decline
+from .maybe_await import maybe_await
 
 H = TypeVar("H", bound=OnElicit)
 

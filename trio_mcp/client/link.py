@@ -11,10 +11,12 @@ finds out: the link opens another session, once for all that wait, and sends the
 #   _main                     a system task, so that a client may be opened in one task and closed in another. Trio ends when a
 #     |                       system task raises, so _main lets only a cancel out and keeps the error for `open`
 #     +- _serve               opens the channel, runs the opening, waits for `aclose`, flushes and closes the channel
-#          +- _run            reads the channel; the session's handlers of server requests are its siblings
+#          +- _run            reads the channel
 #          +- _reopen_until_stable    while the session is lost and a subscriber waits for it
 #          +- _attempt_to_reopen      at most one
 #          +- the listen streams of subscribers
+#          +- the handlers of server requests, in a nursery outside of the channel: one that does not end when it is cancelled
+#             must not keep the connection open
 
 from __future__ import annotations
 
@@ -43,6 +45,7 @@ from .notifications import NotificationRouter
 from .opening import open_dialect
 from .options import ClientOptions
 from .requester import SendRequest, ServerFacts, would_fail_again
+from .rounds import Rounds
 
 logger = peer_logger("trio_mcp.client")
 
@@ -68,7 +71,11 @@ class ReopenAttempt:
 
 
 class Link:
-    """One connection. Its tasks run below a system task that `open` starts and `aclose` ends."""
+    """One connection. Its tasks run below a system task that `open` starts and `aclose` ends.
+
+    Attributes:
+        rounds: answers the questions of the calls over this connection.
+    """
 
     def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
         self._channel = channel
@@ -77,6 +84,8 @@ class Link:
         # request then goes straight to `ClientSession.request`.
         self.request: SendRequest = reject_request
         self._router = NotificationRouter(options)
+        self._handlers = options.handlers.for_server(self._server_name)
+        self.rounds = Rounds(self._handlers, options.max_handlers)
         self._state = LinkState()
         self._dialect: Dialect | None = None
         self._nursery: trio.Nursery | None = None
@@ -305,16 +314,17 @@ class Link:
             raise cancelled
 
     async def _serve(self) -> None:
-        async with self._channel as channel, trio.open_nursery() as nursery:
+        async with trio.open_nursery() as handlers, self._channel as channel, trio.open_nursery() as nursery:
             self._in_process = isinstance(channel, MessageChannel) and channel.in_process
             session = ClientSession(
                 channel,
-                self._options.handlers.request_handlers,
+                self._handlers.request_handlers,
                 self._router.dispatch,
                 self._session_lost,
                 self._end_subscriptions,
+                self._options.max_handlers,
             )
-            nursery.start_soon(self._run, session, nursery)
+            nursery.start_soon(self._run, session, nursery, handlers)
             await self._open_dialect(session)
             self._nursery = nursery
             self._state.move(LinkEvent.OPENED)
@@ -334,12 +344,18 @@ class Link:
         self._router.listeners = dialect.listeners = dialect.make_listeners(self, self._router.dispatch_change)
         await dialect.apply_log_level()
 
-    async def _run(self, session: ClientSession, nursery: trio.Nursery) -> None:
+    async def _run(self, session: ClientSession, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
         try:
-            await session.run(nursery)
+            await session.run(nursery, handlers)
         finally:
+            why = session.closed_because or Disconnected("the connection ended")
+            self.rounds.end(why)
             if self._router.listeners is not None:
-                self._router.listeners.end(session.closed_because or Disconnected("the connection ended"))
+                self._router.listeners.end(why)
+
+    def _server_name(self) -> str | None:
+        info = None if self._dialect is None else self._dialect.facts.info
+        return None if info is None else info.name
 
 
 async def reject_request(method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model:  # noqa: ARG001

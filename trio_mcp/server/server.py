@@ -130,7 +130,6 @@ class Server(Registration):
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
-        self._tools_of_calls = ServerTools(self._registry.tools, self._threads)
         # A dict is an ordered set here.
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
@@ -153,7 +152,7 @@ class Server(Registration):
         Raises what `add_tool` raises.
         """
         other = copy(self)
-        tool = make_tool(function, options, self._threads)
+        tool = make_tool(function, options, self._threads).without(self._fulfilled)
         other._registry = self._registry.with_tool(tool)  # noqa: SLF001  it is of this class
         return other
 
@@ -295,7 +294,7 @@ class Server(Registration):
                 service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
             service.calls.provider = self._sampling
             service.calls.prefers_provider = self._sampling_prefer == "server"
-            service.calls.tools = self._tools_of_calls
+            service.calls.tools = ServerTools(self._registry.tools, self._threads)
             self._services[service] = None
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()

@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from ..checks import check_int
+from ..checks import check_int, check_sync_callback
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.conversation import answer_problem, blocks_of, conversation_problem
 from ..types import (
@@ -66,6 +66,7 @@ class ToolLoop:
         run_calls: runs the calls of one answer. A call that fails is a result with `is_error`; an exception ends the loop.
         max_iterations: requests to the model that the loop may take.
         max_calls: calls that one answer may have.
+        on_message: called with each message that is appended.
 
     Attributes:
         messages: the conversation, which grows by each answer, together with the results of its calls.
@@ -83,6 +84,7 @@ class ToolLoop:
     run_calls: RunCalls
     max_iterations: int = MAX_ITERATIONS
     max_calls: int = MAX_CALLS
+    on_message: Callable[[SamplingMessage], None] | None = None
     messages: list[SamplingMessage] = field(init=False)
     iterations: int = field(init=False, default=0)
     usage: TokenUsage = field(init=False, default_factory=TokenUsage)
@@ -90,6 +92,8 @@ class ToolLoop:
     def __post_init__(self) -> None:
         check_int("max_iterations", self.max_iterations, least=1)
         check_int("max_calls", self.max_calls, least=1)
+        if self.on_message is not None:
+            check_sync_callback("on_message", self.on_message)
         problem = conversation_problem(self.params.messages)
         if problem is not None:
             raise ValueError(problem)
@@ -135,11 +139,16 @@ class ToolLoop:
         return self.params.model_copy(update=changed)
 
     def _append(self, answer: CreateMessageResult, results: Sequence[ToolResultContent]) -> None:
+        appended: list[SamplingMessage] = []
         # An API rejects a message without blocks.
         if blocks_of(answer.content):
-            self.messages.append(SamplingMessage(role="assistant", content=answer.content))
+            appended.append(SamplingMessage(role="assistant", content=answer.content))
         if results:
-            self.messages.append(SamplingMessage(role="user", content=[*results]))
+            appended.append(SamplingMessage(role="user", content=[*results]))
+        self.messages += appended
+        if self.on_message is not None:
+            for message in appended:
+                self.on_message(message)
 
 
 def calls_of(answer: CreateMessageResult) -> list[ToolUseContent]:
