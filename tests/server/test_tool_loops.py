@@ -275,7 +275,7 @@ async def test_a_tool_ends_the_loop_with_a_value_and_cancels_the_other_calls(era
     assert texts(results)[1] == "found"
 
 
-@pytest.mark.parametrize(("value", "text"), [("all", "all"), (None, ""), ([1, 2], "[1,2]")])
+@pytest.mark.parametrize(("value", "text"), [("all", "all"), (None, "A tool has ended the loop."), ([1, 2], "[1,2]")])
 def test_a_break_has_the_text_of_its_value(value: Any, text: str) -> None:
     error = BreakToolLoop(value)
     assert (error.value, str(error)) == (value, text)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from ...errors import ToolError
 from ...protocol.strict_json import dumps, loads
 from ...session import TokenUsage
 from ...types import JsonValue, SamplingMessage
+
+ENDED: Final = "A tool has ended the loop."
+"""The text of a break without a value."""
 
 
 class BreakToolLoop(ToolError):
@@ -30,7 +33,7 @@ class BreakToolLoop(ToolError):
     def __init__(self, value: JsonValue = None, text: str | None = None) -> None:
         written = dumps(value)
         if text is None:
-            text = value if isinstance(value, str) else "" if value is None else written.decode()
+            text = value if isinstance(value, str) else ENDED if value is None else written.decode()
         super().__init__(text)
         # As a replay would read it from the journal.
         self.value = loads(written)

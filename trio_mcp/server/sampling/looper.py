@@ -14,7 +14,8 @@ from ...session.tool_loop import MAX_ITERATIONS
 from ...types import SamplingMessage, ToolChoice
 from ..branching import freeze_messages
 from ..options import check_timeout
-from .history import check_conversation, check_nothing_open, has_results
+from ..unawaited import UnawaitedAnswer
+from .history import check_conversation, has_results
 from .loop import LoopOptions, run_loop
 from .loop_result import ToolLoopResult
 from .loop_tools import LoopTool, check_loop_tools
@@ -38,7 +39,7 @@ class ToolLooper(Sampler):
         tool_choice: ToolChoiceMode | None = None,
         progress: bool = False,
         **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, None, ToolLoopResult]:
+    ) -> Coroutine[object, object, ToolLoopResult]:
         """Ask the model, run the tools that it calls, and ask again with the results, until it calls none.
 
         The calls of an answer run concurrently, each as a branch of this call. A call that fails is an error result, which the
@@ -69,28 +70,22 @@ class ToolLooper(Sampler):
         A cancel withdraws the question, and cancels the calls that run.
         """
         if is_conversation(prompt):
-            if options.get("messages") is not None:
-                raise TypeError("a tool loop takes either a prompt or messages")
-            options["messages"], prompt = cast("Sequence[SamplingMessage]", prompt), None
+            options, prompt = with_messages(options, cast("Sequence[SamplingMessage]", prompt)), None
         if prompt is not None and options.get("messages") is not None:
             raise TypeError("a tool loop takes either a prompt or messages")
+        continues = bool(self._messages) and has_results(self._messages[-1])
+        if prompt is None and options.get("messages") is None and not continues:
+            raise TypeError("a tool loop takes a prompt or messages; only after add_tool_results it needs neither")
         check_sample_options(options)
         check_timeout(options.get("timeout", math.inf))
         check_loop_tools(tools)
         check_int("max_iterations", max_iterations, least=1)
         if tool_choice is not None:
             check_choice("tool_choice", tool_choice, get_args(ToolChoiceMode))
-        if (
-            prompt is None
-            and options.get("messages") is None
-            and not (self._messages and has_results(self._messages[-1]))
-        ):
-            raise TypeError(
-                "a tool loop takes either a prompt or messages; only after add_tool_results it needs neither"
-            )
         parts = None if prompt is None else prompt_parts(cast("Prompt", prompt))
         choice = None if tool_choice is None else ToolChoice(mode=tool_choice)
-        return self._run_loop(parts, LoopOptions([*tools], max_iterations, progress), choice, options)
+        running = self._run_loop(parts, LoopOptions([*tools], max_iterations, progress), choice, options)
+        return UnawaitedAnswer(running, "ctx.run_tool_loop")
 
     async def _run_loop(
         self, parts: list[PromptPart] | None, loop: LoopOptions, choice: ToolChoice | None, options: SampleOptions
@@ -98,12 +93,8 @@ class ToolLooper(Sampler):
         """Run the loop in a lane of its own, and add its messages to the conversation."""
         asked = () if parts is None else (await prompt_message(parts),)
         given = options.get("messages")
-        if given is None:
-            check_nothing_open(self._messages)
-            messages: Sequence[SamplingMessage] = (*self._messages, *asked)
-        else:
-            messages = given
-        check_conversation(messages)
+        messages = (*self._messages, *asked) if given is None else tuple(given)
+        check_conversation(messages, is_history=given is None)
         params = request_params(options, messages, self._terms.system_prompt).model_copy(update={"tool_choice": choice})
         work = with_timeout(partial(run_loop, self._call, self._terms, loop, params), options.get("timeout", math.inf))
         lane = self._lane
@@ -120,3 +111,10 @@ def is_conversation(prompt: object) -> bool:
     return (
         isinstance(prompt, list | tuple) and bool(prompt) and all(isinstance(each, SamplingMessage) for each in prompt)
     )
+
+
+def with_messages(options: SampleOptions, messages: Sequence[SamplingMessage]) -> SampleOptions:
+    """Return the options with a conversation that was given in place of the prompt."""
+    if options.get("messages") is not None:
+        raise TypeError("a tool loop takes its messages once")
+    return {**options, "messages": messages}
