@@ -23,6 +23,7 @@ from trio_mcp import (
     tool,
 )
 from trio_mcp.errors import ProviderErrorKind
+from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server import Tool, ToolClient
 from trio_mcp.testing import MockClient, replay_tool, tool_use
@@ -337,6 +338,22 @@ async def test_a_client_that_fails_is_an_error_result_and_is_logged(
     (text,) = await led(leading(Server("s"), remote), tool_use("lend"))
     assert "sk-live" not in text
     assert "sk-live" in caplog.text
+
+
+async def test_a_result_that_a_client_rejects_is_an_error_result() -> None:
+    remote_server = Server("remote")
+
+    @remote_server.tool
+    async def flood(size: int) -> str:
+        return "x" * size
+
+    async with Client.connect(remote_server) as remote:
+        small, large = await led(
+            leading(Server("s"), remote), tool_use("flood", size=1), tool_use("flood", size=JsonLimits().max_bytes)
+        )
+    assert small == "x"
+    assert str(JsonLimits().max_bytes) in large
+    assert len(large) < 1000
 
 
 async def test_a_replay_calls_another_server_once() -> None:

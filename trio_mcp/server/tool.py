@@ -192,7 +192,6 @@ class Tool:
             case CancelReason() | ProtocolError() | ToolBusy():
                 return None
             case ProviderError():
-                # What the API says may hold what it was asked, and is for the log only.
                 failures.log(logger, self.name, f"the tool {self.name} has no answer of its model", cause)
                 return error_result(cause.public_text)
             case _:

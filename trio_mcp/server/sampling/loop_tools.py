@@ -15,7 +15,15 @@ from functools import partial
 from typing import Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from ...checks import check_sequence, mistake
-from ...errors import CapabilityError, Disconnected, LimitExceeded, PeerError, ProviderError, RequestTimeout
+from ...errors import (
+    CapabilityError,
+    Disconnected,
+    LimitExceeded,
+    PeerError,
+    ProviderError,
+    RemoteProtocolError,
+    RequestTimeout,
+)
 from ...logs import peer_logger
 from ...runtime import Lane, TokenBudget
 from ...runtime.branch import with_timeout
@@ -169,11 +177,11 @@ class RemoteTool:
 
     client: ToolClient
 
-    async def run(self, use: ToolUseContent, call: Call, _lane: Lane, _terms: BranchTerms) -> ToolResultContent:
+    async def run(self, use: ToolUseContent, call: Call, lane: Lane, terms: BranchTerms) -> ToolResultContent:  # noqa: ARG002
         """Call the tool. The text of an error of its server is for the model, which is the one that calls it."""
         try:
             return call_result(use, await self.client.call_tool(use.name, use.input))
-        except (PeerError, RequestTimeout, LimitExceeded, CapabilityError) as error:
+        except (PeerError, RemoteProtocolError, RequestTimeout, LimitExceeded, CapabilityError) as error:
             return error_result(use, FAILED.format(error))
         except ProviderError as error:
             return error_result(use, FAILED.format(error.public_text))
