@@ -157,7 +157,10 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
 
     def bind(arguments: JsonObject) -> dict[str, object]:
         try:
-            values = validator.validate_python(without_most_unknown(arguments, wire_names)).__dict__
+            # Nearly no call has more.
+            if len(arguments) > len(wire_names):
+                arguments = without_most_unknown(arguments, wire_names)
+            values = validator.validate_python(arguments).__dict__
         except ValidationError as error:
             raise ValueError(error_summary(error)) from None
         return {name: values[field] for field, name in names.items()}
