@@ -212,6 +212,9 @@ class RelaySession(ServerSession):
             self._passage.attach(outbox)
         if self._translation is not None:
             self._translation.session.attach(outbox)
+        # A host with one channel is connected for good: it learns at once of a server that ends before it has said anything.
+        if self._shared and outbox is not None:
+            self._begin()
 
     def close(self, reason: CancelReason) -> None:
         """End the connection to the server, and with it all that the proxy answers."""
@@ -244,6 +247,9 @@ class RelaySession(ServerSession):
         self._more.set()
         if waiting.request is not None and waiting.request.method == "initialize":
             self._handshakes = True
+        self._begin()
+
+    def _begin(self) -> None:
         if not self._started:
             self._started = True
             self._start(self._run)
