@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager, closing
 from functools import partial
 from typing import Protocol
@@ -17,6 +18,7 @@ from ..errors import ConfigurationError, McpError
 from ..groups import single_exception
 from ..relay import Backfill, Connect, OnForm, RelayServer
 from ..sampling import SamplingProvider
+from ..server.server import GC_THRESHOLD
 from ..session import MessageChannel, as_message_channel, find_transport
 from ..session.transport import owned_process
 from .arguments import pairs
@@ -71,11 +73,10 @@ def execute(options: Namespace) -> int:
         if options.elicit is not None:
             on_form = Prompting(stack.enter_context(controlling_terminal()), (), None).elicit
         relay = RelayServer(connect, Backfill(provider, on_form))
-        stack.enter_context(owned_process())
         if options.http:
             stack.enter_context(http_errors())
         try:
-            trio.run(partial(serve, relay, provider, options))
+            run_relay(partial(serve, provider, options), relay)
         except Exception as error:
             raise command_error(single_exception(error)) from error
     if relay.failure is not None:
@@ -83,7 +84,17 @@ def execute(options: Namespace) -> int:
     return 0
 
 
-async def serve(relay: RelayServer, provider: Provider, options: Namespace) -> None:
+def run_relay(serve: Callable[[RelayServer], Awaitable[None]], relay: RelayServer) -> None:
+    """Run a Trio loop that serves a proxy, in a process that exists for nothing else."""
+    # As `Server.run` does, and for the same reason.
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(GC_THRESHOLD)
+    with owned_process():
+        trio.run(serve, relay)
+
+
+async def serve(provider: Provider, options: Namespace, relay: RelayServer) -> None:
     """Serve hosts until they leave, or a signal comes."""
     # It keeps its connections to the API open in the block.
     async with provider:

@@ -302,6 +302,10 @@ class RelaySession(ServerSession):
             target.finish(ErrorDetail(INTERNAL_ERROR, GONE % why))
         self._waiting.clear()
         self._on_lost(why)
+        # Modern requests over HTTP belong to no session: the next one connects again.
+        if not self._shared and not self._handshakes:
+            self._started = self._passes = False
+            self._lost = self._passage = self._translation = None
 
     async def _relay(self, channel: MessageChannel) -> str:
         """Relay over a connection until it ends; return why it has ended."""
