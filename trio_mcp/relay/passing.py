@@ -276,7 +276,9 @@ class Passage:
         self, id: RequestId | None, message: Response | ErrorResponse, envelope: Envelope[Received]
     ) -> None:
         """Pass on a reply that the proxy does not know: to a request that the host has cancelled, or one without an id."""
-        if self.upstream.take_reply(id, message) or not self._shared or self.outbox is None:
+        if self.upstream.take_reply(id, message) or self.upstream.is_own_id(id):
+            return
+        if not self._shared or self.outbox is None:
             return
         self.outbox.post(Envelope(message, raw=envelope.raw))
 

@@ -50,7 +50,8 @@ class Upstream:
         self._outbox: Outbox[Envelope] = Outbox(MAX_UNSENT)
         self._unsent_bytes = 0
         # Random, so that no host uses these ids for its requests.
-        self._ids = (f"relay-{secrets.token_hex(8)}-{number}" for number in itertools.count(1))
+        self._prefix = f"relay-{secrets.token_hex(8)}-"
+        self._numbers = itertools.count(1)
         self._replies: dict[RequestId, trio.MemorySendChannel[Reply]] = {}
         self._headers: dict[str, ParameterHeaders] = {}
 
@@ -83,7 +84,11 @@ class Upstream:
 
     def new_id(self) -> RequestId:
         """Return an id that no request of the host has."""
-        return next(self._ids)
+        return f"{self._prefix}{next(self._numbers)}"
+
+    def is_own_id(self, request_id: RequestId | None) -> bool:
+        """Return whether `new_id` has made an id."""
+        return isinstance(request_id, str) and request_id.startswith(self._prefix)
 
     async def request(self, method: str, params: JsonObject, *, modern: bool) -> Reply:
         """Send a request of the proxy, and return what answers it. A cancel forgets it, and cancels it at a modern server."""
