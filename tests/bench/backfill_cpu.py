@@ -1,7 +1,7 @@
-"""Print the CPU time of `trio-mcp backfill` for a call that passes through it, and that of the server behind it for the same call.
+"""Print the CPU time of `trio-mcp backfill` for a call that passes through it, and that of our server for the same call.
 
-16 callers share one pair of pipes (`stdio-16`), in each era; the host has no model, so the proxy inserts what it answers into what
-passes. CPU times are those of `/proc`, of the process alone, after a warm-up.
+16 callers share one pair of pipes (`stdio-16`), in each era. The host has no model, so the proxy adds what it answers to what
+passes. CPU times are those of `/proc`, of one process, after a warm-up; the server is measured alone, without a proxy.
 
     python tests/bench/backfill_cpu.py [CALLS]
 """
@@ -31,7 +31,8 @@ def main() -> None:
     calls = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
     print(f"CPU milliseconds per 1,000 calls of echo, {CALLERS} callers on stdio, {calls} calls")
     for era in ("legacy", "modern"):
-        proxy, server = trio.run(measured, era, calls)
+        proxy = trio.run(measured, era, calls, str(HERE), "proxy")
+        server = trio.run(measured, era, calls, str(APP), "stdio")
         print(f"{era:<8} proxy {proxy:7.1f}   server {server:7.1f}   ratio {proxy / server:.2f}")
 
 
@@ -55,21 +56,20 @@ def run_proxy() -> None:
     run_relay(find_transport("stdio").serve, RelayServer(connect, Backfill(Unasked())))
 
 
-async def measured(era: str, calls: int) -> tuple[float, float]:
-    """Return the CPU milliseconds per 1,000 calls of the proxy and of the server behind it."""
+async def measured(era: str, calls: int, *arguments: str) -> float:
+    """Return the CPU milliseconds per 1,000 calls of a process."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    async with child(HERE, "proxy", **pipes) as process:
+    script, *words = arguments
+    async with child(Path(script), *words, **pipes) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         async with reading(Stdio(process.stdin, process.stdout)) as peer:
             if era == "legacy":
                 await peer.ask(handshake())
             await load(peer, era, WARM_UP)
-            both = process.pid, child_of(process.pid)
-            before = [cpu_seconds(pid) for pid in both]
+            before = cpu_seconds(process.pid)
             await load(peer, era, calls)
-            proxy, server = (cpu_seconds(pid) - start for pid, start in zip(both, before, strict=True))
-    return proxy * 1e6 / calls, server * 1e6 / calls
+            return (cpu_seconds(process.pid) - before) * 1e6 / calls
 
 
 async def load(peer: Stdio, era: str, calls: int) -> None:
@@ -98,13 +98,6 @@ def handshake() -> Json:
     info = {"name": "bench", "version": "0"}
     params = {"protocolVersion": NEWEST_LEGACY, "capabilities": {}, "clientInfo": info}
     return {"jsonrpc": "2.0", "id": next(ids), "method": "initialize", "params": params}
-
-
-def child_of(pid: int) -> int:
-    """Return the process that this one has started."""
-    # A child belongs to the thread that started it.
-    found = [one for listed in Path(f"/proc/{pid}/task").glob("*/children") for one in listed.read_text().split()]
-    return int(found[0])
 
 
 def cpu_seconds(pid: int) -> float:

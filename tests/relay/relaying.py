@@ -22,8 +22,16 @@ Json = dict[str, Any]
 
 PROMPT: Json = {"messages": [{"role": "user", "content": {"type": "text", "text": "say hello"}}], "maxTokens": 10}
 TOOL: Json = {"name": "look", "inputSchema": {"type": "object"}}
-HELLO: Json = {"role": "assistant", "content": {"type": "text", "text": "hello"}, "model": "scripted", "stopReason": "endTurn"}
-FORM: Json = {"message": "Your name?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+HELLO: Json = {
+    "role": "assistant",
+    "content": {"type": "text", "text": "hello"},
+    "model": "scripted",
+    "stopReason": "endTurn",
+}
+FORM: Json = {
+    "message": "Your name?",
+    "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}},
+}
 
 
 class Line:
@@ -198,4 +206,6 @@ Answer = Callable[[CreateMessageRequestParams], CreateMessageResult]
 
 
 def saying(text: str) -> CreateMessageResult:
-    return CreateMessageResult(role="assistant", content=TextContent(text=text), model="scripted", stop_reason="endTurn")
+    return CreateMessageResult(
+        role="assistant", content=TextContent(text=text), model="scripted", stop_reason="endTurn"
+    )

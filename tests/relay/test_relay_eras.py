@@ -117,9 +117,7 @@ async def note() -> str:
 
 
 @asynccontextmanager
-async def connected(
-    host: str, behind: Behind, provider: object = None, **options: Any
-) -> AsyncIterator[Client]:
+async def connected(host: str, behind: Behind, provider: object = None, **options: Any) -> AsyncIterator[Client]:
     """A host of this era, connected through a proxy."""
 
     @asynccontextmanager
@@ -297,7 +295,14 @@ async def test_a_legacy_host_of_a_modern_server_gets_its_name_and_the_unknown_me
         await proxy.host.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "c"}})
         listing = await proxy.server.receive()
         assert listing["params"]["cursor"] == "c"
-        page = {"resultType": "complete", "tools": [tool], "nextCursor": "d", "ttlMs": 0, "cacheScope": "private", "x": 1}
+        page = {
+            "resultType": "complete",
+            "tools": [tool],
+            "nextCursor": "d",
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "x": 1,
+        }
         await proxy.server.send({"jsonrpc": "2.0", "id": listing["id"], "result": page})
         assert (await proxy.host.receive())["result"] == {"tools": [tool], "nextCursor": "d", "x": 1}
 

@@ -45,7 +45,9 @@ def done(request_id: int | str, **members: Any) -> Json:
 
 
 def look(request_id: int | str, capabilities: Json | None = None, **members: Any) -> Json:
-    return modern(request_id, "tools/call", {"name": "look", "arguments": {"at": "sky"}, "x-unknown": 1, **members}, capabilities)
+    return modern(
+        request_id, "tools/call", {"name": "look", "arguments": {"at": "sky"}, "x-unknown": 1, **members}, capabilities
+    )
 
 
 async def called(proxy: Relayed, capabilities: Json | None = None, request_id: int | str = 1) -> Json:
@@ -93,7 +95,9 @@ async def test_a_round_of_questions_for_the_host_passes_with_its_state() -> None
         await called(proxy, {"elicitation": {}})
         await proxy.server.send(interim(1, {"name": ELICIT}, "opaque", x=1))
         assert await proxy.host.receive() == interim(1, {"name": ELICIT}, "opaque", x=1)
-        again = look(2, {"elicitation": {}, "sampling": {"tools": {}}}, inputResponses={"name": BOB}, requestState="opaque")
+        again = look(
+            2, {"elicitation": {}, "sampling": {"tools": {}}}, inputResponses={"name": BOB}, requestState="opaque"
+        )
         await proxy.host.send(again)
         assert await proxy.server.receive() == again
 

@@ -108,7 +108,9 @@ def connection(options: Namespace) -> Connect:
     """Return what opens a connection to the server."""
     command: list[str] = options.started
     if bool(command) == bool(options.url):
-        raise CommandError("name a server: its URL, or after -- the command that starts it (trio-mcp backfill -- COMMAND)")
+        raise CommandError(
+            "name a server: its URL, or after -- the command that starts it (trio-mcp backfill -- COMMAND)"
+        )
     if options.url and not SCHEME.match(options.url):
         raise CommandError(f"{options.url!r} is not a URL; a command comes after --")
     headers = dict(pairs(options.header, "--header ", "NAME=VALUE, such as authorization='Bearer ...'"))

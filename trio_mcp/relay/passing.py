@@ -261,6 +261,9 @@ class Passage:
         """Pass the server's reply on."""
         self._forget(request)
         target = request.target
+        if request.method == "initialize" and isinstance(message, Response):
+            version = as_object(decoded(message.result)).get("protocolVersion")
+            self.open_session(request.own_params.get("capabilities"), version)
         if request.method == "tools/list" and request.modern and isinstance(message, Response):
             self.upstream.learn_headers(as_object(decoded(message.result)))
         # The answers of a batch are collected (`BatchReplyTarget`).

@@ -10,7 +10,7 @@ import trio
 
 from ..protocol.jsonrpc import Encoded, ErrorDetail, Request, RequestId, decoded
 from ..runtime import CancelReason
-from ..session.replies import ReplyTarget
+from ..session import ReplyTarget, ServerSession
 from ..types import JsonObject, ProgressToken
 from .offers import Host
 
@@ -70,3 +70,19 @@ class HostRequest:
     def finish(self, outcome: Encoded | ErrorDetail) -> None:
         """Send a reply of the proxy's own making."""
         self.target.finish(outcome)
+
+
+class HandedOver:
+    """The work of a target whose request another session serves."""
+
+    method = ""
+
+    def __init__(self, session: ServerSession, target: ReplyTarget) -> None:
+        self._session, self._target = session, target
+
+    def withdraw(self, _target: ReplyTarget, _reason: CancelReason) -> None:
+        self.disconnect(_target)
+
+    def disconnect(self, _target: ReplyTarget) -> None:
+        if not self._target.finished:
+            self._session.disconnect(self._target)

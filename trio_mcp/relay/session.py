@@ -22,8 +22,6 @@ from typing import Final, NamedTuple, TypeAlias
 
 import trio
 
-from ..client.opening import MODERN_ERRORS, newest_version
-from ..client.options import PROBE_TIMEOUT
 from ..errors import RemoteProtocolError
 from ..groups import single_exception
 from ..logs import RepeatedRecords, peer_logger
@@ -33,7 +31,6 @@ from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     SERVER_BUSY,
-    UNSUPPORTED_VERSION,
     Batch,
     Encoded,
     ErrorDetail,
@@ -46,16 +43,16 @@ from ..protocol.jsonrpc import (
     error_response,
     is_request_id,
 )
-from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROGRESS_TOKEN, PROTOCOL_VERSION
-from ..protocol.revisions import MODERN, REVISIONS, Era
+from ..protocol.revisions import REVISIONS, Era
 from ..protocol.strict_json import dumps
 from ..runtime import Account, CancelReason, Outbox
 from ..session import Envelope, MessageChannel, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
 from ..session.channel import read_all
-from ..types import JsonObject, JsonValue
+from ..types import JsonObject
 from .answers import Answers
 from .passing import CANCELLED, Passage
-from .requests import HostRequest
+from .probing import declared_in, discovers, probe_meta
+from .requests import HandedOver, HostRequest
 from .rounds import RoundStates, as_object
 from .translating import Translation, open_translation
 from .upstream import Reply, Upstream
@@ -111,7 +108,7 @@ class RelaySession(ServerSession):
         self._more = trio.Event()
         self._scope = trio.CancelScope()
         self._started = False
-        self._handshakes = False
+        self._shaken = trio.Event()
         self._lost: str | None = None
         self._passage: Passage | None = None
         self._passes = False
@@ -227,7 +224,7 @@ class RelaySession(ServerSession):
     @property
     def initialized(self) -> bool:
         """Whether the host has begun a session; the server may still reject it."""
-        return self._handshakes
+        return self._shaken.is_set()
 
     @property
     def busy(self) -> bool:
@@ -246,7 +243,7 @@ class RelaySession(ServerSession):
         self._waiting.append(waiting)
         self._more.set()
         if waiting.request is not None and waiting.request.method == "initialize":
-            self._handshakes = True
+            self._shaken.set()
         self._begin()
 
     def _begin(self) -> None:
@@ -303,7 +300,7 @@ class RelaySession(ServerSession):
         self._waiting.clear()
         self._on_lost(why)
         # Modern requests over HTTP belong to no session: the next one connects again.
-        if not self._shared and not self._handshakes:
+        if not self._shared and not self._shaken.is_set():
             self._started = self._passes = False
             self._lost = self._passage = self._translation = None
 
@@ -327,7 +324,7 @@ class RelaySession(ServerSession):
         if lost or era is None:
             return lost[0] if lost else "it does not read what it is sent"
         self._passage = None
-        await self._translate(channel, era)
+        await self._translate(channel, upstream, era)
         return channel.close_reason or "it closed the connection"
 
     async def _read(self, channel: MessageChannel, passage: Passage, lost: list[str], scope: trio.CancelScope) -> None:
@@ -369,19 +366,23 @@ class RelaySession(ServerSession):
             # Left in the queue until it is known what becomes of it: it is translated, perhaps.
             envelope, request, _ = self._waiting[0]
             inbound = classify(envelope.message)
-            answer: Response | None = None
+            agreed = False
             if request is not None and request.method == "initialize" and inbound.era is Era.LEGACY:
                 reply = await upstream.request("initialize", passage.with_offers(request.own_params), modern=False)
-                if not isinstance(reply, Response) and await self._discovers(upstream, probe_meta()):
+                if not isinstance(reply, Response) and await discovers(upstream, probe_meta(), trio.Event()):
                     return "modern"
                 self._open(passage, request, reply)
-                answer = reply if isinstance(reply, Response) else None
-            elif inbound.era is Era.MODERN and not await self._discovers(upstream, dict(inbound.meta or {})):
-                return "legacy"
+                agreed = isinstance(reply, Response)
+            elif inbound.era is Era.MODERN:
+                if await discovers(upstream, dict(inbound.meta or {}), self._shaken):
+                    agreed = True
+                # A host that has given up waiting speaks both eras, and goes on in the other one.
+                elif not self._shaken.is_set():
+                    return "legacy"
             self._waiting.popleft()
             if request is None or not request.target.finished:
                 self._pass(envelope, request)
-            if answer is not None or inbound.era is Era.MODERN:
+            if agreed:
                 self._passes = True
                 while self._waiting:
                     self._pass(*self._waiting.popleft()[:2])
@@ -402,23 +403,14 @@ class RelaySession(ServerSession):
             why = str(reply.error) if isinstance(reply, Malformed) else reply.why
             request.finish(ErrorDetail(INTERNAL_ERROR, f"the server did not answer initialize: {why}"))
 
-    async def _discovers(self, upstream: Upstream, meta: JsonObject) -> bool:
-        """Return whether the server speaks a modern revision (M-DUAL-5c); `meta` is that of a modern request."""
-        meta.pop(PROGRESS_TOKEN, None)
-        with trio.move_on_after(PROBE_TIMEOUT):
-            reply = await upstream.request("server/discover", {"_meta": meta}, modern=True)
-            if isinstance(reply, Response):
-                return "supportedVersions" in decoded(reply.result)
-            if isinstance(reply, ErrorResponse) and reply.error.code == UNSUPPORTED_VERSION:
-                supported = as_object(reply.error.data).get("supported")
-                return newest_version(Era.MODERN, supported if isinstance(supported, list) else []) is not None
-            return isinstance(reply, ErrorResponse) and reply.error.code in MODERN_ERRORS
-        return False
-
-    async def _translate(self, channel: MessageChannel, mode: str) -> None:
+    async def _translate(self, channel: MessageChannel, upstream: Upstream, mode: str) -> None:
         """Speak to each side in its own era, until the server has gone."""
-        declared = _declared_by(self._waiting[0])
-        opened = open_translation(channel, mode, self._answers, *declared, shared_channel=self._shared)
+        first = self._waiting[0].request
+        assert first is not None
+        declared = declared_in(first.own_params)
+        opened = open_translation(
+            channel, upstream.is_own_id, mode, self._answers, *declared, shared_channel=self._shared
+        )
         async with opened as translation:
             translation.session.attach(self._standalone)
             self._translation = translation
@@ -439,34 +431,3 @@ class RelaySession(ServerSession):
         taken = session.receive(envelope, target.outbox, owns_outbox=target.owns_outbox, inbound=inbound)
         if isinstance(taken, ReplyTarget):
             target.work = HandedOver(session, taken)
-
-
-class HandedOver:
-    """The work of a target whose request another session serves."""
-
-    method = ""
-
-    def __init__(self, session: ServerSession, target: ReplyTarget) -> None:
-        self._session, self._target = session, target
-
-    def withdraw(self, _target: ReplyTarget, _reason: CancelReason) -> None:
-        self.disconnect(_target)
-
-    def disconnect(self, _target: ReplyTarget) -> None:
-        if not self._target.finished:
-            self._session.disconnect(self._target)
-
-
-def probe_meta() -> JsonObject:
-    """Return the `_meta` of a request that finds out whether a server is a modern one."""
-    return {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
-
-
-def _declared_by(first: Waiting) -> tuple[JsonValue, JsonValue]:
-    """Return the capabilities that the host declared in its first request, and who it is."""
-    assert first.request is not None
-    params = first.request.own_params
-    meta = params.get("_meta")
-    if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
-        return meta.get(CLIENT_CAPABILITIES), meta.get(CLIENT_INFO)
-    return params.get("capabilities"), params.get("clientInfo")

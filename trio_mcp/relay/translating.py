@@ -23,7 +23,7 @@ from ..client.options import ClientOptions
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
 from ..logs import peer_logger
 from ..protocol.codec.reading import validated
-from ..protocol.jsonrpc import INTERNAL_ERROR
+from ..protocol.jsonrpc import INTERNAL_ERROR, ErrorResponse, RequestId, Response
 from ..protocol.meta import PROGRESS_TOKEN, RESERVED
 from ..runtime import Actor, Lane
 from ..session import (
@@ -91,6 +91,7 @@ class Translation:
 @asynccontextmanager
 async def open_translation(
     channel: MessageChannel,
+    is_late: Callable[[RequestId | None], bool],
     mode: str,
     answers: Answers,
     capabilities: JsonValue,
@@ -101,6 +102,7 @@ async def open_translation(
     """Open a session for a host over a connection to a server of the other era; the channel stays open at the end.
 
     Args:
+        is_late: whether an id is that of a request which found out the server's era; its answer may still come.
         mode: the server's era, as `Client.connect` takes it.
         capabilities, info: what the host declared, and who it is.
 
@@ -110,7 +112,7 @@ async def open_translation(
     questions = Questions(answers, host_of(capabilities))
     added = answers.backfill.offers.added_to(capabilities)
     declared = validated(ClientCapabilities, capabilities if added is None else added, "capabilities")
-    watched = WatchedChannel(channel)
+    watched = WatchedChannel(channel, is_late)
     client = ServerClient(questions)
     client.options = ClientOptions(
         info=validated(Implementation, info, "clientInfo") if info else Implementation(name="unnamed", version="0"),
@@ -262,8 +264,9 @@ class WatchedChannel(MessageChannel):
         lost: set when nothing more comes.
     """
 
-    def __init__(self, channel: MessageChannel) -> None:
+    def __init__(self, channel: MessageChannel, is_late: Callable[[RequestId | None], bool]) -> None:
         self._channel = channel
+        self._is_late = is_late
         self.lost = trio.Event()
 
     async def send(self, value: Envelope[Sent]) -> None:
@@ -274,7 +277,11 @@ class WatchedChannel(MessageChannel):
 
     async def receive(self) -> Envelope[Received]:
         try:
-            return await self._channel.receive()
+            while True:
+                envelope = await self._channel.receive()
+                message = envelope.message
+                if not (isinstance(message, Response | ErrorResponse) and self._is_late(message.id)):
+                    return envelope
         except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
             self.lost.set()
             raise
