@@ -17,6 +17,8 @@ from relaying import (
     Model,
     Relayed,
     cancel,
+    initialize,
+    initialized,
     modern,
     relayed,
     result,
@@ -321,14 +323,28 @@ async def test_a_server_that_names_a_modern_revision_in_its_error_is_a_modern_on
         assert (await proxy.server.receive())["method"] == "tools/call"
 
 
-async def test_the_probe_says_what_the_request_says() -> None:
+async def test_a_first_request_that_is_malformed_says_nothing_about_the_server() -> None:
     async with relayed() as proxy:
         first = look(1)
-        first["params"]["_meta"]["progressToken"] = "t"
+        first["params"]["_meta"][CLIENT_CAPABILITIES] = "none"
         await proxy.host.send(first)
         probe = await proxy.server.receive()
         assert probe["method"] == "server/discover"
-        assert "progressToken" not in probe["params"]["_meta"]
-        assert probe["params"]["_meta"]["x-unknown"] == 1
+        assert probe["params"]["_meta"][CLIENT_CAPABILITIES] == {}
         await proxy.server.send({"jsonrpc": "2.0", "id": probe["id"], "result": DISCOVERED})
-        assert (await proxy.server.receive())["id"] == 1
+        assert await proxy.server.receive() == first
+
+
+async def test_a_host_that_gives_up_on_its_probe_opens_a_session() -> None:
+    async with relayed() as proxy:
+        await proxy.host.send(modern("probe", "server/discover", {}))
+        assert (await proxy.server.receive())["method"] == "server/discover"
+        await proxy.host.send(initialize({}))
+        seen = [await proxy.server.receive() for _ in range(3)]
+        assert [message["method"] for message in seen] == [
+            "notifications/cancelled",
+            "server/discover",
+            "initialize",
+        ]
+        await proxy.server.send({"jsonrpc": "2.0", "id": seen[2]["id"], "result": initialized()})
+        assert (await proxy.host.receive())["result"] == initialized()

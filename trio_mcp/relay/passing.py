@@ -16,8 +16,6 @@ again, with every member of its params or its result.
 
 from __future__ import annotations
 
-import itertools
-from collections import deque
 from collections.abc import Mapping
 from typing import Final, cast
 
@@ -43,24 +41,23 @@ from ..protocol.jsonrpc import (
     decoded,
     error_response,
 )
-from ..protocol.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION, SUBSCRIPTION_ID
+from ..protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from ..protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
 from ..protocol.strict_json import dumps
-from ..runtime import CancelReason, Outbox
+from ..runtime import CancelReason
 from ..session import Envelope, Received
 from ..session.replies import ReplyTarget
-from ..types import JsonObject, JsonValue, ProgressToken
+from ..types import JsonObject, JsonValue
 from .answers import Answers
 from .offers import host_of
 from .requests import NOTHING, HostRequest
 from .rounds import ASKING, MAX_ROUNDS, Round, RoundStates, as_object, read_round, retried
+from .streams import HostStreams, id_in
 from .upstream import Upstream
 
 logger = peer_logger("trio_mcp.relay")
 
 CANCELLED: Final = "notifications/cancelled"
-MAX_UNREAD: Final = 100
-"""Messages of the server that belong to no request and wait for a stream of the host (HTTP); older ones are dropped."""
 
 
 class Passage:
@@ -89,17 +86,13 @@ class Passage:
         self._nursery = nursery
         self._records = records
         self._shared = shared_channel
+        self.streams = HostStreams(shared_channel=shared_channel)
         self._host = NOTHING
         self._codec = codec_for(NEWEST_LEGACY)
         self._sent: dict[RequestId, HostRequest] = {}
         """The requests of the host that are at the server, by their id there."""
-        self._tokens: dict[ProgressToken, HostRequest] = {}
-        self._new_tokens = itertools.count(1)
         self._asked: dict[RequestId, trio.CancelScope] = {}
         """The requests of a legacy server that the proxy answers."""
-        self.outbox: Outbox[Envelope] | None = None
-        """Where messages go that belong to no request; over HTTP None while the host reads no stream."""
-        self._unread: deque[Envelope] = deque(maxlen=MAX_UNREAD)
 
     # from the host
 
@@ -107,12 +100,6 @@ class Passage:
         """Note what a legacy host declared, and the revision that the server answered with."""
         self._host = host_of(capabilities)
         self._codec = codec_for(version if isinstance(version, str) and version in REVISIONS else NEWEST_LEGACY)
-
-    def attach(self, outbox: Outbox[Envelope] | None) -> None:
-        """Set where messages go that belong to no request."""
-        self.outbox = outbox
-        while outbox is not None and self._unread:
-            outbox.post(self._unread.popleft())
 
     def forward_request(self, request: HostRequest, envelope: Envelope[Received]) -> None:
         """Send a request of the host on, or answer it with the error that stops it here."""
@@ -135,13 +122,13 @@ class Passage:
             params = self.with_offers(own)
         request.sent_as = message.id if self._shared else self.upstream.new_id()
         if not self._shared:
-            params = self._with_own_token(request, params)
+            params = self.streams.with_own_token(request, params)
         self._sent[request.sent_as] = request
         if params is own and self._shared and self.upstream.carries:
             self.upstream.post(cast("Envelope", envelope))
         else:
             again = Request(request.sent_as, message.method, params)
-            self.upstream.send(again, params, request.headers, modern=request.modern)
+            self.upstream.send(again, params, request.headers, stateless=request.stateless)
 
     def with_offers(self, params: JsonObject) -> JsonObject:
         """Return the params of `initialize` with what the proxy answers."""
@@ -149,7 +136,7 @@ class Passage:
         return params if added is None else {**params, "capabilities": added}
 
     def _prepare_modern(self, request: HostRequest, params: JsonObject, meta: JsonObject) -> JsonObject:
-        request.modern = True
+        request.stateless = True
         declared = meta.get(CLIENT_CAPABILITIES)
         asking = request.method in ASKING
         if asking and "requestState" in params:
@@ -160,18 +147,6 @@ class Passage:
             params = {**params, "_meta": {**meta, CLIENT_CAPABILITIES: added}}
         if asking:
             request.host, request.params = host_of(declared), params
-        return params
-
-    def _with_own_token(self, request: HostRequest, params: JsonObject) -> JsonObject:
-        meta = params.get("_meta")
-        token = meta.get(PROGRESS_TOKEN) if isinstance(meta, dict) else None
-        if not isinstance(meta, dict) or not isinstance(token, str | int):
-            return params
-        request.token, request.sent_token = token, next(self._new_tokens)
-        self._tokens[request.sent_token] = request
-        params = {**params, "_meta": {**meta, PROGRESS_TOKEN: request.sent_token}}
-        if request.params is not None:
-            request.params = params
         return params
 
     def forward(self, envelope: Envelope[Received]) -> None:
@@ -202,14 +177,13 @@ class Passage:
         self._forget(request)
         if sent_as is not None:
             why: JsonObject = {"reason": f"the host has cancelled the request ({reason.value})"}
-            self.upstream.cancel(sent_as, why if notice is None else notice, modern=request.modern)
+            self.upstream.cancel(sent_as, why if notice is None else notice, stateless=request.stateless)
 
     def _forget(self, request: HostRequest) -> None:
         if request.sent_as is not None:
             self._sent.pop(request.sent_as, None)
             request.sent_as = None
-        if request.sent_token is not None:
-            self._tokens.pop(request.sent_token, None)
+        self.streams.forget(request)
 
     # from the server
 
@@ -264,7 +238,7 @@ class Passage:
         if request.method == "initialize" and isinstance(message, Response):
             version = as_object(decoded(message.result)).get("protocolVersion")
             self.open_session(request.own_params.get("capabilities"), version)
-        if request.method == "tools/list" and request.modern and isinstance(message, Response):
+        if request.method == "tools/list" and request.stateless and isinstance(message, Response):
             self.upstream.learn_headers(as_object(decoded(message.result)))
         # The answers of a batch are collected (`BatchReplyTarget`).
         if envelope.raw is None or message.id != target.request_id or type(target) is not ReplyTarget:
@@ -281,60 +255,27 @@ class Passage:
         """Pass on a reply that the proxy does not know: to a request that the host has cancelled, or one without an id."""
         if self.upstream.take_reply(id, message) or self.upstream.is_own_id(id):
             return
-        if not self._shared or self.outbox is None:
-            return
-        self.outbox.post(Envelope(message, raw=envelope.raw))
+        if self._shared:
+            self.streams.post(Envelope(message, raw=envelope.raw))
 
     def _take_notification(self, message: Notification, envelope: Envelope[Received]) -> None:
         params = decoded(message.params)
         if message.method == CANCELLED:
-            scope = self._asked.pop(_id_in(params.get("requestId")), None)
+            scope = self._asked.pop(id_in(params.get("requestId")), None)
             if scope is not None:
                 scope.cancel()
                 return
         if self._shared:
-            if self.outbox is not None:
-                self.outbox.post(Envelope(message, raw=envelope.raw))
-            return
-        self._route(message, params)
-
-    def _route(self, message: Notification, params: JsonObject) -> None:
-        """Send a notification on the stream of the request that it belongs to (HTTP)."""
-        token, meta = params.get(PROGRESS_TOKEN), as_object(params.get("_meta"))
-        request: HostRequest | None = None
-        if message.method == "notifications/progress" and isinstance(token, str | int):
-            request = self._tokens.get(token)
-            if request is None:
-                return
-            params = {**params, PROGRESS_TOKEN: request.token}
-        elif SUBSCRIPTION_ID in meta:
-            request = self._sent.get(_id_in(meta[SUBSCRIPTION_ID]))
-            if request is None:
-                return
-            params = {**params, "_meta": {**meta, SUBSCRIPTION_ID: request.message.id}}
-        elif message.method == "notifications/message":
-            # Which request it is about is not said: the one that has waited longest.
-            request = next(iter(self._sent.values()), None)
-        self._post(Envelope(Notification(message.method, params)), request)
-
-    def _post(self, envelope: Envelope, request: HostRequest | None) -> None:
-        if request is None:
-            if self.outbox is None:
-                self._unread.append(envelope)
-            else:
-                self.outbox.post(envelope)
-        # A host that does not read one of its streams must not hold up the others.
-        elif not request.target.outbox.is_full or isinstance(envelope.message, Request):
-            request.target.outbox.post(envelope._replace(about=request.target.request_id))
+            self.streams.post(Envelope(message, raw=envelope.raw))
+        else:
+            self.streams.route(message, params, self._sent)
 
     def _take_request(self, message: Request, envelope: Envelope[Received]) -> None:
         """Answer a request of a legacy server, or pass it on."""
         if not self._offers.answers(self._host, message.method, decoded(message.params)):
-            if self._shared and self.outbox is not None:
-                self.outbox.post(Envelope(message, raw=envelope.raw))
-            else:
-                # On a stream of the request that it is most likely about: a standalone one is for nothing like it.
-                self._post(Envelope(message), next(iter(self._sent.values()), None))
+            # Over HTTP on a stream of the request that it is most likely about: a standalone one is for nothing like it.
+            about = None if self._shared else next(iter(self._sent.values()), None)
+            self.streams.post(Envelope(message, raw=envelope.raw), about)
         elif message.id in self._asked:
             error = ErrorDetail(INVALID_REQUEST, f"the id {message.id!r} is in use")
             self.upstream.post(Envelope(ErrorResponse(message.id, error)))
@@ -421,9 +362,4 @@ class Passage:
         params = retried(request.params, answers, state)
         request.sent_as = self.upstream.new_id()
         self._sent[request.sent_as] = request
-        self.upstream.send(Request(request.sent_as, request.method, params), params, request.headers, modern=True)
-
-
-def _id_in(value: JsonValue) -> RequestId:
-    """Return an id that a message names; one that no request has if it is malformed."""
-    return value if isinstance(value, str | int) else ""
+        self.upstream.send(Request(request.sent_as, request.method, params), params, request.headers, stateless=True)

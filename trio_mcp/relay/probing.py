@@ -8,7 +8,7 @@ import trio
 
 from ..client.opening import MODERN_ERRORS, newest_version
 from ..protocol.jsonrpc import UNSUPPORTED_VERSION, ErrorResponse, Response, decoded
-from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROGRESS_TOKEN, PROTOCOL_VERSION
+from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ..protocol.revisions import MODERN, Era
 from ..types import JsonObject, JsonValue
 from .rounds import as_object
@@ -19,19 +19,14 @@ PROBE_TIMEOUT: Final = 15.0
 that of a client: a host that gives up earlier sends `initialize`, which ends the wait."""
 
 
-def probe_meta() -> JsonObject:
-    """Return the `_meta` of a request that finds out whether a server is a modern one."""
-    return {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
-
-
-async def discovers(upstream: Upstream, meta: JsonObject, given_up: trio.Event) -> bool:
+async def discovers(upstream: Upstream, given_up: trio.Event) -> bool:
     """Return whether the server speaks a modern revision (M-DUAL-5c).
 
     Args:
-        meta: that of a modern request.
         given_up: set when the host no longer waits for it; the answer is then False.
     """
-    meta = {name: value for name, value in meta.items() if name != PROGRESS_TOKEN}
+    # Not what the host says of itself: its request may be malformed, and a server's error about that would say nothing.
+    meta: JsonObject = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
     reply: Reply | None = None
 
     async def stop() -> None:
@@ -41,7 +36,7 @@ async def discovers(upstream: Upstream, meta: JsonObject, given_up: trio.Event) 
     with trio.move_on_after(PROBE_TIMEOUT):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop)
-            reply = await upstream.request("server/discover", {"_meta": meta}, modern=True)
+            reply = await upstream.request("server/discover", {"_meta": meta}, stateless=True)
             nursery.cancel_scope.cancel()
     return is_modern(reply)
 

@@ -26,7 +26,7 @@ class HostRequest:
 
     Attributes:
         host: what the host can answer during a modern request.
-        modern: it states its revision.
+        stateless: it states its own terms, and belongs to no session.
         sent_as: its id at the server now; None while it has no request there.
         params: those that the server gets, for a retry with answers; None if it is never sent again.
         token: the host's progress token, if the server got another.
@@ -40,7 +40,7 @@ class HostRequest:
     headers: Mapping[str, str]
     principal: str | None
     host: Host = NOTHING
-    modern: bool = False
+    stateless: bool = False
     sent_as: RequestId | None = None
     params: JsonObject | None = None
     token: ProgressToken | None = None

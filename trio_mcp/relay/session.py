@@ -51,7 +51,7 @@ from ..session.channel import read_all
 from ..types import JsonObject
 from .answers import Answers
 from .passing import CANCELLED, Passage
-from .probing import declared_in, discovers, probe_meta
+from .probing import declared_in, discovers
 from .requests import HandedOver, HostRequest
 from .rounds import RoundStates, as_object
 from .translating import Translation, open_translation
@@ -206,7 +206,7 @@ class RelaySession(ServerSession):
         """Set where messages go that belong to no request."""
         self._standalone = outbox
         if self._passage is not None:
-            self._passage.attach(outbox)
+            self._passage.streams.attach(outbox)
         if self._translation is not None:
             self._translation.session.attach(outbox)
         # A host with one channel is connected for good: it learns at once of a server that ends before it has said anything.
@@ -314,7 +314,7 @@ class RelaySession(ServerSession):
                 self._passage = Passage(
                     upstream, self._answers, self._states, nursery, records, shared_channel=self._shared
                 )
-                self._passage.attach(self._standalone)
+                self._passage.streams.attach(self._standalone)
                 nursery.start_soon(self._read, channel, self._passage, lost, nursery.cancel_scope)
                 nursery.start_soon(self._write, upstream, nursery.cancel_scope)
                 era = await self._decide(upstream, self._passage)
@@ -368,13 +368,13 @@ class RelaySession(ServerSession):
             inbound = classify(envelope.message)
             agreed = False
             if request is not None and request.method == "initialize" and inbound.era is Era.LEGACY:
-                reply = await upstream.request("initialize", passage.with_offers(request.own_params), modern=False)
-                if not isinstance(reply, Response) and await discovers(upstream, probe_meta(), trio.Event()):
+                reply = await upstream.request("initialize", passage.with_offers(request.own_params), stateless=False)
+                if not isinstance(reply, Response) and await discovers(upstream, trio.Event()):
                     return "modern"
                 self._open(passage, request, reply)
                 agreed = isinstance(reply, Response)
             elif inbound.era is Era.MODERN:
-                if await discovers(upstream, dict(inbound.meta or {}), self._shaken):
+                if await discovers(upstream, self._shaken):
                     agreed = True
                 # A host that has given up waiting speaks both eras, and goes on in the other one.
                 elif not self._shaken.is_set():

@@ -65,7 +65,7 @@ class Upstream:
         self._unsent_bytes += envelope.size
         self._outbox.post(envelope)
 
-    def send(self, request: Request, params: JsonObject, given: Mapping[str, str], *, modern: bool) -> None:
+    def send(self, request: Request, params: JsonObject, given: Mapping[str, str], *, stateless: bool) -> None:
         """Queue a request as a message of its own.
 
         Args:
@@ -73,14 +73,14 @@ class Upstream:
             given: the headers that it came with; those that repeat arguments go on.
         """
         headers: dict[str, str] = {}
-        if modern and not self.carries:
+        if stateless and not self.carries:
             headers = {**headers_of(request.method, params), **self._repeated(request.method, params, given)}
-        self.post(Envelope(request, about=request.id, peer=Peer(headers=headers), stateless=modern))
+        self.post(Envelope(request, about=request.id, peer=Peer(headers=headers), stateless=stateless))
 
-    def cancel(self, request_id: RequestId, params: JsonObject, *, modern: bool) -> None:
+    def cancel(self, request_id: RequestId, params: JsonObject, *, stateless: bool) -> None:
         """Queue the cancellation of a request."""
         notice = Notification("notifications/cancelled", {**params, "requestId": request_id})
-        self.post(Envelope(notice, about=request_id, stateless=modern))
+        self.post(Envelope(notice, about=request_id, stateless=stateless))
 
     def new_id(self) -> RequestId:
         """Return an id that no request of the host has."""
@@ -90,22 +90,22 @@ class Upstream:
         """Return whether `new_id` has made an id."""
         return isinstance(request_id, str) and request_id.startswith(self._prefix)
 
-    async def request(self, method: str, params: JsonObject, *, modern: bool) -> Reply:
+    async def request(self, method: str, params: JsonObject, *, stateless: bool) -> Reply:
         """Send a request of the proxy, and return what answers it. A cancel forgets it, and cancels it at a modern server."""
         request_id = self.new_id()
         sends, receives = trio.open_memory_channel[Reply](1)
         self._replies[request_id] = sends
         answered = False
         try:
-            self.send(Request(request_id, method, params), params, {}, modern=modern)
+            self.send(Request(request_id, method, params), params, {}, stateless=stateless)
             reply = await receives.receive()
             answered = True
             return reply
         finally:
             del self._replies[request_id]
             # `initialize` cannot be cancelled (L-CAN-1b).
-            if not answered and modern:
-                self.cancel(request_id, {}, modern=modern)
+            if not answered and stateless:
+                self.cancel(request_id, {}, stateless=stateless)
 
     def take_reply(self, request_id: RequestId | None, reply: Reply) -> bool:
         """Hand a reply to the request of the proxy that waits for it; False if none does."""
