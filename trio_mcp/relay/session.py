@@ -15,52 +15,44 @@ revision, everything passes from then on (`passing.py`). If not, the proxy speak
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, closing
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
 from ..errors import RemoteProtocolError
 from ..groups import single_exception
 from ..logs import RepeatedRecords, peer_logger
-from ..protocol.codec.reading import Inbound, classify
+from ..protocol.codec.reading import Inbound
 from ..protocol.connection import Rejected
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     SERVER_BUSY,
     Batch,
-    Encoded,
     ErrorDetail,
-    ErrorResponse,
     Malformed,
     Notification,
     Request,
-    Response,
     decoded,
     error_response,
     is_request_id,
 )
-from ..protocol.revisions import REVISIONS, Era
-from ..protocol.strict_json import dumps
 from ..runtime import Account, CancelReason, Outbox
 from ..session import Envelope, MessageChannel, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
 from ..session.channel import read_all
 from ..types import JsonObject
 from .answers import Answers
+from .opening import MAX_WAITING, Opening, Waiting, terms_problem
 from .passing import CANCELLED, Passage
-from .probing import declared_in, discovers
+from .probing import declared_in
 from .requests import HandedOver, HostRequest
-from .rounds import RoundStates, as_object
+from .rounds import RoundStates
 from .translating import Translation, open_translation
-from .upstream import Reply, Upstream
+from .upstream import Upstream
 
 logger = peer_logger("trio_mcp.relay")
-
-MAX_WAITING: Final = 256
-"""Messages of a host that wait until the server has been reached."""
 
 EXIT_NEWS: Final = 1.0
 """Seconds in which the system tells how a server's process has ended, for the error."""
@@ -69,14 +61,6 @@ GONE: Final = "the server has gone: %s"
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[MessageChannel]]
 """Opens a connection to the server."""
-
-
-class Waiting(NamedTuple):
-    """A message of the host that came before the server's era was known."""
-
-    envelope: Envelope[Received]
-    request: HostRequest | None
-    inbound: Inbound | None
 
 
 class RelaySession(ServerSession):
@@ -104,11 +88,9 @@ class RelaySession(ServerSession):
         self._answers, self._states = answers, states
         self._connect, self._start, self._on_lost = connect, start, on_lost
         self._shared = shared_channel
-        self._waiting: deque[Waiting] = deque()
-        self._more = trio.Event()
+        self._opening = Opening()
         self._scope = trio.CancelScope()
         self._started = False
-        self._shaken = trio.Event()
         self._lost: str | None = None
         self._passage: Passage | None = None
         self._passes = False
@@ -141,8 +123,9 @@ class RelaySession(ServerSession):
         if not isinstance(message, Request):
             self._keep(Waiting(envelope, None, inbound)) if not self._passes else self._pass(envelope, None)
             return None
-        problem = self._problem_of(message)
+        problem = self._problem_of(message) or terms_problem(inbound)
         if problem is not None:
+            problem.request_id = message.id
             outbox.post(Envelope(error_response(problem), about=message.id))
             return Rejected(problem, answer=True)
         target = ReplyTarget(message.id, outbox, owns_outbox, self.requests)
@@ -156,7 +139,7 @@ class RelaySession(ServerSession):
             problem = RemoteProtocolError(f"the id {message.id!r} is in use", code=INVALID_REQUEST)
         elif self._lost is not None:
             problem = RemoteProtocolError(GONE % self._lost, code=INTERNAL_ERROR)
-        elif len(self._waiting) >= MAX_WAITING:
+        elif self._opening.is_full:
             problem = RemoteProtocolError(
                 f"{MAX_WAITING} messages wait for the server to start, and no more", code=SERVER_BUSY
             )
@@ -224,7 +207,7 @@ class RelaySession(ServerSession):
     @property
     def initialized(self) -> bool:
         """Whether the host has begun a session; the server may still reject it."""
-        return self._shaken.is_set()
+        return self._opening.shaken.is_set()
 
     @property
     def busy(self) -> bool:
@@ -238,13 +221,9 @@ class RelaySession(ServerSession):
 
     def _keep(self, waiting: Waiting) -> None:
         """Keep a message until the server's era is known."""
-        if waiting.request is None and (self._lost is not None or len(self._waiting) >= MAX_WAITING):
-            return
-        self._waiting.append(waiting)
-        self._more.set()
-        if waiting.request is not None and waiting.request.method == "initialize":
-            self._shaken.set()
-        self._begin()
+        if waiting.request is not None or (self._lost is None and not self._opening.is_full):
+            self._opening.keep(waiting)
+            self._begin()
 
     def _begin(self) -> None:
         if not self._started:
@@ -297,10 +276,10 @@ class RelaySession(ServerSession):
             self._passage.fail_all(GONE % why)
         for target in list(self.requests):
             target.finish(ErrorDetail(INTERNAL_ERROR, GONE % why))
-        self._waiting.clear()
+        self._opening.waiting.clear()
         self._on_lost(why)
         # Modern requests over HTTP belong to no session: the next one connects again.
-        if not self._shared and not self._shaken.is_set():
+        if not self._shared and not self._opening.shaken.is_set():
             self._started = self._passes = False
             self._lost = self._passage = self._translation = None
 
@@ -308,7 +287,7 @@ class RelaySession(ServerSession):
         """Relay over a connection until it ends; return why it has ended."""
         upstream = Upstream(channel)
         lost: list[str] = []
-        era: str | None = None
+        mode: str | None = None
         with closing(RepeatedRecords(logger)) as records:
             async with trio.open_nursery() as nursery:
                 self._passage = Passage(
@@ -317,14 +296,16 @@ class RelaySession(ServerSession):
                 self._passage.streams.attach(self._standalone)
                 nursery.start_soon(self._read, channel, self._passage, lost, nursery.cancel_scope)
                 nursery.start_soon(self._write, upstream, nursery.cancel_scope)
-                era = await self._decide(upstream, self._passage)
-                if era is None:
+                mode = await self._opening.decide(upstream, self._passage, self.connection, self._pass)
+                if mode is None:
+                    self._passes = True
+                    self._opening.pass_all(self._pass)
                     await trio.sleep_forever()
                 nursery.cancel_scope.cancel()
-        if lost or era is None:
+        if lost or mode is None:
             return lost[0] if lost else "it does not read what it is sent"
         self._passage = None
-        await self._translate(channel, upstream, era)
+        await self._translate(channel, upstream, mode)
         return channel.close_reason or "it closed the connection"
 
     async def _read(self, channel: MessageChannel, passage: Passage, lost: list[str], scope: trio.CancelScope) -> None:
@@ -353,59 +334,9 @@ class RelaySession(ServerSession):
                 await trio.sleep_forever()
             scope.cancel()
 
-    async def _decide(self, upstream: Upstream, passage: Passage) -> str | None:
-        """Send on what the host sends until the server's era is known.
-
-        Returns:
-            None if it speaks the revision of the host, and everything passes; else the era to open it in, for `Client`.
-        """
-        while True:
-            while not self._waiting:
-                self._more = trio.Event()
-                await self._more.wait()
-            # Left in the queue until it is known what becomes of it: it is translated, perhaps.
-            envelope, request, _ = self._waiting[0]
-            inbound = classify(envelope.message)
-            agreed = False
-            if request is not None and request.method == "initialize" and inbound.era is Era.LEGACY:
-                reply = await upstream.request("initialize", passage.with_offers(request.own_params), stateless=False)
-                if not isinstance(reply, Response) and await discovers(upstream, trio.Event()):
-                    return "modern"
-                self._open(passage, request, reply)
-                agreed = isinstance(reply, Response)
-            elif inbound.era is Era.MODERN:
-                if await discovers(upstream, self._shaken):
-                    agreed = True
-                # A host that has given up waiting speaks both eras, and goes on in the other one.
-                elif not self._shaken.is_set():
-                    return "legacy"
-            self._waiting.popleft()
-            if request is None or not request.target.finished:
-                self._pass(envelope, request)
-            if agreed:
-                self._passes = True
-                while self._waiting:
-                    self._pass(*self._waiting.popleft()[:2])
-                return None
-
-    def _open(self, passage: Passage, request: HostRequest, reply: Reply) -> None:
-        """Pass on the server's answer to the handshake."""
-        if isinstance(reply, Response):
-            result = as_object(decoded(reply.result))
-            version = result.get("protocolVersion")
-            passage.open_session(request.own_params.get("capabilities"), version)
-            if isinstance(version, str) and version in REVISIONS and REVISIONS[version].era is Era.LEGACY:
-                self.connection.set_version(version)
-            request.finish(Encoded(dumps(result)))
-        elif isinstance(reply, ErrorResponse):
-            request.finish(reply.error)
-        else:
-            why = str(reply.error) if isinstance(reply, Malformed) else reply.why
-            request.finish(ErrorDetail(INTERNAL_ERROR, f"the server did not answer initialize: {why}"))
-
     async def _translate(self, channel: MessageChannel, upstream: Upstream, mode: str) -> None:
         """Speak to each side in its own era, until the server has gone."""
-        first = self._waiting[0].request
+        first = self._opening.waiting[0].request
         assert first is not None
         declared = declared_in(first.own_params)
         opened = open_translation(
@@ -414,13 +345,13 @@ class RelaySession(ServerSession):
         async with opened as translation:
             translation.session.attach(self._standalone)
             self._translation = translation
-            for envelope, request, inbound in self._waiting:
+            for envelope, request, inbound in self._opening.waiting:
                 if request is None:
                     if self._standalone is not None:
                         translation.session.receive(envelope, self._standalone)
                 elif not request.target.finished:
                     self._hand_over(translation.session, envelope, request.target, inbound)
-            self._waiting.clear()
+            self._opening.waiting.clear()
             await translation.wait_lost()
 
     def _hand_over(

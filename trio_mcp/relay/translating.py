@@ -43,6 +43,7 @@ from ..session import (
 )
 from ..session.changes import LISTS, Change, filter_of
 from ..session.idle_timeout import OnProgress
+from ..session.pump import CLEAN_UP
 from ..types import (
     CallToolRequestParams,
     ClientCapabilities,
@@ -84,8 +85,10 @@ class Translation:
     _channel: WatchedChannel
 
     async def wait_lost(self) -> None:
-        """Wait until the server has gone."""
+        """Wait until the server has gone, and the requests that ran there have their errors."""
         await self._channel.lost.wait()
+        with trio.move_on_after(CLEAN_UP):
+            await self.session.requests.wait_none_left()
 
 
 @asynccontextmanager
