@@ -12,6 +12,8 @@ from trio_mcp.errors import (
     PeerError,
     QuestionRejected,
     RemoteProtocolError,
+    ProviderError,
+    ProviderErrorKind,
     ResourceNotFound,
     without_traceback,
 )
@@ -24,6 +26,7 @@ KEPT = [
     CapabilityError("cannot", {"sampling": {}}),
     QuestionRejected("its folders", PeerError(-32601, "Method not found", [1])),
     MalformedAnswer("its folders", RemoteProtocolError("result.roots: missing", code=-32602)),
+    ProviderError("it answered HTTP 429", kind=ProviderErrorKind.RATE_LIMITED, status=429, retry_after=2.5),
     ResourceNotFound("note://a"),
     ValueError("whatever", 2),
 ]

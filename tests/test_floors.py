@@ -39,8 +39,8 @@ def test_the_runtime_loads_no_protocol_and_no_types() -> None:
     assert modules.isdisjoint({"trio_mcp.protocol", "trio_mcp.types", "trio_mcp.session", "pydantic"})
 
 
-def test_types_and_errors_load_no_other_floor() -> None:
-    modules = loaded("trio_mcp.errors", *submodules("trio_mcp.types"))
+def test_types_errors_and_formats_load_no_other_floor() -> None:
+    modules = loaded("trio_mcp.errors", *submodules("trio_mcp.types"), *submodules("trio_mcp.model_formats"))
     assert modules.isdisjoint({"trio", "trio_mcp.protocol", "trio_mcp.runtime", "trio_mcp.session"})
 
 

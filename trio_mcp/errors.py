@@ -37,7 +37,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Literal, NamedTuple, TypeVar
+from typing import Final, Literal, NamedTuple, TypeVar
 
 from .json_value import JsonValue
 from .logs import printable
@@ -210,8 +210,21 @@ class ProviderErrorKind(StrEnum):
     """The API sent something that is no answer: invalid JSON, or a stream that breaks off."""
 
 
+_PUBLIC_TEXTS: Final = {
+    ProviderErrorKind.AUTHENTICATION: "its API rejected the key",
+    ProviderErrorKind.REJECTED: "its API rejected the request",
+    ProviderErrorKind.RATE_LIMITED: "too many requests",
+    ProviderErrorKind.UNAVAILABLE: "its API failed",
+    ProviderErrorKind.TIMEOUT: "it took too long",
+    ProviderErrorKind.UNREACHABLE: "there is no connection to its API",
+    ProviderErrorKind.MALFORMED: "its answer was malformed",
+}
+
+
 class ProviderError(McpError):
     """The API of a model gave no answer. The text never has the key; it may have words of the API, which are for the log only.
+
+    A peer gets `public_text` instead.
 
     Attributes:
         kind: why.
@@ -231,6 +244,11 @@ class ProviderError(McpError):
         self.kind = kind
         self.status = status
         self.retry_after = retry_after
+
+    @property
+    def public_text(self) -> str:
+        """What a peer may read: a fixed text for each kind, with nothing of the API in it."""
+        return f"The model could not be asked: {_PUBLIC_TEXTS[self.kind]}."
 
 
 class ToolError(McpError):

@@ -15,6 +15,7 @@ from typing import Generic
 from pydantic_core import to_json
 from typing_extensions import TypeVar
 
+from ..model_formats import to_anthropic, to_openai
 from ..types import (
     JsonObject,
     JsonValue,
@@ -77,29 +78,11 @@ class ElicitExchange(Generic[C_co]):
 
     def to_openai(self) -> list[JsonObject]:
         """Return the two messages as OpenAI's chat completions take them."""
-        function: JsonObject = {"name": self.key, "arguments": to_json(self.arguments).decode()}
-        return [
-            {
-                "role": "assistant",
-                "content": self.message,
-                "tool_calls": [{"id": self.id, "type": "function", "function": function}],
-            },
-            {"role": "tool", "tool_call_id": self.id, "content": self._answer_text},
-        ]
+        return to_openai(self.messages)
 
     def to_anthropic(self) -> list[JsonObject]:
         """Return the two messages as Anthropic's messages API takes them."""
-        call: JsonObject = {"type": "tool_use", "id": self.id, "name": self.key, "input": self.arguments}
-        question: JsonObject = {"type": "text", "text": self.message}
-        result: JsonObject = {
-            "type": "tool_result",
-            "tool_use_id": self.id,
-            "content": [{"type": "text", "text": self._answer_text}],
-        }
-        return [
-            {"role": "assistant", "content": [question, call] if self.message else [call]},
-            {"role": "user", "content": [result]},
-        ]
+        return to_anthropic(self.messages)
 
     @property
     def _answer_text(self) -> str:

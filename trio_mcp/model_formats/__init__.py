@@ -1,0 +1,26 @@
+"""Conversations as the APIs of models write them: OpenAI's chat completions, and Anthropic's messages API.
+
+What both sides know survives the way there and back. What differs is listed in `docs/providers.md`; a block that the other side
+does not have raises `ValueError` with the index of its message and its own, as in `messages[2].content[0]`.
+"""
+
+from __future__ import annotations
+
+from .blocks import Dumpable, ModelMessage
+from .chat_completions import from_openai, to_openai
+from .messages_api import from_anthropic, to_anthropic
+from .requests import anthropic_request, openai_request
+from .results import anthropic_result, openai_result
+
+__all__ = [
+    "Dumpable",
+    "ModelMessage",
+    "anthropic_request",
+    "anthropic_result",
+    "from_anthropic",
+    "from_openai",
+    "openai_request",
+    "openai_result",
+    "to_anthropic",
+    "to_openai",
+]

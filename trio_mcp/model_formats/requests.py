@@ -1,0 +1,82 @@
+"""Sampling requests as the APIs of models take them.
+
+`model_preferences` are for who chooses the model; `include_context` has no counterpart in either API, and is ignored.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from ..types import CreateMessageRequestParams, JsonObject, JsonValue, Tool
+from .chat_completions import to_openai
+from .messages_api import to_anthropic
+
+ANTHROPIC_CHOICES: Final = {"auto": "auto", "required": "any", "none": "none"}
+
+
+def anthropic_request(request: CreateMessageRequestParams, model: str) -> JsonObject:
+    """Return the body of a request to Anthropic's messages API. Of `metadata` it takes `user_id`.
+
+    Raises:
+        ValueError: a block has no counterpart there; the text begins with its place.
+    """
+    body: JsonObject = {
+        "model": model,
+        "max_tokens": request.max_tokens,
+        "messages": list[JsonValue](to_anthropic(request.messages)),
+    }
+    if request.system_prompt:
+        body["system"] = request.system_prompt
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.stop_sequences:
+        body["stop_sequences"] = list[JsonValue](request.stop_sequences)
+    if request.metadata and isinstance(request.metadata.get("user_id"), str):
+        body["metadata"] = {"user_id": request.metadata["user_id"]}
+    if request.tools:
+        body["tools"] = [
+            _described({"name": tool.name, "input_schema": tool.input_schema}, tool) for tool in request.tools
+        ]
+        if (mode := _mode(request)) is not None:
+            body["tool_choice"] = {"type": ANTHROPIC_CHOICES[mode]}
+    return body
+
+
+def openai_request(
+    request: CreateMessageRequestParams, model: str, *, max_tokens_as: str = "max_completion_tokens"
+) -> JsonObject:
+    """Return the body of a request to OpenAI's chat completions. `metadata` is left out.
+
+    Args:
+        request: what the server asks.
+        model: the name of the model.
+        max_tokens_as: the member for the maximum of tokens. Newer models of OpenAI reject "max_tokens", the only one that some
+            other servers know.
+
+    Raises:
+        ValueError: a block has no counterpart there; the text begins with its place.
+    """
+    messages: list[JsonValue] = [*to_openai(request.messages)]
+    if request.system_prompt:
+        messages.insert(0, {"role": "system", "content": request.system_prompt})
+    body: JsonObject = {"model": model, max_tokens_as: request.max_tokens, "messages": messages}
+    if request.temperature is not None:
+        body["temperature"] = request.temperature
+    if request.stop_sequences:
+        body["stop"] = list[JsonValue](request.stop_sequences)
+    if request.tools:
+        body["tools"] = [
+            {"type": "function", "function": _described({"name": tool.name, "parameters": tool.input_schema}, tool)}
+            for tool in request.tools
+        ]
+        if (mode := _mode(request)) is not None:
+            body["tool_choice"] = mode
+    return body
+
+
+def _described(written: JsonObject, tool: Tool) -> JsonObject:
+    return written if tool.description is None else {**written, "description": tool.description}
+
+
+def _mode(request: CreateMessageRequestParams) -> str | None:
+    return None if request.tool_choice is None else request.tool_choice.mode

@@ -1,0 +1,40 @@
+"""The official client of Anthropic; the only module that imports it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+from anthropic import AnthropicError, AsyncAnthropic, Omit
+
+from ..types import JsonObject
+from .endpoint import Endpoint
+
+
+class AnthropicClient:
+    """The messages API and the list of models. Without a key it sends none."""
+
+    errors: tuple[type[Exception], ...] = (AnthropicError,)
+
+    def __init__(self, endpoint: Endpoint, http: httpx2.AsyncClient) -> None:
+        self._client = AsyncAnthropic(
+            api_key=endpoint.key or "none", base_url=endpoint.url, max_retries=0, timeout=http.timeout, http_client=http
+        )
+        self._headers = {} if endpoint.key else {"Authorization": Omit(), "X-Api-Key": Omit()}
+
+    @asynccontextmanager
+    async def ask(self, body: JsonObject) -> AsyncIterator[httpx2.Response]:
+        """Send a request to the model. The body of the response is not read yet."""
+        create: Any = self._client.messages.with_streaming_response.create
+        async with create(**body, extra_headers=self._headers) as response:
+            yield response.http_response
+
+    async def list_models(self) -> httpx2.Response:
+        """Return the list of models, as a response that was read."""
+        return await self._client.get("/v1/models", cast_to=httpx2.Response, options={"headers": self._headers})
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        await self._client.close()

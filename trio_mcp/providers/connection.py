@@ -1,0 +1,210 @@
+"""Requests to an API: its official client, on an HTTP client that limits what the API may send.
+
+The official clients write the headers and find the URLs. What they would do besides is done here or not at all: they follow
+redirects, also with the key to another host; they repeat requests, each by a clock of its own; and they read answers of any size.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager, suppress
+from typing import Final, Protocol, TypeAlias
+
+import httpx2
+import trio
+
+from ..errors import ProviderError, ProviderErrorKind
+from ..groups import cause_chain
+from ..types import JsonObject
+from .endpoint import Endpoint
+from .failures import malformed, rejected_with
+
+CONNECT_TIMEOUT: Final = 10.0
+"""Seconds to reach the API."""
+MAX_BODY: Final = 8 * 1024 * 1024
+"""Bytes of an answer."""
+MAX_STREAM: Final = 64 * 1024 * 1024
+"""Bytes of a streamed answer, in which each word of the text is an event."""
+MAX_ERROR_BODY: Final = 64 * 1024
+"""Bytes of the body of an error that are read."""
+KEPT_CONNECTIONS: Final = 20
+"""Idle connections that are kept for later requests."""
+LEFTOVER_SECONDS: Final = 0.5
+"""Seconds for the rest of a response whose answer is complete, so that its connection can carry the next request."""
+CLOSE_SECONDS: Final = 2.0
+"""Seconds for closing connections."""
+
+
+class ModelClient(Protocol):
+    """The official client of an API, with what is used of it."""
+
+    errors: tuple[type[Exception], ...]
+
+    def ask(self, body: JsonObject) -> AbstractAsyncContextManager[httpx2.Response]:
+        """Send a request to the model. The body of the response is not read yet."""
+        ...
+
+    async def list_models(self) -> httpx2.Response:
+        """Return the list of models, as a response that was read."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        ...
+
+
+MakeClient: TypeAlias = Callable[[Endpoint, httpx2.AsyncClient], ModelClient]
+
+
+class TooLarge(httpx2.StreamError):
+    """A response has more bytes than its limit, or is compressed, so that its size cannot be told."""
+
+
+class LimitedBody(httpx2.AsyncByteStream):
+    """The body of a response up to a limit; that of an error is cut off there."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream, limit: int, *, is_error: bool) -> None:
+        self._stream = stream
+        self._limit = limit
+        self._is_error = is_error
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        left = self._limit
+        async for piece in self._stream:
+            if len(piece) > left:
+                if self._is_error:
+                    yield piece[:left]
+                    return
+                raise TooLarge(f"it has more than {self._limit} bytes, which is the limit")
+            left -= len(piece)
+            yield piece
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+async def limit_body(response: httpx2.Response) -> None:
+    """Replace the body of a response by one with a limit."""
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise TooLarge("it is compressed, although the request asked for plain text")
+    is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    limit = MAX_ERROR_BODY if not response.is_success else MAX_STREAM if is_stream else MAX_BODY
+    stream = response.stream
+    if isinstance(stream, httpx2.AsyncByteStream):
+        response.stream = LimitedBody(stream, limit, is_error=not response.is_success)
+
+
+def open_http(*, keep: bool) -> httpx2.AsyncClient:
+    """Return what makes the requests; `keep`: keep connections for later ones, until it is closed."""
+    return httpx2.AsyncClient(
+        # No limit for reads: a model may think for long, and the attempts have a deadline.
+        timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
+        limits=httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS if keep else 0),
+        headers={"accept-encoding": "identity"},
+        event_hooks={"response": [limit_body]},
+        follow_redirects=False,
+    )
+
+
+class Body:
+    """The pieces of a body; errors of the connection become `ProviderError`."""
+
+    def __init__(self, pieces: AsyncIterator[bytes], endpoint: Endpoint) -> None:
+        self._pieces = pieces
+        self._endpoint = endpoint
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        try:
+            return await anext(self._pieces)
+        except (httpx2.HTTPError, httpx2.StreamError) as error:
+            reason = str(error) or type(error).__name__
+        raise malformed(f"it breaks off: {reason}", self._endpoint)
+
+    async def read(self) -> bytes:
+        """Return all of it."""
+        return b"".join([piece async for piece in self])
+
+
+class Connection:
+    """An API as one provider uses it.
+
+    Args:
+        keep: keep connections for later requests, until `aclose`; otherwise each request closes its own.
+    """
+
+    def __init__(self, endpoint: Endpoint, make: MakeClient, *, keep: bool) -> None:
+        self._endpoint = endpoint
+        self._client = make(endpoint, open_http(keep=keep))
+        self._errors: tuple[type[Exception], ...] = (*self._client.errors, httpx2.HTTPError, httpx2.StreamError)
+
+    @asynccontextmanager
+    async def ask(self, body: JsonObject) -> AsyncIterator[Body]:
+        """Send a request to the model, and give the body of the response for the length of the block.
+
+        Raises:
+            ProviderError: there is no response, or it is no success.
+
+        A cancel, like an error in the block, closes the connection.
+        """
+        async with AsyncExitStack() as stack:
+            response = await self._checked(lambda: stack.enter_async_context(self._client.ask(body)))
+            pieces = await stack.enter_async_context(_open_body(response))
+            yield Body(pieces, self._endpoint)
+
+    async def list_models(self) -> bytes:
+        """Return the body of the list of models.
+
+        Raises:
+            ProviderError: there is none.
+        """
+        response = await self._checked(self._client.list_models)
+        return response.content
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        with trio.move_on_after(CLOSE_SECONDS, shield=True):
+            await self._client.aclose()
+
+    async def _checked(self, send: Callable[[], Awaitable[httpx2.Response]]) -> httpx2.Response:
+        try:
+            return await send()
+        except self._errors as error:
+            failure = self._failure(error)
+        # Outside of the block, so that it has no context: the errors of the clients have the request, with its headers.
+        raise failure
+
+    def _failure(self, error: Exception) -> ProviderError:
+        response = getattr(error, "response", None)
+        if isinstance(response, httpx2.Response):
+            return rejected_with(response.status_code, response.headers, response.content, time.time(), self._endpoint)
+        causes = list(cause_chain(error))
+        if large := [cause for cause in causes if isinstance(cause, TooLarge)]:
+            return malformed(str(large[0]), self._endpoint)
+        http = [cause for cause in causes if isinstance(cause, httpx2.HTTPError)]
+        reason = next((text for text in map(str, [*http, *causes]) if text), type(error).__name__)
+        text = self._endpoint.hide_secrets(f"{self._endpoint.vendor.name} cannot be reached: {reason}")
+        return ProviderError(text, kind=ProviderErrorKind.UNREACHABLE)
+
+
+@asynccontextmanager
+async def _open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+    """Give the pieces of a body for the length of the block; it need not be read to its end.
+
+    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
+    rest is read until one.
+    """
+    complete = False
+    async with aclosing(response.aiter_bytes()) as pieces:
+        try:
+            yield pieces
+            complete = True
+        finally:
+            with trio.move_on_after(LEFTOVER_SECONDS) as rest, suppress(httpx2.HTTPError, httpx2.StreamError):  # noqa: ASYNC100
+                if not complete:
+                    rest.cancel()
+                async for _ in pieces:  # noqa: ASYNC102
+                    pass
