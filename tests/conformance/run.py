@@ -106,9 +106,7 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-async def run_all(
-    chosen: Sequence[Chosen], suites: dict[str, Suite], folder: Path, *, relayed: bool
-) -> list[Ran]:
+async def run_all(chosen: Sequence[Chosen], suites: dict[str, Suite], folder: Path, *, relayed: bool) -> list[Ran]:
     """Run what was chosen, one after the other, and say of each how it went."""
     results: list[Ran] = []
     async with served(folder / "server.log", relayed=relayed) as url:
