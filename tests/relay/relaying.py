@@ -176,7 +176,9 @@ NOTE: Json = {"jsonrpc": "2.0", "method": "notifications/x-note", "params": {"a"
 
 
 @asynccontextmanager
-async def relayed(provider: object = None, *, reads: bool = True, **backfill: Any) -> AsyncIterator[Relayed]:
+async def relayed(
+    provider: object = None, *, reads: bool = True, channel_type: type[LineChannel] = LineChannel, **backfill: Any
+) -> AsyncIterator[Relayed]:
     """A proxy with this provider, `Model()` by default; what a server that reads nothing is sent waits in the proxy."""
     host, host_end = trio.testing.memory_stream_pair()
     pair = trio.testing.memory_stream_pair if reads else trio.testing.lockstep_stream_pair
@@ -184,7 +186,7 @@ async def relayed(provider: object = None, *, reads: bool = True, **backfill: An
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[LineChannel]:
-        async with LineChannel(server_end.receive_stream, server_end.send_stream) as channel:
+        async with channel_type(server_end.receive_stream, server_end.send_stream) as channel:
             yield channel
 
     relay = RelayServer(connect, Backfill(Model() if provider is None else provider, **backfill))  # type: ignore[arg-type]

@@ -24,8 +24,12 @@ from relaying import (
 )
 
 from trio_mcp.errors import ProviderError, ProviderErrorKind
+from trio_mcp.protocol.jsonrpc import Malformed, Unanswered
+from trio_mcp.relay import Backfill
 from trio_mcp.relay.upstream import MAX_UNSENT
+from trio_mcp.session import Envelope, Received
 from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, ElicitResult, ToolResultContent
+from trio_mcp_transports.stdio.channel import LineChannel
 
 ASSISTANT = {"role": "assistant", "content": {"type": "tool_use", "id": "u1", "name": "look", "input": {}}}
 
@@ -384,3 +388,35 @@ async def test_only_so_much_waits_for_a_server_that_reads_nothing() -> None:
         # A notification is dropped, and ends nothing.
         await proxy.host.send(NOTE)
         assert await proxy.server.receive() == call(0)
+
+
+class LosesSessions(LineChannel):
+    """A channel that reports what one over HTTP learns: the server no longer knows the session."""
+
+    def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
+        return Envelope(Unanswered(None, "lost", session_lost=True)) if line == b"LOST" else super()._parse(line)
+
+
+async def test_a_session_that_the_server_has_lost_ends_the_connection() -> None:
+    async with relayed(channel_type=LosesSessions) as proxy:
+        await proxy.open_legacy()
+        await proxy.host.send(call(1))
+        await proxy.server.receive()
+        await proxy.server.send(b"LOST")
+        assert (await proxy.host.receive())["error"]["code"] == -32603
+        await proxy.host.ends()
+        assert proxy.relay.failure == "lost"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        ({"provider": object()}, TypeError),
+        ({"on_form": "form"}, TypeError),
+        ({"max_answering": 0}, ValueError),
+        ({"max_answering": "2"}, TypeError),
+    ],
+)
+def test_wrong_arguments_are_named(wrong: dict[str, object], kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=next(iter(wrong))):
+        Backfill(**wrong)  # type: ignore[arg-type]

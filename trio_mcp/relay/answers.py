@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
+from ..checks import check_callable, check_int
 from ..errors import ProviderError, ProviderErrorKind, RemoteProtocolError
 from ..logs import peer_logger
 from ..protocol.codec.reading import validated
@@ -53,11 +54,21 @@ class Backfill:
         provider: answers samples; None leaves them to the host.
         on_form: answers forms; None leaves them to the host.
         max_answering: how many questions are answered at a time, over all connections; more are rejected.
+
+    Raises:
+        TypeError, ValueError: an argument is invalid.
     """
 
     provider: SamplingProvider | None = None
     on_form: OnForm | None = None
     max_answering: int = MAX_ANSWERING
+
+    def __post_init__(self) -> None:
+        check_int("max_answering", self.max_answering, least=1)
+        if self.provider is not None:
+            check_callable("provider.sample", getattr(self.provider, "sample", None), "an async function of a request")
+        if self.on_form is not None:
+            check_callable("on_form", self.on_form)
 
     @property
     def offers(self) -> Offers:

@@ -87,7 +87,7 @@ class Opening:
         Returns:
             None if it speaks the revision of the host, and everything passes; else the era to open it in, for `Client`.
         """
-        while True:
+        while True:  # noqa: ASYNC913  each turn takes a message off the queue, or waits
             while not self.waiting:
                 self._more = trio.Event()
                 await self._more.wait()

@@ -16,7 +16,7 @@ again, with every member of its params or its result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, cast
 
 import trio
@@ -67,6 +67,7 @@ class Passage:
         nursery: runs what the proxy answers; the end of the connection cancels it.
         shared_channel: the host has one channel for all its messages. Else it is HTTP, and each reply has an outbox.
         records: for what peers can make the proxy log.
+        on_session_lost: called with the reason when the server no longer knows the session (HTTP).
     """
 
     def __init__(
@@ -76,10 +77,12 @@ class Passage:
         states: RoundStates,
         nursery: trio.Nursery,
         records: RepeatedRecords,
+        on_session_lost: Callable[[str], None],
         *,
         shared_channel: bool,
     ) -> None:
         self.upstream = upstream
+        self._on_session_lost = on_session_lost
         self._answers = answers
         self._offers = answers.backfill.offers
         self._states = states
@@ -207,6 +210,8 @@ class Passage:
                 self._take_notification(message, envelope)
             case Request():
                 self._take_request(message, envelope)
+            case Unanswered(None, why, session_lost=True):
+                self._on_session_lost(why)
             case Unanswered(id, why):
                 self._fail(id, message, why)
             case Malformed(error, answers):

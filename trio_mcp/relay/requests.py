@@ -63,7 +63,7 @@ class HostRequest:
         self.on_withdrawn(self, reason)
         target.finish(None)
 
-    def disconnect(self, _target: ReplyTarget) -> None:
+    def disconnect(self, target: ReplyTarget) -> None:  # noqa: ARG002
         """Stop working for the request, whose reply cannot be delivered any more."""
         self.on_withdrawn(self, CancelReason.DISCONNECT)
 
@@ -80,9 +80,11 @@ class HandedOver:
     def __init__(self, session: ServerSession, target: ReplyTarget) -> None:
         self._session, self._target = session, target
 
-    def withdraw(self, _target: ReplyTarget, _reason: CancelReason) -> None:
-        self.disconnect(_target)
+    def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:  # noqa: ARG002
+        """Stop working for the request."""
+        self.disconnect(target)
 
-    def disconnect(self, _target: ReplyTarget) -> None:
+    def disconnect(self, target: ReplyTarget) -> None:  # noqa: ARG002
+        """Stop working for the request."""
         if not self._target.finished:
             self._session.disconnect(self._target)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, closing
+from functools import partial
 from typing import Final, TypeAlias
 
 import trio
@@ -228,6 +229,7 @@ class RelaySession(ServerSession):
     def _begin(self) -> None:
         if not self._started:
             self._started = True
+            self._scope = trio.CancelScope()
             self._start(self._run)
 
     def _pass(self, envelope: Envelope[Received], request: HostRequest | None) -> None:
@@ -290,8 +292,9 @@ class RelaySession(ServerSession):
         mode: str | None = None
         with closing(RepeatedRecords(logger)) as records:
             async with trio.open_nursery() as nursery:
+                ended = partial(end_with, lost, nursery.cancel_scope)
                 self._passage = Passage(
-                    upstream, self._answers, self._states, nursery, records, shared_channel=self._shared
+                    upstream, self._answers, self._states, nursery, records, ended, shared_channel=self._shared
                 )
                 self._passage.streams.attach(self._standalone)
                 nursery.start_soon(self._read, channel, self._passage, lost, nursery.cancel_scope)
@@ -321,8 +324,7 @@ class RelaySession(ServerSession):
         with trio.move_on_after(EXIT_NEWS):
             while channel.close_reason is None and passage.upstream.carries:  # noqa: ASYNC110
                 await trio.sleep(0.01)
-        lost.append(channel.close_reason or why)
-        scope.cancel()
+        end_with(lost, scope, channel.close_reason or why)
 
     async def _write(self, upstream: Upstream, scope: trio.CancelScope) -> None:
         try:
@@ -362,3 +364,9 @@ class RelaySession(ServerSession):
         taken = session.receive(envelope, target.outbox, owns_outbox=target.owns_outbox, inbound=inbound)
         if isinstance(taken, ReplyTarget):
             target.work = HandedOver(session, taken)
+
+
+def end_with(lost: list[str], scope: trio.CancelScope, why: str) -> None:
+    """End a connection to the server, for this reason."""
+    lost.append(why)
+    scope.cancel()

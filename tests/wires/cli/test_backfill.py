@@ -145,10 +145,10 @@ async def test_hosts_over_http_each_get_a_server(api: Api, mode: str) -> None:
 
 
 async def test_the_server_behind_it_may_be_a_url(api: Api) -> None:
-    from trio_mcp_transports.http.server.serve import serve_http  # noqa: PLC0415  only here
+    from trio_mcp_transports.http.server.serve import serve_http
 
     sys.path.insert(0, str(Path(__file__).parent))
-    from sampling_server import server  # noqa: PLC0415
+    from sampling_server import server
 
     async with trio.open_nursery() as nursery:
         urls = await nursery.start(
