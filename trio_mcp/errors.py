@@ -6,9 +6,11 @@
     │   └── RemoteProtocolError      by the peer
     │       ├── RequestRejected          a server answered with an HTTP status (4xx) in place of a JSON-RPC message
     │       ├── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
-    │       └── MalformedAnswer          a client sent no valid answer to a question of a handler
+    │       ├── MalformedAnswer          a client sent no valid answer to a question of a handler
+    │       └── MalformedQuestion        a server asked something that breaks a rule
     ├── PeerError                the peer answered our request with an error
-    │   └── QuestionRejected         a client answered a question of a handler with an error
+    │   ├── QuestionRejected         a client answered a question of a handler with an error
+    │   └── SampleRefused            the user of this client did not let a server ask the model
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare a capability that this needs
     ├── LimitExceeded            a limit was reached; the message names it
@@ -21,7 +23,7 @@
     │   ├── ElicitationCancelled     the user closed a question that `ctx.elicit.strict` asked
     │   ├── ElicitationDeclined      the user declined to answer it
     │   ├── ElicitationInvalid       no answer matched the schema, in any attempt
-    │   ├── SampleInvalid            no answer of a model had the required form, in any attempt
+    │   ├── SampleInvalid            no answer of a model had the required form, in any attempt; in `trio_mcp.server`
     │   └── UrlElicitationRequired   raised by a tool: the user has to open a page before the tool can be called
     ├── ToolFailed               raised by a client that asks for it: the result of a tool is an error
     ├── RequestTimeout           no answer within the time allowed
@@ -111,6 +113,16 @@ class MalformedAnswer(RemoteProtocolError):
         super().__init__(text, code=error.code, data=error.data)
 
 
+class MalformedQuestion(RemoteProtocolError):
+    """A server asked this client something that breaks a rule, such as a conversation in which a tool use has no result.
+
+    No handler was called. A legacy server receives the text with the code -32602; a call to a modern server raises this.
+    """
+
+    def __init__(self, method: str, problem: str) -> None:
+        super().__init__(f"the server's {method} is malformed: {problem}", code=-32602)
+
+
 class PeerError(McpError):
     """The peer responded to a request of this side with a JSON-RPC error.
 
@@ -137,6 +149,18 @@ class QuestionRejected(PeerError):
     def __init__(self, expected: str, error: PeerError) -> None:
         super().__init__(error.code, error.message, error.data)
         self.args = (f"the client returned an error instead of {expected}: {error.args[0]}",)
+
+
+class SampleRefused(PeerError):
+    """The user of this client did not let a server ask the model (`approve_sample`).
+
+    A legacy server receives the code -1 with this text (L-SMP-3b); a call to a modern server raises this.
+    """
+
+    TEXT = "User rejected sampling request"
+
+    def __init__(self) -> None:
+        super().__init__(-1, self.TEXT)
 
 
 class ConfigurationError(McpError, ValueError):
@@ -254,6 +278,10 @@ class ProviderError(McpError):
 class ToolError(McpError):
     """Raise this in a tool to return an error result with your text, which the model can read."""
 
+    def __str__(self) -> str:
+        # A model can do nothing with an empty text.
+        return super().__str__() or "The call failed, without a reason."
+
 
 class ToolFailed(McpError):
     """The result of a tool is an error: raised by `CallToolResult.check` and `call_tool(raise_on_error=True)`, with its text.
@@ -287,31 +315,6 @@ class ElicitationCancelled(ToolError):
 
 class ElicitationInvalid(ToolError):
     """None of the user's answers matched the schema of the question, in any attempt."""
-
-
-class SampleAttempt(NamedTuple):
-    """An answer of a model that did not have the required form, and why not."""
-
-    text: str
-    reason: str
-
-
-class SampleInvalid(ToolError):
-    """None of a model's answers had the required form, in any attempt.
-
-    Attributes:
-        helper: which method of the context asked: "sample", "sample_schema" or "sample_tools".
-        attempts: what each attempt got, and why it was refused; oldest first.
-        last_result: the answer of the last attempt (a `Sampled`).
-    """
-
-    def __init__(self, helper: str, attempts: Sequence[SampleAttempt], last_result: object) -> None:
-        reason = attempts[-1].reason if attempts else "there was no answer"
-        times = "attempt" if len(attempts) == 1 else "attempts"
-        super().__init__(f"The model gave no valid answer in {len(attempts)} {times}. The last one: {reason}")
-        self.helper = helper
-        self.attempts = tuple(attempts)
-        self.last_result = last_result
 
 
 class UrlToOpen(NamedTuple):

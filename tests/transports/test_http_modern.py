@@ -11,9 +11,9 @@ import trio
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call, modern_call, modern_request, served
 from stage import Stage
 
-from trio_mcp import Context, Mirrored, Server
+from trio_mcp import Context, MessageFacts, Mirrored, ProtocolError, Server
+from trio_mcp.protocol.json_limits import JsonLimits, Measure
 from trio_mcp.protocol.jsonrpc import Malformed, Message, parse
-from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import ServerSession
 from trio_mcp.session.channel import TURN
 from trio_mcp_transports.http import asgi_app
@@ -62,9 +62,9 @@ async def test_others_have_a_turn_between_the_parsing_and_the_validation_of_a_la
 ) -> None:
     events: list[str] = []
 
-    def parsed(data: bytes, limits: JsonLimits) -> Message | Malformed:
+    def parsed(data: bytes, limits: JsonLimits, measured: Measure) -> Message | Malformed:
         events.append("parsed")
-        return parse(data, limits)
+        return parse(data, limits, measured)
 
     def received(self: ServerSession, *args: Any, **options: Any) -> Any:
         events.append("received")
@@ -146,6 +146,32 @@ async def test_a_last_event_id_means_nothing_to_a_modern_request(peer: AsgiPeer)
     plain = await peer.post(body, headers)
     reply = await peer.post(body, {**headers, "last-event-id": "1-1"})
     assert (reply.status, reply.body) == (200, plain.body)
+
+
+@pytest.mark.parametrize("rejects", [None, ValueError("no"), ProtocolError("no")])
+async def test_message_middleware_sees_a_modern_notification_which_has_no_effect(rejects: Exception | None) -> None:
+    seen: list[tuple[str, bool, str | None]] = []
+
+    def watch(message: MessageFacts) -> None:
+        seen.append((message.method, message.id is None, message.peer.headers.get("mcp-method")))
+        if rejects is not None and message.id is None:
+            raise rejects
+
+    server = Server("tester", message_middleware=[watch])
+
+    @server.tool
+    async def nothing() -> str:
+        return "done"
+
+    method = "notifications/cancelled"
+    headers = {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": method}
+    async with served(asgi_app(server)) as peer:
+        for params in ({"requestId": 1}, {"requestId": []}):
+            reply = await peer.post({"jsonrpc": "2.0", "method": method, "params": params}, headers)
+            assert (reply.status, reply.body) == (202, b"")
+        assert (await peer.post({"jsonrpc": "2.0", "method": "notifications/unknown"}, headers)).status == 202
+        assert (await peer.post(*modern_call("nothing"))).status == 200
+    assert seen == [(method, True, method), ("tools/call", False, "tools/call")]
 
 
 async def test_a_modern_notification_is_taken_with_202_or_refused(peer: AsgiPeer) -> None:

@@ -71,7 +71,7 @@ def execute(options: Namespace) -> int:
     with ExitStack() as stack:
         on_form: OnForm | None = None
         if options.elicit is not None:
-            on_form = Prompting(stack.enter_context(controlling_terminal()), (), None).elicit
+            on_form = Prompting(stack.enter_context(controlling_terminal()), (), ()).elicit
         relay = RelayServer(connect, Backfill(provider, on_form))
         if options.http:
             stack.enter_context(http_errors())

@@ -203,7 +203,7 @@ async def _open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[b
             yield pieces
             complete = True
         finally:
-            with trio.move_on_after(LEFTOVER_SECONDS) as rest, suppress(httpx2.HTTPError, httpx2.StreamError):  # noqa: ASYNC100
+            with trio.move_on_after(LEFTOVER_SECONDS) as rest, suppress(httpx2.HTTPError, httpx2.StreamError):
                 if not complete:
                     rest.cancel()
                 async for _ in pieces:  # noqa: ASYNC102

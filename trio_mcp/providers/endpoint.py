@@ -62,7 +62,7 @@ class Endpoint:
 def find_endpoint(vendor: Vendor, base_url: str | None, api_key: str | None) -> Endpoint:
     """Return the endpoint for the arguments of a provider.
 
-    The key in the environment is for the URL in the environment, or for the vendor's: a URL that the program names gets only the key
+    The key in the environment is for the URL there, or for the vendor: a URL that the program names gets only the key
     that the program names.
 
     Raises:

@@ -34,6 +34,7 @@ from .content import (
     as_json,
     check_not_coroutine,
     content_of,
+    convert_or_read,
     json_text,
     reading_files,
     take_apart,
@@ -42,6 +43,7 @@ from .forms import error_summary
 from .media import Media
 from .plain_schemas import PlainSchema, inlined, is_open
 from .schema_checks import checked
+from .schema_references import UnknownReference
 from .signature import unsupported_type
 
 T = TypeVar("T")
@@ -111,7 +113,9 @@ def return_spec(annotation: object) -> ReturnSpec:
         raise TypeError(ASK_INSTEAD)
     if any(issubclass(part, bytes | bytearray | memoryview) for part in parts):
         raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and JSON has no bytes; {USE_MEDIA}")
-    if annotation in (inspect.Signature.empty, object) or is_text(annotation):
+    if is_text(annotation):
+        return ReturnSpec(None, text_result)
+    if annotation in (inspect.Signature.empty, object):
         return ReturnSpec(None, reading_files(content_result))
     if any(issubclass(part, Block | Media | CallToolResult) for part in parts):
         return ReturnSpec(None, reading_files(blocks_result))
@@ -125,6 +129,8 @@ def structured_spec(annotation: object) -> ReturnSpec:
     try:
         adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
         schema = inlined(adapter.json_schema(mode="serialization", schema_generator=ReturnSchema)).schema
+    except UnknownReference as error:
+        raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and {error.message}") from error
     except PydanticUserError as error:
         raise TypeError(f"it returns {unsupported_type(annotation, error)}") from error
     declared = ReturnModel[annotation]  # type: ignore[valid-type]
@@ -157,6 +163,13 @@ def schema_return_spec(schema: JsonObject) -> ReturnSpec:
 def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
     """Return a result that tells the model about an error, and programs what is in `meta`."""
     return CallToolResult(content=[TextContent(text=text)], is_error=True, meta=meta)
+
+
+def text_result(value: object) -> CallToolResult:
+    """Return the result for a value that is declared to be text, which nearly all of them are."""
+    if type(value) is str:
+        return CallToolResult(content=[TextContent(text=value)])
+    return convert_or_read(content_result, value)
 
 
 def content_result(value: object) -> CallToolResult:

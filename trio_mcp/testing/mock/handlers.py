@@ -9,7 +9,8 @@ from functools import partial
 import trio
 
 from ...client import Handlers, dismiss
-from ...client.handlers import FindHandler, maybe_await
+from ...client.handlers import FindHandler
+from ...client.maybe_await import maybe_await
 from ...errors import Disconnected
 from ...session import RequestHandler
 from ...types import (
@@ -72,7 +73,7 @@ class Attempt:
             if isinstance(answer, Exception):
                 reply: Model | Exception = answer
             elif question.kind == "sample":
-                reply = sample_result(step.name, answer)
+                reply = sample_result(step.name, answer, question.params)
             else:
                 reply = elicit_result(step.name, answer, question.params)
         except Exception as error:  # noqa: BLE001  the call raises it
