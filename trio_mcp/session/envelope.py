@@ -8,6 +8,8 @@ from typing import Generic, NamedTuple, TypeAlias
 
 from typing_extensions import TypeVar
 
+from ..errors import RemoteProtocolError
+from ..protocol.json_limits import JsonLimits, measure
 from ..protocol.jsonrpc import (
     Answers,
     Encoded,
@@ -18,8 +20,8 @@ from ..protocol.jsonrpc import (
     Response,
     Unanswered,
     parse,
+    unreadable,
 )
-from ..protocol.strict_json import JsonLimits, held_size
 from ..types import Model
 from .caller import Caller, caller_of
 from .sizes import MESSAGE_SIZE
@@ -70,6 +72,7 @@ class Envelope(NamedTuple, Generic[M_co]):
         size: bytes of memory that a received message takes; 0 for an outgoing one, see `sent_size`.
         stateless: for an outgoing message, whether it belongs to no session: a request carries all its context, `peer.headers`
             hold every header that describes it, and closing its response cancels it (2026-07-28).
+        raw: the bytes of the message, for a channel that carries bytes (`MessageChannel.carry_bytes`); None elsewhere.
     """
 
     message: M_co
@@ -77,6 +80,7 @@ class Envelope(NamedTuple, Generic[M_co]):
     peer: Peer = ANONYMOUS
     size: int = 0
     stateless: bool = False
+    raw: bytes | None = None
 
 
 class MessageFacts(NamedTuple):
@@ -103,8 +107,12 @@ MessageMiddleware: TypeAlias = Callable[[MessageFacts], None]
 
 def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelope[Received]:
     """Return the message in these bytes; `Envelope(Malformed(...))` if they are not one."""
-    message = parse(data, limits)
-    return Envelope(message, peer=peer, size=0 if type(message) is Malformed else held_size(data))
+    try:
+        measured = measure(data, limits)
+    except RemoteProtocolError as error:
+        return Envelope(unreadable(error, data), peer=peer)
+    message = parse(data, limits, measured)
+    return Envelope(message, None, peer, 0 if type(message) is Malformed else measured.size)
 
 
 def sent_size(envelope: Envelope) -> int:
