@@ -111,7 +111,7 @@ class Elicitation:
         check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
         asking = _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
-        return UnawaitedAnswer(asking, "ctx.elicit")
+        return UnawaitedAnswer(asking, "ctx.elicit", self._lane)
 
     @overload
     async def strict(  # type: ignore[overload-overlap]
@@ -148,7 +148,7 @@ class Elicitation:
         check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
         asking = _content(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
-        return UnawaitedAnswer(asking, "ctx.elicit.strict")
+        return UnawaitedAnswer(asking, "ctx.elicit.strict", self._lane)
 
     @overload
     async def with_retry(  # type: ignore[overload-overlap]
@@ -233,7 +233,7 @@ class Elicitation:
         else:
             again = on_decline == "retry"
             asking = _ask(self._call, self._lane, message, asked, context, limit, max_attempts, again=again)
-        return UnawaitedAnswer(asking, "ctx.elicit.with_retry")
+        return UnawaitedAnswer(asking, "ctx.elicit.with_retry", self._lane)
 
     def _form(self, message: str, schema: object, context: object) -> Asked:
         """Return the form to show. Raises what the class says, before anything is awaited."""

@@ -85,7 +85,7 @@ class ToolLooper(Sampler):
         parts = None if prompt is None else prompt_parts(cast("Prompt", prompt))
         choice = None if tool_choice is None else ToolChoice(mode=tool_choice)
         running = self._run_loop(parts, LoopOptions([*tools], max_iterations, progress), choice, options)
-        return UnawaitedAnswer(running, "ctx.run_tool_loop")
+        return UnawaitedAnswer(running, "ctx.run_tool_loop", self._lane)
 
     async def _run_loop(
         self, parts: list[PromptPart] | None, loop: LoopOptions, choice: ToolChoice | None, options: SampleOptions

@@ -194,7 +194,7 @@ class Sampler(Reporter):
         if prompt is None and messages is None and not (self._messages and has_results(self._messages[-1])):
             raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
         parts = None if prompt is None else prompt_parts(prompt)
-        return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}")
+        return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}", self._lane)
 
     async def _ask(
         self,
