@@ -76,6 +76,13 @@ class Step:
     answer: object
 
 
+def may_be_second_worker(answer: object) -> bool:
+    """Return whether an answer is a `SecondWorker`, or a function, which may return one."""
+    while isinstance(answer, Delay):
+        answer = answer.answer
+    return isinstance(answer, SecondWorker) or callable(answer)
+
+
 class Script:
     """The answers to one kind of question.
 
@@ -109,6 +116,11 @@ class Script:
             Step(f"answer {number} of {self.name}", answer)
             for number, answer in enumerate(self._answers[self._used :], self._used + 1)
         ]
+
+    @property
+    def may_move(self) -> bool:
+        """Whether an answer is, or may turn out to be, a `SecondWorker`."""
+        return self._every is not None or any(may_be_second_worker(answer) for answer in self._answers)
 
     def take(self) -> Step | None:
         """Return the next answer, or None if none is left."""
