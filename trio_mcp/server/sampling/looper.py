@@ -76,7 +76,7 @@ class ToolLooper(Sampler):
         continues = bool(self._messages) and has_results(self._messages[-1])
         if prompt is None and options.get("messages") is None and not continues:
             raise TypeError("a tool loop takes a prompt or messages; only after add_tool_results it needs neither")
-        check_sample_options(options)
+        check_sample_options(options, ToolLooper.run_tool_loop)
         check_timeout(options.get("timeout", math.inf))
         check_loop_tools(tools)
         check_int("max_iterations", max_iterations, least=1)
