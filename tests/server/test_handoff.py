@@ -653,6 +653,12 @@ async def one(value: object) -> None: ...
 def plain(value: object, ctx: Context) -> None: ...
 
 
+async def swapped(ctx: Context, value: object) -> None: ...
+
+
+async def misplaced(value: object, answer: Context, ctx: object) -> None: ...
+
+
 async def unsendable(city: str) -> Unsendable:
     return Unsendable()
 
@@ -662,6 +668,9 @@ async def unsendable(city: str) -> Unsendable:
     [
         ({"client": plain}, ["client", "async"]),
         ({"client": one}, ["client", "one"]),
+        ({"client": swapped}, ["client", "'ctx'", "Context"]),
+        ({"after": misplaced}, ["after", "'answer'", "Context"]),
+        ({"on_cancel": swapped}, ["on_cancel", "'ctx'", "Context"]),
         ({"after": one}, ["after", "one"]),
         ({"on_cancel": one}, ["on_cancel", "one"]),
         ({"before": plain}, ["before", "async"]),

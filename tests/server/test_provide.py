@@ -5,7 +5,7 @@ import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import pytest
 import trio
@@ -398,3 +398,71 @@ def test_a_provider_that_cannot_be_called_is_refused_at_registration(provide: ob
         Server("tester").tool(tool)
     assert "tool" in str(caught.value)
     assert said in str(caught.value)
+
+
+class Base: ...
+
+
+class Derived(Base): ...
+
+
+class Sized(Protocol):
+    def size(self) -> int: ...
+
+
+@asynccontextmanager
+async def base() -> AsyncIterator[Base]:
+    yield Base()
+
+
+@contextmanager
+def derived() -> Iterator[Derived]:
+    yield Derived()
+
+
+async def number() -> int:
+    return 3
+
+
+def unknown() -> Any:
+    return 3
+
+
+def manager() -> AbstractAsyncContextManager[Base]:
+    return base()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "provide"),
+    [(int, base), (str, number), (int, derived), (str, manager), (Derived, number), (list[int], number)],
+    ids=str,
+)
+def test_a_provider_of_another_type_is_refused_at_registration(wanted: Any, provide: Any) -> None:
+    def tool(value: Any) -> None: ...
+
+    tool.__annotations__["value"] = Annotated[wanted, Provide(provide)]
+    with pytest.raises(TypeError, match=naming("tool", "'value'", provide.__name__)):
+        Server("tester").add_tool(tool)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "provide"),
+    [
+        (Base, base),
+        (Base, derived),
+        (Derived, base),
+        (object, base),
+        (Any, base),
+        (Base | None, base),
+        (float, number),
+        (str, unknown),
+        (Sized, base),
+        (Base, manager),
+    ],
+    ids=str,
+)
+def test_a_provider_whose_type_may_fit_is_accepted(wanted: Any, provide: Any) -> None:
+    def tool(value: Any) -> None: ...
+
+    tool.__annotations__["value"] = Annotated[wanted, Provide(provide)]
+    Server("tester").add_tool(tool)

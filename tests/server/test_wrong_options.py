@@ -8,13 +8,23 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
-from naming import naming
+from naming import naming, unnamed
+from one_tool import failure_of
 from pydantic import BeforeValidator
 from serving import ROOT
 
-from trio_mcp import Context, Elicit, Server, ServiceOptions
+from trio_mcp import (
+    CallHandler,
+    CallRequest,
+    CallResult,
+    Context,
+    Elicit,
+    MessageFacts,
+    Server,
+    ServiceOptions,
+)
 from trio_mcp.server import PromptKeywords, ResourceKeywords, ToolKeywords
-from trio_mcp.testing import make_context
+from trio_mcp.testing import MockClient, make_context
 
 
 def function() -> str:
@@ -281,3 +291,50 @@ def test_a_capability_that_is_like_none_is_told_what_there_is() -> None:
 @pytest.mark.parametrize("capability", ["experimental.x", "extensions.com.example/x", "roots.listChanged"])
 def test_a_capability_that_clients_may_declare_is_allowed(capability: str) -> None:
     assert Server("right").add_tool(len_of, requires={capability}).requires == (capability,)
+
+
+# `ctx.state` without a lifespan
+
+
+async def read_state(ctx: Context) -> str:
+    state: Any = ctx.state
+    return str(state.database)
+
+
+async def read_none() -> str:
+    value: Any = None
+    return str(value.database)
+
+
+async def test_a_state_that_no_lifespan_has_made_is_told_to_its_author(caplog: pytest.LogCaptureFixture) -> None:
+    result = await MockClient().call(read_state)
+    assert unnamed(result.text, "ctx.state", "Server(lifespan=...)", "state=") == []
+    assert "ctx.state" not in await failure_of(read_state), "a peer learns nothing"
+    assert "ctx.state is None" in caplog.text
+
+
+async def test_another_none_gets_no_such_advice() -> None:
+    assert "ctx.state" not in (await MockClient().call(read_none)).text
+
+
+async def test_a_context_without_state_says_where_to_pass_it() -> None:
+    with pytest.raises(AttributeError) as caught:
+        async with make_context() as ctx:
+            await read_state(ctx)
+    assert unnamed(" ".join(caught.value.__notes__), "ctx.state", "state=") == []
+
+
+# decorators
+
+
+@pytest.mark.parametrize("decorate", ["middleware", "message_middleware"])
+def test_a_decorator_of_middleware_may_be_written_with_a_call(decorate: str) -> None:
+    async def around(_call: CallRequest, handler: CallHandler) -> CallResult:
+        return await handler()
+
+    def see(_message: MessageFacts) -> None: ...
+
+    function: Any = around if decorate == "middleware" else see
+    assert getattr(Server("notes"), decorate)()(function) is function
+    with pytest.raises(TypeError):
+        getattr(Server("notes"), decorate)()(5)

@@ -369,6 +369,11 @@ async def test_a_call_that_may_not_be_replayed_is_lost_at_a_second_worker() -> N
     assert result.is_error
 
 
+def test_none_is_refused_with_how_to_confirm() -> None:
+    with pytest.raises(TypeError, match=naming("answer 1 of elicits", "None", "{}")):
+        MockClient(elicits=[None])
+
+
 @pytest.mark.parametrize("step", [Disconnect(), Never()], ids=["disconnect", "timeout"])
 async def test_a_call_that_no_other_process_can_continue_is_released(
     step: object, era: str, autojump_clock: MockClock

@@ -264,6 +264,24 @@ def check_phase(tool: str, phase: str, function: Callable[..., object], *argumen
     if arguments and not takes(function, *arguments):
         name = getattr(function, "__qualname__", repr(function))
         raise TypeError(f"{tool}: {phase} is called like {expected}, and {name} takes other parameters")
+    if (misplaced := misplaced_context(function, arguments)) is not None:
+        raise TypeError(
+            f"{tool}: {phase} is called like {expected}, and its parameter {misplaced!r} is annotated with Context, but gets "
+            "another argument"
+        )
+
+
+def misplaced_context(function: Callable[..., object], arguments: tuple[str, ...]) -> str | None:
+    """Return the name of the first parameter that is annotated with `Context` and gets another argument, or None."""
+    try:
+        hints = get_type_hints(function)
+    except (NameError, TypeError):
+        # What an annotation means need not be known here.
+        return None
+    for argument, name in zip(arguments, inspect.signature(function).parameters, strict=False):
+        if argument != "ctx" and is_context(hints.get(name)):
+            return name
+    return None
 
 
 def takes(function: Callable[..., object], *arguments: str) -> bool:

@@ -35,6 +35,7 @@ from ..runtime.supervisor import CANCEL_GRACE
 from .callables import plain_function
 from .context import Context
 from .provide import provide_of
+from .provided_types import check_provided_type
 from .signature import is_context
 
 R = TypeVar("R")
@@ -253,6 +254,7 @@ def read_parameters(function: Callable[..., object]) -> ReadParameters:
     for name, parameter in parameters.items():
         mark = provide_of(parameter, hints.get(name), f"the parameter {name!r}")
         if mark is not None:
+            check_provided_type(mark.function, hints[name], f"the parameter {name!r}")
             marked[name] = mark.function
         elif name in hints and is_context(hints[name]):
             context = name

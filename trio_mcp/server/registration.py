@@ -226,7 +226,13 @@ class Registration:
 
     # middleware
 
-    def middleware(self, fn: CallMiddlewareT, /) -> CallMiddlewareT:
+    @overload
+    def middleware(self, fn: CallMiddlewareT, /) -> CallMiddlewareT: ...
+    @overload
+    def middleware(self) -> Callable[[CallMiddlewareT], CallMiddlewareT]: ...
+    def middleware(  # type: ignore[misc]  # as for `tool`
+        self, fn: CallMiddlewareT | None = None, /
+    ) -> CallMiddlewareT | Callable[[CallMiddlewareT], CallMiddlewareT]:
         """Register an async function that runs around each call of a tool, prompt or resource: `@server.middleware`.
 
             @server.middleware
@@ -244,12 +250,20 @@ class Registration:
             TypeError: it is not an async function of a request and a handler.
             RuntimeError: the server is being served.
         """
+        if fn is None:
+            return self.middleware
         check_middleware(fn)
         self._check_not_served("middleware")
         self._middleware.append(fn)
         return fn
 
-    def message_middleware(self, fn: MessageMiddlewareT, /) -> MessageMiddlewareT:
+    @overload
+    def message_middleware(self, fn: MessageMiddlewareT, /) -> MessageMiddlewareT: ...
+    @overload
+    def message_middleware(self) -> Callable[[MessageMiddlewareT], MessageMiddlewareT]: ...
+    def message_middleware(  # type: ignore[misc]  # as for `tool`
+        self, fn: MessageMiddlewareT | None = None, /
+    ) -> MessageMiddlewareT | Callable[[MessageMiddlewareT], MessageMiddlewareT]:
         """Register a plain function that sees each request and notification of a client: `@server.message_middleware`.
 
         It must not block, and rejects the message by raising: a request is answered with the error (`ProtocolError` with its text
@@ -259,6 +273,8 @@ class Registration:
             TypeError: it is not a plain function.
             RuntimeError: the server is being served.
         """
+        if fn is None:
+            return self.message_middleware
         check_sync_callback("message_middleware", fn)
         self._check_not_served("message_middleware")
         self._message_middleware.append(fn)

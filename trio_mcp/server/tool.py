@@ -33,8 +33,7 @@ from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
 from ..runtime import Actor, CancelReason, Lane, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
-from ..session.calls.failures import url_required_code
-from ..session.event_loop import asyncio_hint
+from ..session.calls.failures import author_hint, url_required_code
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
 from ..types.capabilities import lacks
@@ -195,7 +194,7 @@ class Tool:
             case _:
                 # The reference connects what the user reports with the traceback in the log.
                 reference = secrets.token_hex(4)
-                hint = asyncio_hint(cause, "tool")
+                hint = author_hint(cause, "tool")
                 failures.log(logger, self.name, f"the tool {self.name} failed", cause, reference=reference, hint=hint)
                 return error_result(internal_error_text(self.name, reference))
 

@@ -75,7 +75,28 @@ def told_error(failures: FailureLog, facts: RequestFacts, error: BaseException, 
 def exception_text(error: BaseException, what: str) -> str:
     """Return the types and texts of the exceptions in a group, or of the one exception; `what` raised it."""
     texts = (f"{type(leaf).__name__}: {text_of(leaf)}".removesuffix(": ") for leaf in leaf_exceptions(error))
-    return f"{'; '.join(texts)[:MAX_TOLD]}{asyncio_hint(error, what)}"
+    return f"{'; '.join(texts)[:MAX_TOLD]}{author_hint(error, what)}"
+
+
+def author_hint(error: BaseException, what: str) -> str:
+    """Return advice to append to the text of an error, if it has a well-known cause; `what` raised it."""
+    return f"{asyncio_hint(error, what)}{state_hint(error)}"
+
+
+def state_hint(error: BaseException) -> str:
+    """Return advice to append to the text of an error, if code that uses the state of its context has found None."""
+    for leaf in leaf_exceptions(error):
+        if isinstance(leaf, AttributeError) and leaf.obj is None and "state" in last_names(leaf):
+            return "; ctx.state is None without a lifespan: give one to Server(lifespan=...), or state= to make_context"
+    return ""
+
+
+def last_names(error: BaseException) -> tuple[str, ...]:
+    """Return the names in the code that raised an error."""
+    traceback = error.__traceback__
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return () if traceback is None else traceback.tb_frame.f_code.co_names
 
 
 def runner_name(facts: RequestFacts) -> str:
@@ -127,7 +148,7 @@ def describe_error(failures: FailureLog, facts: RequestFacts, error: BaseExcepti
             return ErrorDetail(INTERNAL_ERROR, error.public_text)
         case _:
             reference = secrets.token_hex(4)
-            hint = asyncio_hint(error, runner_name(facts))
+            hint = author_hint(error, runner_name(facts))
             failures.log(
                 logger, facts.method, f"{log_name(facts, target)} failed", error, reference=reference, hint=hint
             )

@@ -26,6 +26,7 @@ from ...client.target import open_target
 from ...groups import unwrap
 from ...protocol.revisions import REVISIONS, Era
 from ...server import AnyElicit, Context, Server
+from ...session.calls.failures import state_hint
 from ...types import (
     CallToolResult,
     ClientCapabilities,
@@ -200,6 +201,8 @@ class MockClient:
         if attempt.failure is not None:
             raise attempt.failure
         if error is not None:
+            if hint := state_hint(error):
+                error.add_note(hint.removeprefix("; "))
             raise error
         if not self._in_block:
             self.check_used_up()

@@ -65,7 +65,8 @@ def check_answer(where: str, answer: object) -> None:
         raise TypeError(f"{where}: {answer.__name__} is a class: write {answer.__name__}(...)")
     if not isinstance(answer, VALUES) and not callable(answer):
         expected = "a value, a result, a function of the question, an exception or a step such as Delay(5, ...)"
-        raise TypeError(f"{where}: an answer is {expected}, not {answer!r:.80}")
+        hint = "; {} confirms a form without fields" if answer is None else ""
+        raise TypeError(f"{where}: an answer is {expected}, not {answer!r:.80}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
