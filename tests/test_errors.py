@@ -10,10 +10,10 @@ from trio_mcp.errors import (
     InvalidRequestState,
     MalformedAnswer,
     PeerError,
-    QuestionRejected,
-    RemoteProtocolError,
     ProviderError,
     ProviderErrorKind,
+    QuestionRejected,
+    RemoteProtocolError,
     ResourceNotFound,
     without_traceback,
 )

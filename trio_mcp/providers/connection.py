@@ -71,14 +71,18 @@ class LimitedBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = self._limit
-        async for piece in self._stream:
+        pieces = aiter(self._stream)
+        async for piece in pieces:
             if len(piece) > left:
-                if self._is_error:
-                    yield piece[:left]
-                    return
-                raise TooLarge(f"it has more than {self._limit} bytes, which is the limit")
+                break
             left -= len(piece)
             yield piece
+        else:
+            return
+        await read_rest(pieces, 0)
+        if not self._is_error:
+            raise TooLarge(f"it has more than {self._limit} bytes, which is the limit")
+        yield piece[:left]
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -192,19 +196,24 @@ class Connection:
 
 @asynccontextmanager
 async def _open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Give the pieces of a body for the length of the block; it need not be read to its end.
-
-    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
-    rest is read until one.
-    """
-    complete = False
+    """Give the pieces of a body for the length of the block; it need not be read to its end."""
+    is_complete = False
     async with aclosing(response.aiter_bytes()) as pieces:
         try:
             yield pieces
-            complete = True
+            is_complete = True
         finally:
-            with trio.move_on_after(LEFTOVER_SECONDS) as rest, suppress(httpx2.HTTPError, httpx2.StreamError):  # noqa: ASYNC100
-                if not complete:
-                    rest.cancel()
-                async for _ in pieces:  # noqa: ASYNC102
-                    pass
+            await read_rest(pieces, LEFTOVER_SECONDS if is_complete else 0)  # noqa: ASYNC102
+
+
+async def read_rest(pieces: AsyncIterator[bytes], seconds: float) -> None:
+    """Read what is left of a body, for so many seconds at most, and leave no generator open.
+
+    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel.
+    """
+    with trio.CancelScope(deadline=trio.current_time() + seconds) as scope:
+        if not seconds:
+            scope.cancel()
+        with suppress(StopAsyncIteration, httpx2.HTTPError, httpx2.StreamError):
+            while True:
+                await anext(pieces)
