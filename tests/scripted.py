@@ -17,6 +17,7 @@ from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
 from trio_mcp.protocol.meta import SERVER_INFO
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.session import AnyChannel
+from trio_mcp.session.server_requests import MAX_HANDLERS
 from trio_mcp.types import Implementation
 from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
@@ -116,12 +117,14 @@ async def client_over(
     on_change: Any = None,
     cache: Any = NO_CACHE,
     probe_timeout: float = 5,
+    max_handlers: int = MAX_HANDLERS,
     **handlers: Any,
 ) -> AsyncIterator[tuple[Client, Start]]:
     """A client that is not open yet, and a way to run its methods in tasks. It is closed at the end and leaves no task."""
     before = living()
     options = ClientOptions(
         handlers=Handlers(**handlers),
+        max_handlers=max_handlers,
         on_log=on_log,
         on_change=on_change,
         cache=cache,

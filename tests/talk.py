@@ -25,6 +25,7 @@ from trio_mcp.protocol.jsonrpc import RequestId, dump
 from trio_mcp.protocol.meta import LOG_LEVEL
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
+from trio_mcp.runtime import Account
 from trio_mcp.server import Server
 from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, Service, ServiceOptions, make_session, received
 
@@ -32,9 +33,16 @@ from trio_mcp.session import Envelope, OpenBatch, Peer, ReplyTarget, Service, Se
 class Talk(Reader):
     """One connection: what is sent is a dict, what comes back is a dict."""
 
-    def __init__(self, service: Service, *, principal: str | None = None, shared_channel: bool = True) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        principal: str | None = None,
+        shared_channel: bool = True,
+        account: Account | None = None,
+    ) -> None:
         self.service = service
-        self.session = make_session(service, shared_channel=shared_channel)
+        self.session = make_session(service, shared_channel=shared_channel, account=account)
         self.outbox = service.open_outbox(Peer(principal))
         self.listeners: dict[RequestId, ReplyTarget] = {}
         self.peer = Peer(principal)

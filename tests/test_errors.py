@@ -15,6 +15,7 @@ from trio_mcp.errors import (
     QuestionRejected,
     RemoteProtocolError,
     ResourceNotFound,
+    ToolError,
     without_traceback,
 )
 
@@ -49,3 +50,8 @@ def test_an_error_anew_holds_nothing_of_what_led_to_it() -> None:
     except Disconnected as outer:
         again = without_traceback(outer)
     assert (again.__traceback__, again.__cause__, again.__context__) == (None, None, None)
+
+
+@pytest.mark.parametrize("error", [ToolError(), ToolError("")])
+def test_a_tool_error_without_a_text_has_one_all_the_same(error: ToolError) -> None:
+    assert "without a reason" in str(error)

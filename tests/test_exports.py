@@ -45,3 +45,7 @@ def test_all_is_sorted_without_repetition_and_complete(name: str) -> None:
     assert listed == sorted(set(listed), key=rank)
     assert [name for name in listed if not hasattr(package, name)] == []
     assert ours(package) <= set(listed)
+
+
+def test_the_package_shows_its_public_names_and_no_others() -> None:
+    assert {name for name in dir(trio_mcp) if not name.startswith("__")} == set(trio_mcp.__all__)

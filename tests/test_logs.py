@@ -6,11 +6,15 @@ import logging
 import re
 
 import pytest
+from naming import unnamed
 
 from trio_mcp.logs import (
     MAX_CHARACTERS,
+    MAX_KINDS,
+    MAX_TRACEBACKS,
     SHARED_LINES,
     SUMMARY_SECONDS,
+    FailureLog,
     RepeatedRecords,
     one_line,
     peer_logger,
@@ -111,3 +115,49 @@ def test_connections_share_a_bound_and_those_over_it_fold_into_the_summary(caplo
     numbers = [re.match(r"\d+", record.getMessage()) for record in caplog.records]
     assert len(numbers) == SHARED_LINES + 1
     assert sum(1 if number is None else int(number[0]) for number in numbers) == 2_001
+
+
+class Broken(Exception):
+    pass
+
+
+def test_each_failure_is_a_record_and_the_first_of_a_kind_in_a_minute_have_their_traceback(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    now = 0.0
+    failures, logger = FailureLog(clock=lambda: now), peer_logger("trio_mcp.test")
+
+    def fail(kind: str, error: Exception) -> logging.LogRecord:
+        caplog.clear()
+        failures.log(logger, kind, f"{kind} failed", error, reference="0a1b", hint="\nadvice")
+        (record,) = caplog.records
+        return record
+
+    for _ in range(MAX_TRACEBACKS):
+        record = fail("add", Broken("x\ny"))
+        assert (record.getMessage(), record.exc_info is None) == ("add failed [0a1b]\nadvice", False)
+    record = fail("add", Broken("x\ny"))
+    assert unnamed(record.getMessage(), "add failed", "[0a1b]", "Broken", "x\\ny") == []
+    assert (record.exc_info, "\n" in record.getMessage()) == (None, False)
+    assert fail("add", KeyError()).exc_info is not None
+    assert fail("subtract", Broken()).exc_info is not None
+    now = SUMMARY_SECONDS
+    assert fail("add", Broken()).exc_info is not None
+
+
+def test_the_kinds_of_failures_that_are_told_apart_are_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    failures, logger = FailureLog(clock=lambda: 0.0), peer_logger("trio_mcp.test")
+    for number in range(MAX_TRACEBACKS * MAX_KINDS):
+        failures.log(logger, str(number), "failed", Broken())
+    assert len(failures) == MAX_KINDS
+
+
+def test_a_failure_whose_text_fails_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    class Silent(Exception):
+        def __str__(self) -> str:
+            raise Broken
+
+    failures = FailureLog(clock=lambda: 0.0)
+    for _ in range(MAX_TRACEBACKS + 1):
+        failures.log(peer_logger("trio_mcp.test"), "add", "failed", Silent())
+    assert "Silent" in caplog.records[-1].getMessage()

@@ -31,6 +31,7 @@ from .errors import (
     RequestTimeout,
     ResourceNotFound,
     SampleInvalid,
+    SampleRefused,
     SessionLost,
     ToolError,
     ToolFailed,
@@ -39,6 +40,7 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .client import Change, Client, ElicitRouter, ResponseCache, accept, accept_defaults, decline, dismiss
+    from .client.agent import AgentCall, AgentResult, run_agent
     from .runtime import CancelReason
     from .sampling import SamplingProvider
     from .server import (
@@ -69,6 +71,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Accepted",
+    "AgentCall",
+    "AgentResult",
     "Audio",
     "BranchElicitNotAllowed",
     "BranchLimit",
@@ -108,6 +112,7 @@ __all__ = [
     "ResourceNotFound",
     "ResponseCache",
     "SampleInvalid",
+    "SampleRefused",
     "Sampled",
     "SamplingProvider",
     "Server",
@@ -123,11 +128,14 @@ __all__ = [
     "accept_defaults",
     "decline",
     "dismiss",
+    "run_agent",
     "tool",
 ]
 
 # Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
 _PACKAGES = {
+    # Not in `client`, so that a client which runs no agent does not load it.
+    "client.agent": ("AgentCall", "AgentResult", "run_agent"),
     "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
     "runtime": ("CancelReason",),
     "sampling": ("SamplingProvider",),
@@ -155,4 +163,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    # Without the names of the code above, such as `gc`: this is what a user sees who explores the package.
+    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -15,9 +15,10 @@ optional argument asks for None first.
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar, cast
 
 T = TypeVar("T")
@@ -125,6 +126,35 @@ def check_sequence(name: str, value: object, kind: type[T], expected: str, each:
     for item in cast("Sequence[object]", value):
         check_instance(f"each item of {name}", item, kind, each)
     return cast("Sequence[T]", value)
+
+
+def check_names(given: Iterable[str], known: Collection[str], where: str) -> None:
+    """Raise `TypeError` for an option of an unknown name, and suggest the nearest one.
+
+    Args:
+        where: what has the known options, such as "Server()".
+    """
+    for name in given:
+        if name not in known:
+            # Almost all are typing errors, and a name that is dropped silently would be noticed only in production.
+            advice = nearest(name, known) or f"there are {', '.join(sorted(known))}"
+            raise TypeError(f"{where} has no option {name!r}: {advice}")
+
+
+def check_no_options(given: Mapping[str, object], function: Callable[..., object], where: str) -> None:
+    """Raise `TypeError` as `check_names` does if a function got options that it does not have.
+
+    A function calls it that collects them only for this error: Python's own does not suggest a name before 3.13.
+    """
+    if given:
+        parameters = inspect.signature(function).parameters.values()
+        check_names(given, [each.name for each in parameters if each.kind is each.KEYWORD_ONLY], where)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question with the known name that is most like this one; empty if none is."""
+    found = difflib.get_close_matches(name, list(known), 1)
+    return f"do you mean {found[0]!r}?" if found else ""
 
 
 def one_of(choices: Collection[str]) -> str:

@@ -6,9 +6,11 @@
     │   └── RemoteProtocolError      by the peer
     │       ├── RequestRejected          a server answered with an HTTP status (4xx) in place of a JSON-RPC message
     │       ├── InvalidRequestState      its `requestState` was not issued by this server, or not for this request
-    │       └── MalformedAnswer          a client sent no valid answer to a question of a handler
+    │       ├── MalformedAnswer          a client sent no valid answer to a question of a handler
+    │       └── MalformedQuestion        a server asked something that breaks a rule
     ├── PeerError                the peer answered our request with an error
-    │   └── QuestionRejected         a client answered a question of a handler with an error
+    │   ├── QuestionRejected         a client answered a question of a handler with an error
+    │   └── SampleRefused            the user of this client did not let a server ask the model
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare a capability that this needs
     ├── LimitExceeded            a limit was reached; the message names it
@@ -111,6 +113,16 @@ class MalformedAnswer(RemoteProtocolError):
         super().__init__(text, code=error.code, data=error.data)
 
 
+class MalformedQuestion(RemoteProtocolError):
+    """A server asked this client something that breaks a rule, such as a conversation in which a tool use has no result.
+
+    No handler was called. A legacy server receives the text with the code -32602; a call to a modern server raises this.
+    """
+
+    def __init__(self, method: str, problem: str) -> None:
+        super().__init__(f"the server's {method} is malformed: {problem}", code=-32602)
+
+
 class PeerError(McpError):
     """The peer responded to a request of this side with a JSON-RPC error.
 
@@ -137,6 +149,18 @@ class QuestionRejected(PeerError):
     def __init__(self, expected: str, error: PeerError) -> None:
         super().__init__(error.code, error.message, error.data)
         self.args = (f"the client returned an error instead of {expected}: {error.args[0]}",)
+
+
+class SampleRefused(PeerError):
+    """The user of this client did not let a server ask the model (`approve_sample`).
+
+    A legacy server receives the code -1 with this text (L-SMP-3b); a call to a modern server raises this.
+    """
+
+    TEXT = "User rejected sampling request"
+
+    def __init__(self) -> None:
+        super().__init__(-1, self.TEXT)
 
 
 class ConfigurationError(McpError, ValueError):
@@ -253,6 +277,10 @@ class ProviderError(McpError):
 
 class ToolError(McpError):
     """Raise this in a tool to return an error result with your text, which the model can read."""
+
+    def __str__(self) -> str:
+        # A model can do nothing with an empty text.
+        return super().__str__() or "The call failed, without a reason."
 
 
 class ToolFailed(McpError):

@@ -19,6 +19,10 @@ MAX_CHARACTERS: Final = 1_000
 """Characters of one argument in a record."""
 SHARED_LINES: Final = 10
 """Records of one kind that all connections of a server show in a minute."""
+MAX_TRACEBACKS: Final = 10
+"""Failures of one kind that are logged with their traceback in a minute."""
+MAX_KINDS: Final = 1_000
+"""Kinds of failures that are told apart; the oldest is forgotten."""
 SUMMARY_SECONDS: Final = 60.0
 """How often a warning that repeats is summarized."""
 
@@ -160,6 +164,63 @@ class RepeatedRecords:
         else:
             text = _PLACE.sub("...", kind) if args is None else kind % args
             self._logger.log(level, "%d more of these: %s", count, text, exc_info=error)
+
+
+class FailureLog:
+    """The failures of an author's functions, which any caller can cause again and again.
+
+    Each is one record, since its caller was told the reference to it. In a minute, the first `MAX_TRACEBACKS` of a kind have
+    their traceback; the others have the type and text of the exception in one line.
+
+    Args:
+        clock: seconds on any scale that does not go back.
+    """
+
+    __slots__ = ("_clock", "_minutes")
+
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._minutes: dict[tuple[str, str, str], _Minute] = {}
+
+    def log(
+        self,
+        logger: PeerLogger,
+        kind: str,
+        problem: str,
+        error: BaseException,
+        *,
+        reference: str | None = None,
+        hint: str = "",
+    ) -> None:
+        """Log a failure.
+
+        Args:
+            kind: what failed, as no peer wrote it; exceptions of two types are of two kinds.
+            problem: the text of the record.
+            reference: what the caller was told.
+            hint: advice to the author.
+        """
+        marked = problem if reference is None else f"{problem} [{reference}]"
+        if self._counts(kind, type(error)):
+            logger.error("%s%s", marked, OwnText(hint), exc_info=error)
+        else:
+            text = "".join(traceback.format_exception_only(error)).strip()
+            logger.error("%s (as others in this minute, so without traceback): %s", marked, text)
+
+    def _counts(self, kind: str, error: type[BaseException]) -> bool:
+        """Count a failure; return whether it is one of the first in this minute."""
+        key, now = (kind, error.__module__, error.__qualname__), self._clock()
+        minute = self._minutes.get(key)
+        if minute is None or now - minute.began >= SUMMARY_SECONDS:
+            self._minutes.pop(key, None)
+            minute = self._minutes[key] = _Minute(now)
+            if len(self._minutes) > MAX_KINDS:
+                del self._minutes[next(iter(self._minutes))]
+        minute.shown += 1
+        return minute.shown <= MAX_TRACEBACKS
+
+    def __len__(self) -> int:
+        return len(self._minutes)
 
 
 def _shown(value: object) -> object:

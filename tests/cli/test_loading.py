@@ -6,9 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from naming import unnamed
 
 from trio_mcp.cli.errors import CommandError, Status
-from trio_mcp.cli.loading import MODULE_NAME, load_server
+from trio_mcp.cli.loading import load_server
 
 HEAD = "from trio_mcp import Server\n"
 
@@ -16,7 +17,7 @@ HEAD = "from trio_mcp import Server\n"
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setitem(sys.modules, MODULE_NAME, sys)
+    monkeypatch.setattr(sys, "modules", {**sys.modules})
     return tmp_path / "app.py"
 
 
@@ -75,3 +76,41 @@ def _private() -> Server: return server
 def test_a_file_without_a_server_is_refused_with_the_functions_that_may_make_one(file: Path) -> None:
     assert refused(file, "def make(): return Server('made')", "").endswith("choose one of: app.py:make")
     assert refused(file, "x = 3", "").endswith("has no Server in it")
+
+
+def missing(target: str) -> str:
+    with pytest.raises(CommandError) as caught:
+        load_server(target)
+    assert caught.value.status is Status.UNREACHABLE
+    return str(caught.value)
+
+
+def test_a_file_that_does_not_exist_is_refused_with_what_was_looked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop").mkdir()
+    for file in ("notes.py", "shop/server.py"):
+        (tmp_path / file).write_text(HEAD)
+    assert unnamed(missing("books"), "books", tmp_path, "server.py", "module") == []
+    assert unnamed(missing("books.py"), "books.py", tmp_path) == []
+    assert unnamed(missing("notes"), "notes", "do you mean notes.py?") == []
+    assert unnamed(missing("shop.server:server"), "do you mean shop/server.py?") == []
+    assert unnamed(missing("shop"), "shop", "folder") == []
+
+
+MODEL = """
+from pydantic import BaseModel
+class Seat(BaseModel):
+    row: int
+server = Server(Seat.__module__)
+"""
+
+
+def test_the_module_is_called_like_its_file(file: Path) -> None:
+    assert loaded(file, MODEL, "server") == "app"
+
+
+def test_a_file_does_not_replace_another_module(file: Path) -> None:
+    file = file.with_name("json.py")
+    assert loaded(file, MODEL, "server") == "served_json"

@@ -27,7 +27,14 @@ from trio_mcp.client import Handlers, accept, accept_defaults, decline, dismiss
 from trio_mcp.errors import CapabilityError, LimitExceeded, PeerError
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES
-from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, Root, TextContent
+from trio_mcp.types import (
+    CreateMessageResult,
+    ElicitRequestFormParams,
+    RequestedSchema,
+    Root,
+    StringSchema,
+    TextContent,
+)
 
 FIELDS: Json = {
     "name": {"type": "string", "default": "John Doe"},
@@ -127,6 +134,16 @@ def test_what_is_given_beside_the_defaults_fills_in_and_replaces() -> None:
 
 def test_a_required_field_without_a_value_declines_the_form() -> None:
     assert accept_defaults(form(["note"])) == decline()
+
+
+def test_a_form_with_optional_fields_only_is_accepted_without_them() -> None:
+    optional = ElicitRequestFormParams(message="?", requested_schema=RequestedSchema(properties={"a": StringSchema()}))
+    assert accept_defaults(optional) == accept()
+
+
+def test_a_form_without_fields_is_a_consent_and_no_default() -> None:
+    empty = ElicitRequestFormParams(message="Delete all?", requested_schema=RequestedSchema(properties={}))
+    assert accept_defaults(empty) == decline()
 
 
 async def test_the_defaults_can_stand_in_for_a_user() -> None:

@@ -53,10 +53,13 @@ TARGETS: list[tuple[object, list[str]]] = [
     ("python notes.py", ["['python', 'notes.py']"]),
     ("python 'my notes.py'", ["['python', 'my notes.py']"]),
     ("it's", ["list of arguments"]),
+    ("notes.py", ["[sys.executable, '-m', 'trio_mcp', 'run', 'notes.py']"]),
+    ("no-such-program", ["list of arguments", "['python', 'server.py']"]),
     ("", ["['python', 'server.py']"]),
     ("localhost:8000/mcp", ["'http://localhost:8000/mcp'"]),
     ("gopher://localhost", ["URL"]),
-    (Path("notes.py"), ["['python', 'notes.py']"]),
+    (Path("notes.py"), ["[sys.executable, '-m', 'trio_mcp', 'run', 'notes.py']"]),
+    (Path("serve"), ["['serve']"]),
     ([], ["empty"]),
     (["python", 3], ["3", "int"]),
     (b"http://localhost", ["bytes"]),
@@ -99,6 +102,9 @@ OPTIONS: list[tuple[object, dict[str, Any], type[Exception], list[str]]] = [
     (COMMAND, {"env": {"HOME": Path()}}, TypeError, ["env", "'HOME'", "PosixPath"]),
     (COMMAND, {"shutdown_grace": -1}, ValueError, ["shutdown_grace", "-1"]),
     (offering(), {"hedaers": {}}, TypeError, ["hedaers=", "memory"]),
+    (URL, {"hedaers": {}}, TypeError, ["hedaers=", "'headers'"]),
+    (URL, {"on_elict": len}, TypeError, ["on_elict=", "'on_elicit'"]),
+    (offering(), {"raise_exception": True}, TypeError, ["raise_exception=", "'raise_exceptions'"]),
     (URL, {"on_log": nobody_awaits_this}, TypeError, ["on_log", "async"]),
     (URL, {"on_log": functools.partial(nobody_awaits_this)}, TypeError, ["on_log", "async"]),
     (URL, {"on_change": AsyncCallable()}, TypeError, ["on_change", "async"]),
@@ -113,6 +119,27 @@ def test_a_wrong_option_is_named_before_anything_starts(
 ) -> None:
     with pytest.raises(kind, match=naming(*names)):
         Client.connect(target, **options)
+
+
+@pytest.mark.parametrize("arguments", [(), (URL,), (offering(),), (offering(), 3)], ids=str)
+def test_a_client_is_made_by_connect(arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(TypeError, match=naming("Client.connect")):
+        Client(*arguments)
+    with pytest.raises(TypeError, match=naming("Client.connect")):
+        Client(*arguments, on_elicit=len)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("method", ["call_tool", "get_prompt", "read_resource"])
+async def test_a_misspelt_option_of_a_call_is_named_with_the_nearest(client: Client, method: str) -> None:
+    options: Any = {"timout": 3}
+    with pytest.raises(TypeError, match=naming(f"{method}()", "'timout'", "'timeout'")):
+        await getattr(client, method)("greet", **options)
+
+
+async def test_the_options_that_only_call_tool_has_are_suggested_for_it(client: Client) -> None:
+    options: Any = {"return": int}
+    with pytest.raises(TypeError, match=naming("'return'", "'returns'")):
+        await client.call_tool("greet", {"name": "Ann"}, **options)
 
 
 def test_a_header_that_is_refused_is_not_shown() -> None:

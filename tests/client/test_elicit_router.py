@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from naming import naming
 from scripted import as_modern, asking, conversation, said
@@ -60,6 +62,21 @@ async def test_each_question_goes_to_its_handler_whenever_it_is_asked(server: Se
     async with Client.connect(server, mode=era, on_elicit=router) as client:
         assert (await client.call_tool("register")).text == "accept accept accept"
     assert asked == ["name: Who?", "age: How old?", "name: Who, again?"]
+
+
+async def test_a_tool_and_a_declared_question_stand_for_their_names(server: Server, era: str) -> None:
+    router = ElicitRouter()
+    async with Client.connect(server, mode=era, on_elicit=router) as client:
+        (register,) = [tool for tool in await client.list_tools() if tool.name == "register"]
+        router.on(register, AGE)(accept_value)
+        router.on(server.tools[0], NAME)(accept_value)
+        assert (await client.call_tool("register")).text == "accept accept accept"
+
+
+@pytest.mark.parametrize("tool", [len, 3, None])
+def test_what_has_no_name_is_no_tool(tool: Any) -> None:
+    with pytest.raises(TypeError, match="tool"):
+        ElicitRouter().on(tool, "name")
 
 
 async def test_a_prompt_is_an_asker_too(server: Server, era: str) -> None:

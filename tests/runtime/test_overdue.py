@@ -7,6 +7,7 @@ import gc
 import logging
 import math
 import weakref
+from collections.abc import Generator
 
 import pytest
 import trio
@@ -210,6 +211,25 @@ async def test_no_answer_reaches_a_stuck_actor_and_its_questions_fail(autojump_c
         await wait_all_tasks_blocked()
         assert ["the call is over" in str(failure) for failure in failures] == [True, True]
         assert supervisor.actors == ()
+
+
+async def test_its_stack_shows_what_runs_behind_an_awaitable_object(
+    autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Deaf:
+        def __await__(self) -> Generator[object, None, str]:
+            return deaf(actor).__await__()
+
+    async def body(_actor: Actor) -> None:
+        await Deaf()
+
+    async with open_supervisor(grace=GRACE) as supervisor:
+        actor = supervisor.start(body, Ended())
+        actor.cancel(CancelReason.CLIENT)
+        await trio.sleep(100)
+    (stuck,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "await Deaf()" in stuck.getMessage()
+    assert "await trio.sleep_until(FREED)" in stuck.getMessage()
 
 
 async def test_it_is_logged_once_with_the_stacks_of_its_tasks(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +16,12 @@ from naming import naming, unnamed
 from one_tool import failure_of, result_of
 from pydantic import BaseModel
 from talk import Json, talk_to
+from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Audio, Client, File, Image, Server, ToolResult
+from trio_mcp import Audio, Client, File, Image, LimitExceeded, Server, ToolResult
 from trio_mcp.server.media import MAX_FILE, FileToRead, media_block
 from trio_mcp.server.results import return_spec
+from trio_mcp.session import Service
 from trio_mcp.types import (
     Annotations,
     BlobResourceContents,
@@ -281,6 +285,61 @@ async def test_a_file_over_the_limit_is_an_error_that_names_it(tmp_path: Path) -
     with path.open("wb") as file:
         file.truncate(MAX_FILE + 1)
     assert unnamed(await failure_of(lambda: Image(path), name="tool"), str(MAX_FILE)) == []
+
+
+@pytest.mark.parametrize("make", [Image, Audio, File])
+def test_only_a_regular_file_is_read_and_nothing_waits_for_another(tmp_path: Path, make: Any) -> None:
+    pipe = tmp_path / "pipe.png"
+    os.mkfifo(pipe)
+    names = [make.__name__, "path=", str(pipe)]
+    options = {"mime_type": "audio/wav"} if make is Audio else {}
+    with pytest.raises(ValueError, match=naming(*names)):
+        make(pipe, **options).block()
+
+
+def test_a_file_that_says_that_it_is_too_large_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "large.png"
+    with path.open("wb") as file:
+        file.truncate(1000 * MAX_FILE)
+    with pytest.raises(LimitExceeded, match=str(MAX_FILE)):
+        Image(path).block()
+
+
+async def test_a_file_is_read_in_a_counted_thread_which_a_cancel_abandons(
+    chart: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reading, go = threading.Event(), threading.Event()
+    read = Image.read
+
+    def slow_read(image: Image) -> bytes:
+        reading.set()
+        go.wait(10)
+        return read(image)
+
+    monkeypatch.setattr(Image, "read", slow_read)
+    server = Server("files")
+
+    async def tool() -> Image:
+        return Image(chart)
+
+    server.add_tool(tool)
+    async with talk_to(server) as talk:
+        try:
+            await talk.initialize()
+            call = talk.call("tool")
+            await trio.to_thread.run_sync(reading.wait, 10)
+            assert counted(talk.service) == (1, 0)
+            talk.cancel(call)
+            await wait_all_tasks_blocked()
+            assert counted(talk.service) == (1, 1)
+        finally:
+            go.set()
+
+
+def counted(service: Service) -> tuple[int, int]:
+    threads = service.statistics().threads
+    assert threads is not None
+    return threads.running, threads.abandoned
 
 
 async def test_a_file_that_is_missing_is_an_internal_error_without_its_path(tmp_path: Path) -> None:

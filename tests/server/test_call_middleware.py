@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import pytest
 import trio
+from naming import unnamed
 from talk import talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -26,6 +28,7 @@ from trio_mcp import (
     accept,
     accept_defaults,
 )
+from trio_mcp.types import GetPromptResult
 
 BOUND = 20.0
 ERAS = ["legacy", "modern"]
@@ -208,6 +211,30 @@ async def test_a_missing_return_is_an_error_of_the_call() -> None:
             assert (await client.call_tool("tool")).is_error
 
 
+MISTAKES: dict[str, Callable[[CallRequest, Any], Any]] = {
+    "not awaited": lambda call, handler: handler(),
+    "used before it is awaited": lambda call, handler: handler().is_error,
+    "given the call": lambda call, handler: handler(call),
+    "given a name": lambda call, handler: handler(call=call),
+}
+
+
+@pytest.mark.filterwarnings("ignore:coroutine 'handler' was never awaited")
+@pytest.mark.parametrize("mistake", MISTAKES)
+async def test_a_wrong_use_of_the_handler_names_what_to_write(mistake: str) -> None:
+    server = Server("tester")
+
+    @server.middleware
+    async def wrong(call: CallRequest, handler: CallHandler) -> CallResult:
+        return MISTAKES[mistake](call, handler)  # type: ignore[no-any-return]
+
+    server.add_tool(lambda: None, name="tool")
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            text = (await client.call_tool("tool")).text
+    assert unnamed(text, "TypeError", "await handler") == []
+
+
 async def test_a_nursery_around_the_body_does_not_wrap_its_error() -> None:
     server = Server("tester")
 
@@ -388,3 +415,48 @@ def test_what_is_no_async_function_of_two_is_refused() -> None:
     for wrong in (plain, one, CallRequest, 3):
         with pytest.raises(TypeError, match="CallHandler"):
             Server("tester", middleware=[wrong])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_handler_that_was_stored_runs_nothing_after_its_middleware_has_ended(fails: bool) -> None:
+    stored: list[CallHandler] = []
+    runs: list[int] = []
+    server = Server("tester")
+
+    @server.middleware
+    async def keep(call: CallRequest, handler: CallHandler) -> CallResult:
+        stored.append(handler)
+        if fails:
+            raise ToolError("rejected")
+        return await handler()
+
+    @server.tool
+    async def tool() -> None:
+        runs.append(1)
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            await client.call_tool("tool")
+            before = len(runs)
+            with pytest.raises(RuntimeError) as raised:
+                await stored[0]()
+    assert unnamed(str(raised.value), "keep", "tool") == []
+    assert (before, len(runs)) == (0 if fails else 1, before)
+
+
+async def test_a_result_of_another_kind_is_an_error_that_names_the_middleware() -> None:
+    server = Server("tester")
+
+    @server.middleware
+    async def confuse(call: CallRequest, handler: CallHandler) -> CallResult:
+        return GetPromptResult(messages=[])
+
+    @server.tool(max_result=4096)
+    async def tool() -> str:
+        return ""
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            result = await client.call_tool("tool")
+    assert result.is_error
+    assert unnamed(result.text, "confuse", "GetPromptResult") == []

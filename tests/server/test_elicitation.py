@@ -278,7 +278,16 @@ async def test_invalid_answers_count_as_attempts_and_the_last_one_is_raised(era:
     assert "could not be used" in asked[1]
 
 
-@pytest.mark.parametrize("wrong", [{"max_attempts": 0}, {"max_attempts": "3"}, {"on_decline": "again"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_attempts": 0},
+        {"max_attempts": 101},
+        {"max_attempts": 10**9},
+        {"max_attempts": "3"},
+        {"on_decline": "again"},
+    ],
+)
 async def test_a_wrong_option_of_a_retry_is_an_error_at_once(wrong: Any) -> None:
     async def tool(ctx: Context) -> str:
         with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):

@@ -15,11 +15,21 @@ from pydantic import BaseModel
 from talk import Json, Talk, talk_to
 from trio.testing import MockClock
 
-from trio_mcp import Client, Context, Image, Server, ServiceOptions, ToolResult
+from trio_mcp import (
+    CallHandler,
+    CallRequest,
+    CallResult,
+    Client,
+    Context,
+    Image,
+    Server,
+    ServiceOptions,
+    ToolResult,
+)
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.server.large_results import LEAST_MAX_RESULT, PREFIX, cut
 from trio_mcp.session.sizes import KEPT_RESULT_SIZE
-from trio_mcp.types import ResourceLink, TextContent, TextResourceContents
+from trio_mcp.types import CallToolResult, ResourceLink, TextContent, TextResourceContents
 
 LIMIT = 4096
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -80,6 +90,28 @@ async def test_a_large_result_is_a_preview_and_its_caller_reads_all_of_it(mode: 
         (contents,) = (await client.read_resource(link.uri)).contents
         assert (contents.wire()["text"], contents.uri, contents.mime_type) == (await lines(), link.uri, link.mime_type)
         assert (result.is_error, link.size is not None and link.size > len(await lines())) == (False, True)
+
+
+@ERAS
+async def test_what_middleware_returns_has_the_same_limit_and_middleware_sees_the_whole_result(mode: str) -> None:
+    server, seen = limited(), list[int]()
+
+    @server.middleware
+    async def double(call: CallRequest, handler: CallHandler) -> CallResult:
+        result = await handler()
+        if not isinstance(result, CallToolResult):
+            return result
+        seen.append(len(result.text))
+        return ToolResult(content=[TextContent(text=result.text * 2)])
+
+    async with connected(mode, server) as client:
+        for count in (300, 1000):
+            result = await client.call_tool("lines", {"count": count})
+            assert len(result.encode()) <= LIMIT
+            (contents,) = (await client.read_resource(link_in(result).uri)).contents
+            assert contents.wire()["text"] == await lines(count) * 2
+    assert seen == [len(await lines(300)), len(await lines(1000))]
+    assert seen[0] < LIMIT
 
 
 @ERAS

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import pytest
 import trio
+from naming import naming, unnamed
 from talk import talk_to
 from trio.testing import MockClock
 
-from trio_mcp import Client, Context, Server, ServiceOptions
+from trio_mcp import Client, Context, Disconnected, Server, ServiceOptions
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 
 BOUND = 20.0
@@ -107,6 +109,65 @@ async def test_a_failed_start_raises_the_exception_of_the_lifespan() -> None:
     with pytest.raises(Broken), trio.fail_after(BOUND):
         async with Client.connect(server):
             raise AssertionError("it was connected")
+
+
+@asynccontextmanager
+async def fails_at_its_end(_server: Server) -> AsyncIterator[dict[str, str]]:
+    yield {"key": "value"}
+    raise Broken
+
+
+async def test_the_block_of_a_client_raises_what_the_end_of_the_lifespan_raises() -> None:
+    with trio.fail_after(BOUND), pytest.raises(Broken) as raised:
+        async with Client.connect(server_with(fails_at_its_end)) as client:
+            await client.call_tool("read")
+    assert raised.value.__context__ is None
+
+
+async def test_a_client_that_is_closed_without_a_block_raises_it_once() -> None:
+    with trio.fail_after(BOUND):
+        client = await Client.connect(server_with(fails_at_its_end)).open()
+        with pytest.raises(Broken):
+            await client.aclose()
+        await client.aclose()
+
+
+async def test_what_the_block_raised_is_not_lost_when_the_end_of_the_lifespan_fails_too() -> None:
+    with trio.fail_after(BOUND), pytest.raises(ExceptionGroup) as raised:
+        async with Client.connect(server_with(fails_at_its_end)):
+            raise LookupError
+    assert [type(error) for error in raised.value.exceptions] == [LookupError, Broken]
+
+
+async def test_a_cancel_of_the_block_is_not_lost_either() -> None:
+    with trio.fail_after(BOUND), pytest.raises(ExceptionGroup) as raised, trio.CancelScope() as scope:  # noqa: PT012
+        async with Client.connect(server_with(fails_at_its_end)):
+            scope.cancel()
+            await trio.sleep_forever()
+    assert scope.cancelled_caught
+    assert [type(error) for error in raised.value.exceptions] == [Broken]
+
+
+async def test_a_crash_while_serving_leaves_the_block_of_the_client() -> None:
+    crash = trio.Event()
+
+    @asynccontextmanager
+    async def lifespan(_server: Server) -> AsyncIterator[dict[str, str]]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(raise_after, crash)
+            yield {"key": "value"}
+
+    with trio.fail_after(BOUND), pytest.raises(Broken) as raised:  # noqa: PT012
+        async with Client.connect(server_with(lifespan)) as client:
+            crash.set()
+            while True:
+                await client.ping()
+    assert isinstance(raised.value.__context__, Disconnected)
+
+
+async def raise_after(event: trio.Event) -> None:
+    await event.wait()
+    raise Broken
 
 
 async def test_a_lifespan_that_fails_while_serving_ends_the_service_with_its_exception() -> None:
@@ -230,3 +291,63 @@ def test_a_lifespan_that_is_no_context_manager_is_refused() -> None:
     for wrong in (undecorated, coroutine, {"db": 1}):
         with pytest.raises(TypeError, match="asynccontextmanager"):
             Server("tester", lifespan=wrong)  # type: ignore[arg-type]
+
+
+def test_a_lifespan_without_a_yield_is_refused() -> None:
+    @asynccontextmanager  # type: ignore[arg-type]
+    async def lifespan(server: Server) -> dict[str, str]:
+        return {}
+
+    with pytest.raises(TypeError, match=naming("lifespan", "yield")):
+        Server("tester", lifespan=lifespan)
+
+
+def test_a_plain_context_manager_is_refused() -> None:
+    @contextmanager
+    def lifespan(server: Server) -> Iterator[None]:
+        yield
+
+    with pytest.raises(TypeError, match=naming("@asynccontextmanager", "async def")):
+        Server("tester", lifespan=lifespan)  # type: ignore[arg-type]
+
+
+def test_a_lifespan_that_does_not_take_the_server_is_refused() -> None:
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[None]:
+        yield
+
+    with pytest.raises(TypeError, match=naming("lifespan", "server")):
+        Server("tester", lifespan=lifespan)  # type: ignore[arg-type]
+
+
+async def test_a_lifespan_for_asyncio_is_named_with_the_page_to_read() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        await asyncio.sleep(1)
+        yield
+
+    with trio.fail_after(BOUND), pytest.raises(RuntimeError) as caught:
+        async with Client.connect(Server("tester", lifespan=lifespan)):
+            pass
+    assert unnamed(" ".join(caught.value.__notes__), "lifespan", "Trio", "docs/asyncio.md") == []
+
+
+async def test_a_server_may_get_another_lifespan() -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[dict[str, str]]:
+        yield {"key": "original"}
+
+    @asynccontextmanager
+    async def fake(server: Server) -> AsyncIterator[dict[str, str]]:
+        yield {"key": "fake"}
+
+    server = server_with(lifespan)
+    other = server.with_lifespan(fake)
+    texts: list[str] = []
+    with trio.fail_after(BOUND):
+        for each in (other, server):
+            async with Client.connect(each) as client:
+                texts.append((await client.call_tool("read")).text)
+    assert texts == ["fake", "original"]
+    with pytest.raises(TypeError):
+        server.with_lifespan(3)  # type: ignore[arg-type]

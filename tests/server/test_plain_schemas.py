@@ -190,3 +190,32 @@ def test_the_size_of_a_schema_counts_each_copy() -> None:
 )
 def test_a_schema_is_open_if_a_value_may_hold_anything(annotation: object, expected: bool) -> None:
     assert is_open(schema_for(annotation)["properties"]["value"]) is expected
+
+
+LOOKS: Json = {"$ref": "#/$defs/Step"}
+
+
+class Pipeline(BaseModel):
+    model_config = ConfigDict(json_schema_extra={"examples": [LOOKS], "const": LOOKS})
+
+    first: dict[str, Any] = LOOKS
+
+
+def test_data_that_looks_like_a_reference_stays_as_it_is() -> None:
+    def run(
+        step: dict[str, Any] = LOOKS,
+        other: Annotated[Any, Field(json_schema_extra={"enum": [LOOKS], "const": LOOKS, "examples": [LOOKS]})] = None,
+        nested: Annotated[Any, Field(json_schema_extra={"items": {"default": [LOOKS]}})] = None,
+        pipeline: Pipeline | None = None,
+        second: Pipeline | None = None,
+    ) -> Pipeline: ...
+
+    listed = Server("data").add_tool(run).model
+    shown = listed.input_schema["properties"]
+    assert shown["step"]["default"] == LOOKS
+    assert [shown["other"][key] for key in ("enum", "const", "examples")] == [[LOOKS], LOOKS, [LOOKS]]
+    assert shown["nested"]["items"] == {"default": [LOOKS]}
+    assert listed.output_schema is not None
+    for schema in (shown["pipeline"]["anyOf"][0], shown["second"]["anyOf"][0], listed.output_schema):
+        assert (schema["properties"]["first"]["default"], schema["const"]) == (LOOKS, LOOKS)
+    assert LOOKS == {"$ref": "#/$defs/Step"}

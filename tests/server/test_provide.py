@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import pytest
 import trio
+from naming import naming
 from one_tool import failure_of, success_of, talk_with
 from talk import talk_to
 from trio.testing import MockClock
@@ -344,6 +345,37 @@ async def itself(value: Annotated[str, Provide(lambda: None)]) -> str:
 
 
 itself.__annotations__["value"] = Annotated[str, Provide(itself)]
+
+
+async def connect() -> str:
+    return "db"
+
+
+@asynccontextmanager
+async def opened() -> AsyncIterator[str]:
+    yield "db"
+
+
+def test_a_mark_that_is_given_as_a_default_is_refused_with_what_to_write() -> None:
+    def tool(db: str = Provide(connect)) -> str:  # type: ignore[assignment]
+        return db
+
+    def untyped(db=Provide(connect)):  # type: ignore[no-untyped-def]  # noqa: B008
+        return db
+
+    for wrong in (tool, untyped):
+        with pytest.raises(TypeError, match=naming("db", "Annotated[", "Provide(connect)")):
+            Server("tester").tool(wrong)
+
+
+@pytest.mark.parametrize("made", [connect, opened])
+def test_a_provider_that_was_called_is_refused_with_what_to_write(made: Any) -> None:
+    async def tool(db: str) -> str:
+        return db
+
+    tool.__annotations__["db"] = Annotated[str, Provide(made())]
+    with pytest.raises(TypeError, match=naming("tool", f"Provide({made.__name__})", f"Provide({made.__name__}())")):
+        Server("tester").tool(tool)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from naming import naming
 from one_tool import failure_of, success_of, talk_with
 from pydantic import AliasChoices, BaseModel, Field
 
-from trio_mcp import Context, Server
+from trio_mcp import Context, Elicit, Server, tool
 from trio_mcp.types import ToolAnnotations
 
 
@@ -62,6 +62,31 @@ def choices(a: Annotated[int, Field(validation_alias=AliasChoices("b", "c"))]) -
 def clash(a: Annotated[int, Field(alias="b")], b: int) -> None: ...
 
 
+GONE: Any = {"$ref": "#/$defs/Gone"}
+
+
+class Lost(BaseModel):
+    step: int = Field(1, json_schema_extra=GONE)
+
+
+def unknown_reference(a: Annotated[int, Field(json_schema_extra=GONE)]) -> None: ...
+
+
+def unknown_reference_in_a_default(a: int = Field(1, json_schema_extra=GONE)) -> None: ...
+
+
+def unknown_reference_in_a_model(b: int, a: Lost) -> None: ...
+
+
+def unknown_reference_below(a: Annotated[int, Field(json_schema_extra={"not": GONE})]) -> None: ...
+
+
+def no_reference(a: Annotated[int, Field(json_schema_extra={"$ref": 3})]) -> None: ...
+
+
+def unknown_reference_in_the_result() -> Lost: ...
+
+
 def annotated(annotation: object) -> Callable[..., Any]:
     def wrong(a: Any) -> None: ...
 
@@ -84,6 +109,12 @@ def annotated(annotation: object) -> Callable[..., Any]:
         (unknown_result, ["unknown_result", "'return'", "'Nowhere'"]),
         (choices, ["choices", "'a'", "Field(alias="]),
         (clash, ["clash", "'a'", "'b'"]),
+        (unknown_reference, ["unknown_reference", "'a'", "'#/$defs/Gone'", "in its place"]),
+        (unknown_reference_in_a_default, ["unknown_reference_in_a_default", "'a'", "'#/$defs/Gone'"]),
+        (unknown_reference_in_a_model, ["unknown_reference_in_a_model", "'a'", "'#/$defs/Gone'"]),
+        (unknown_reference_below, ["unknown_reference_below", "'a'", "'#/$defs/Gone'"]),
+        (no_reference, ["no_reference", "'a'", "$ref 3"]),
+        (unknown_reference_in_the_result, ["unknown_reference_in_the_result", "returns", "'#/$defs/Gone'"]),
         (annotated(5), ["wrong", "'a'", "5", "a type"]),
         (annotated([int]), ["wrong", "'a'", "list[str]"]),
         (annotated(any), ["wrong", "'a'", "typing.Any"]),
@@ -105,6 +136,13 @@ def test_a_model_that_is_local_to_a_function_is_named() -> None:
 
     with pytest.raises(TypeError, match=naming("book", "'local'", "'Local'", "local to a function")):
         Server("mistakes").add_tool(book)
+
+
+def test_an_unknown_reference_of_a_model_of_arguments_or_of_a_form_is_refused() -> None:
+    with pytest.raises(TypeError, match=naming("parameters(Lost)", "'#/$defs/Gone'")):
+        tool("run").parameters(Lost)
+    with pytest.raises(TypeError, match=naming("Lost", "'#/$defs/Gone'")):
+        _ = Elicit("lost", Lost).requested_schema
 
 
 @pytest.mark.parametrize("annotation", [OldDict, list[OldDict]], ids=str)

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import math
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import pytest
 import trio
 from talk import Talk, talk_to
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import CallHandler, CallRequest, CallResult, Client, Context, PeerError, Server, ServiceOptions
+from trio_mcp import (
+    CallHandler,
+    CallRequest,
+    CallResult,
+    Client,
+    Context,
+    PeerError,
+    RequestTimeout,
+    Server,
+    ServiceOptions,
+)
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+from trio_mcp.server.concurrency import ConcurrencyLimit, Place
 
 BOUND = 20.0
 ERAS = ["legacy", "modern"]
@@ -20,7 +33,11 @@ ERAS = ["legacy", "modern"]
 class Gate:
     """A tool whose calls run until the test lets them go on."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(
+        self, *, timeout_of_question: float = math.inf, seconds_of_scope: float = math.inf, **options: Any
+    ) -> None:
+        self._timeout_of_question = timeout_of_question
+        self._seconds_of_scope = seconds_of_scope
         self.running: list[str] = []
         self.most = 0
         self.events: dict[str, trio.Event] = {}
@@ -30,7 +47,8 @@ class Gate:
     async def work(self, name: str, ctx: Context, ask: bool = False) -> str:
         """Run, after a question if it is to ask one."""
         if ask:
-            await ctx.elicit("?", bool)
+            with suppress(RequestTimeout), trio.move_on_after(self._seconds_of_scope):
+                await ctx.elicit("?", bool, timeout=self._timeout_of_question)
         self.running.append(name)
         self.most = max(self.most, len(self.running))
         try:
@@ -149,6 +167,83 @@ async def test_a_parked_call_gives_its_place_to_others_and_waits_for_one_when_it
         gate.end("c")
         assert await talk.text(queued) == "c"
     assert gate.most == 1
+
+
+async def test_a_call_whose_question_timed_out_while_it_was_parked_waits_for_a_place(mock_clock: MockClock) -> None:
+    gate = Gate(limit=1, queue=5, timeout_of_question=30)
+    async with talk_to(gate.server) as talk:
+        (asking,) = await started(talk, "a", ask=True)
+        await talk.round(asking)
+        running, queued = await started(talk, "b", "c")
+        mock_clock.jump(31)
+        await wait_all_tasks_blocked()
+        assert gate.running == ["b"]
+        gate.end("b")
+        assert await talk.text(running) == "b"
+        await wait_all_tasks_blocked()
+        assert gate.running == ["a"]
+        gate.end("a")
+        await wait_all_tasks_blocked()
+        assert gate.running == ["c"]
+        gate.end("c")
+        assert await talk.text(queued) == "c"
+    assert gate.most == 1
+
+
+async def test_a_call_that_cancels_its_question_while_it_is_parked_goes_on_and_is_counted(
+    mock_clock: MockClock,
+) -> None:
+    gate = Gate(limit=1, queue=5, seconds_of_scope=30)
+    async with talk_to(gate.server) as talk:
+        (asking,) = await started(talk, "a", ask=True)
+        await talk.round(asking)
+        running, queued = await started(talk, "b", "c")
+        mock_clock.jump(31)
+        await wait_all_tasks_blocked()
+        assert gate.running == ["b", "a"]
+        gate.end("b")
+        assert await talk.text(running) == "b"
+        await wait_all_tasks_blocked()
+        assert gate.running == ["a"]
+        gate.end("a")
+        await wait_all_tasks_blocked()
+        assert gate.running == ["c"]
+        gate.end("c")
+        assert await talk.text(queued) == "c"
+
+
+async def test_a_call_that_asks_again_while_it_is_parked_gives_its_place_back(mock_clock: MockClock) -> None:
+    server = Server("tester", options=ServiceOptions(settle=0))
+
+    @server.tool(limit=1)
+    async def work(name: str, ctx: Context, ask: bool = False) -> str:
+        for seconds in (30, math.inf) if ask else ():
+            with trio.move_on_after(seconds):
+                await ctx.elicit("?", bool)
+        return name
+
+    async with talk_to(server) as talk:
+        (asking,) = await started(talk, "a", ask=True)
+        await talk.round(asking)
+        mock_clock.jump(31)
+        await wait_all_tasks_blocked()
+        for name in "bc":
+            assert await talk.text(talk.leg("work", {"name": name})) == name
+
+
+async def test_a_place_that_is_claimed_while_another_lane_waits_for_it_is_counted_once() -> None:
+    limit = ConcurrencyLimit("tool", 1, 1)
+    place, other = Place(limit), Place(limit)
+    async with trio.open_nursery() as nursery:
+        await other.enter()
+        nursery.start_soon(place.enter)
+        await wait_all_tasks_blocked()
+        place.claim()
+    other.leave()
+    place.leave()
+    with trio.fail_after(BOUND):
+        await other.enter()
+    assert other.held
 
 
 async def test_the_branches_of_a_resumed_call_share_its_place() -> None:

@@ -15,9 +15,26 @@ from talk import play as play_as
 from talk import session_with as session_as
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import CapabilityError, Client, Context, PeerError, RequestTimeout, Server, UrlElicitationRequired, accept
+from trio_mcp import (
+    CapabilityError,
+    Client,
+    Context,
+    LimitExceeded,
+    RequestTimeout,
+    Server,
+    UrlElicitationRequired,
+    accept,
+)
+from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.server.options import ResumePolicy
-from trio_mcp.session.calls.url_elicitations import MAX_PAGES, UrlElicitations
+from trio_mcp.session.calls.url_elicitations import (
+    MAX_PAGES,
+    MAX_SESSION_PAGES,
+    MAX_WAITED,
+    SessionPages,
+    UrlElicitations,
+)
+from trio_mcp.session.sizes import PAGE_SIZE
 from trio_mcp.types import ElicitRequestURLParams
 
 URL = "https://example.com/connect"
@@ -410,41 +427,57 @@ async def test_an_elicitation_is_completed_from_any_thread_once() -> None:
         assert (await player.text()).startswith("accept")
 
 
-async def test_unfinished_pages_are_bounded_and_the_oldest_is_forgotten() -> None:
+async def test_a_page_that_a_call_waits_for_is_never_forgotten_and_one_too_many_is_rejected() -> None:
     pages = UrlElicitations()
-    for number in range(MAX_PAGES + 1):
+    for number in range(MAX_WAITED):
         pages.add(str(number), lambda: None)
-    assert len(pages) == MAX_PAGES
+    with pytest.raises(LimitExceeded) as raised:
+        pages.add("one more", lambda: None)
+    assert unnamed(str(raised.value), str(MAX_WAITED)) == []
+    for number in range(MAX_SESSION_PAGES):
+        SessionPages(pages, None, str).add(f"expected-{number}")
+    assert pages.complete("0")
+    assert not pages.complete("one more")
+
+
+async def test_pages_that_nothing_waits_for_are_bounded_and_the_oldest_is_forgotten() -> None:
+    pages = UrlElicitations()
+    account = MemoryBudget(MAX_PAGES * PAGE_SIZE * 4).open()
+    for number in range(MAX_PAGES + 1):
+        SessionPages(pages, account, str).add(str(number))
+    assert (len(pages), account.drawn) == (MAX_PAGES, MAX_PAGES * PAGE_SIZE)
     assert (pages.complete("0"), pages.complete("1")) == (False, True)
 
 
-# our client
+async def test_a_session_that_expects_too_many_pages_forgets_its_own() -> None:
+    pages = UrlElicitations()
+    SessionPages(pages, None, str).add("of another session")
+    crowded = SessionPages(pages, None, str)
+    for number in range(MAX_SESSION_PAGES + 1):
+        crowded.add(str(number))
+    assert (pages.complete("0"), pages.complete("1"), pages.complete("of another session")) == (False, True, True)
 
 
-@pytest.mark.parametrize("mode", ["legacy", "modern"])
-async def test_our_client_opens_the_page_and_ignores_a_notice_that_it_does_not_know(mode: str) -> None:
-    opened: list[str] = []
-    server = offering(connect)
-
-    def open_page(asked: ElicitRequestURLParams) -> object:
-        opened.append(asked.url)
-        server.complete_elicitation("visit-1")
-        return accept()
-
-    with trio.fail_after(10):
-        async with Client.connect(server, mode=mode, on_elicit_url=open_page) as client:
-            result = await client.call_tool("connect")
-            assert (result.text or "").startswith("accept")
-            await client.ping()
-    assert opened == [URL]
-
-
-async def test_our_client_raises_the_error_and_ignores_the_notice_of_a_page_that_it_never_opened() -> None:
+async def test_a_page_that_nothing_waits_for_draws_from_the_memory_budget_until_its_session_ends() -> None:
     server = offering(needs_page)
-    with trio.fail_after(10):
-        async with Client.connect(server, mode="legacy", on_elicit_url=lambda _: accept()) as client:
-            with pytest.raises(PeerError) as refused:
-                await client.call_tool("needs_page")
-            assert refused.value.code == URL_REQUIRED
-            assert server.complete_elicitation("visit-1")
-            await client.ping()
+    async with server.open_service() as service:
+        with service.options.memory.open() as account:
+            talk = Talk(service, account=account)
+            with talk.outbox:
+                await talk.initialize(capabilities=PAGES)
+                before = account.drawn
+                await talk.error(talk.call("needs_page"))
+                assert account.drawn == before + PAGE_SIZE
+                talk.session.close(CancelReason.DISCONNECT)
+                assert account.drawn == before
+        assert not server.complete_elicitation("visit-1")
+        assert len(service.calls.url_elicitations) == 0
+
+
+async def test_a_page_for_which_the_memory_budget_has_no_room_is_an_error() -> None:
+    full = MemoryBudget(2).open()
+    full.draw(2)
+    pages = UrlElicitations()
+    with pytest.raises(LimitExceeded):
+        SessionPages(pages, full, str).add("visit-1")
+    assert len(pages) == 0

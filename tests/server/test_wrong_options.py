@@ -99,6 +99,17 @@ def test_an_unknown_option_is_rejected_with_the_nearest_one(
         offer(**{option: "x"})
 
 
+def test_a_misspelt_option_of_a_server_is_named_with_the_nearest() -> None:
+    options: Any = {"lifspan": None}
+    with pytest.raises(TypeError, match=naming("Server()", "'lifspan'", "'lifespan'")):
+        Server("tester", **options)
+
+
+def test_a_misspelt_option_of_a_transport_is_named_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match=naming("prot=", "'port'")):
+        Server("tester").run("http", prot=8000)
+
+
 def test_an_unknown_option_that_is_like_none_is_told_what_there_is() -> None:
     with pytest.raises(TypeError, match=naming("tool()", "'zzz'", "annotations", "title")):
         tool(zzz=1)

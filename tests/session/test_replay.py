@@ -14,6 +14,7 @@ import trio
 from talk import Round, Talk, talk_to
 from trio.testing import MockClock
 
+from trio_mcp import Client, accept_defaults
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
 from trio_mcp.protocol.sealing.request_state import KeyRing
@@ -246,6 +247,22 @@ async def test_without_keys_the_log_says_what_that_means(
             for _ in range(2):
                 await talk.round(talk.leg("idempotent"))
     assert caplog.text.count("TRIO_MCP_KEYS") == 1
+
+
+async def test_a_client_in_the_process_gets_no_advice_about_keys(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
+    server = Server("asks")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.elicit("Sure?", bool)).action
+
+    with caplog.at_level(logging.INFO, "trio_mcp.session"):
+        async with Client.connect(server, on_elicit=accept_defaults) as client:
+            assert (await client.call_tool("ask")).text == "decline"
+    assert "TRIO_MCP_KEYS" not in caplog.text
 
 
 async def test_an_answer_to_a_question_that_another_process_asked_is_not_given_to_a_different_one_here() -> None:

@@ -11,7 +11,8 @@ from peer import ChannelClient
 from talk import Talk, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.logs import SHARED_LINES
+from trio_mcp import Server, ServiceOptions
+from trio_mcp.logs import MAX_TRACEBACKS, SHARED_LINES
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session import Service, serve_channel
 from trio_mcp_transports.memory import memory_pair
@@ -70,3 +71,39 @@ async def test_connections_that_are_lost_share_a_bound(caplog: pytest.LogCapture
             await leave_a_call_behind(talk.service)
     assert len(counts(caplog, "the client is gone")) == SHARED_LINES + 1
     assert sum(counts(caplog, "the client is gone")) == 3 * SHARED_LINES
+
+
+async def fail(number: int) -> None:
+    """Fail, in one of two ways."""
+    raise KeyError(number) if number % 2 else OSError("the disk is full")
+
+
+async def test_a_tool_that_fails_again_and_again_shows_a_bounded_number_of_tracebacks_and_every_reference(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = offering(fail).with_options(ServiceOptions(tell_errors=False))
+    async with talk_to(server) as talk:
+        told = [await talk.failure(talk.leg("fail", {"number": number})) for number in range(TIMES)]
+    records = [record for record in caplog.records if record.name == "trio_mcp.tool"]
+    references = [text.rstrip(".").rpartition(" ")[2] for text in told]
+    assert [f"[{reference}]" in record.getMessage() for reference, record in zip(references, records, strict=True)] == (
+        [True] * TIMES
+    )
+    assert sum(record.exc_info is not None for record in records) == 2 * MAX_TRACEBACKS
+    assert "the disk is full" in records[-2].getMessage()
+
+
+async def test_a_resource_that_fails_again_and_again_shows_as_few_whatever_its_uri(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("failing", options=ServiceOptions(tell_errors=False))
+
+    @server.resource("data://{name}")
+    async def read(name: str) -> str:
+        raise OSError(name)
+
+    async with talk_to(server) as talk:
+        for number in range(TIMES):
+            await talk.error(talk.ask("resources/read", uri=f"data://{number}"))
+    records = [record for record in caplog.records if record.name == "trio_mcp.call"]
+    assert (len(records), sum(record.exc_info is not None for record in records)) == (TIMES, MAX_TRACEBACKS)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
 import pytest
 import trio
+from naming import naming
 from trio.testing import MockClock
 
-from trio_mcp import Context, Elicit
+from trio_mcp import CallHandler, CallRequest, CallResult, Context, Elicit, Server
 from trio_mcp.errors import Disconnected
 from trio_mcp.testing import Delay, Disconnect, MockClient, SecondWorker, make_context
 
@@ -117,3 +122,101 @@ async def test_the_context_is_over_after_the_block(era: str) -> None:
         pass
     with pytest.raises(Disconnected):
         await confirm(ctx, "Sure")
+
+
+# state and server
+
+
+@dataclass
+class State:
+    name: str
+    events: list[str] = field(default_factory=list)
+
+
+async def name_of(ctx: Context[State]) -> str:
+    return ctx.state.name
+
+
+def stateful(state: State) -> Server:
+    """A server whose lifespan yields this state."""
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[State]:
+        state.events.append("entered")
+        yield state
+        state.events.append("left")
+
+    server = Server("stateful", lifespan=lifespan)
+
+    @server.resource("test://greeting")
+    def greeting() -> str:
+        return "hello"
+
+    return server
+
+
+async def test_the_context_has_the_given_state(era: str) -> None:
+    async with make_context(state=State("given"), era=era) as ctx:
+        assert await name_of(ctx) == "given"
+        assert await ctx.branch(name_of) == "given"
+
+
+async def test_without_a_state_it_is_none(era: str) -> None:
+    async with make_context(era=era) as ctx:
+        assert ctx.state is None
+
+
+async def test_the_context_of_a_server_has_its_lifespan_and_its_resources(era: str) -> None:
+    state = State("of the lifespan")
+    server = stateful(state)
+    async with make_context(server=server, era=era) as ctx:
+        assert ctx.state is state
+        assert state.events == ["entered"]
+        (contents,) = (await ctx.read_resource("test://greeting")).contents
+        assert contents.uri == "test://greeting"
+    assert state.events == ["entered", "left"]
+    assert server.tools == (), "the server has no more tools than before"
+
+
+async def test_a_state_replaces_the_lifespan_of_the_server(era: str) -> None:
+    state = State("of the lifespan")
+    async with make_context(server=stateful(state), state=State("given"), era=era) as ctx:
+        assert await name_of(ctx) == "given"
+        await ctx.read_resource("test://greeting")
+    assert state.events == []
+
+
+async def test_the_middleware_of_the_server_runs_around_the_block(era: str) -> None:
+    server, seen = Server("watched"), list[str]()
+
+    @server.middleware
+    async def watch(call: CallRequest, handler: CallHandler) -> CallResult:
+        seen.append(call.kind)
+        return await handler()
+
+    async with make_context(server=server, era=era):
+        assert seen == ["tool"]
+
+
+async def test_a_lifespan_that_fails_raises_its_exception(era: str) -> None:
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        raise ZeroDivisionError
+        yield
+
+    with pytest.raises(ZeroDivisionError):
+        async with make_context(server=Server("broken", lifespan=lifespan), era=era):
+            pass
+
+
+async def test_a_mock_client_keeps_the_record_of_a_context_with_a_state(era: str) -> None:
+    client = MockClient(elicits=[True], era=era)
+    async with client.context(state=State("given")) as ctx:
+        assert await confirm(ctx, "Sure")
+        assert ctx.state.name == "given"
+    assert len(client.questions) == 1
+
+
+def test_something_else_than_a_server_is_an_error() -> None:
+    with pytest.raises(TypeError, match=naming("server", "Server")):
+        make_context(server="travel")  # type: ignore[call-overload]

@@ -6,10 +6,11 @@ import gc
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import trio
+from naming import naming
 from pydantic import BaseModel
 from trio.testing import MockClock
 
@@ -433,6 +434,27 @@ async def test_a_tool_cannot_hide_that_the_script_ran_out(era: str) -> None:
 
     with pytest.raises(AssertionError, match="sample"):
         await MockClient(era=era).call(careless)
+
+
+async def test_a_function_that_no_question_called_fails_by_name(era: str) -> None:
+    async def ask_twice(ctx: Context) -> None:
+        await ctx.elicit("First?", bool)
+        await ctx.elicit("Second?", bool)
+
+    async def ask_nothing() -> None: ...
+
+    with pytest.raises(AssertionError, match="samples"):
+        await MockClient(elicits=lambda asked: True, samples=lambda asked: "", era=era).call(ask_twice)
+    await MockClient(elicits=lambda asked: True, era=era).call(ask_twice)
+    with MockClient(elicits=lambda asked: True, era=era) as client:
+        await client.call(ask_twice)
+        await client.call(ask_nothing)
+
+
+def test_a_misspelt_option_is_named_with_the_nearest() -> None:
+    options: dict[str, Any] = {"elicit": [True]}
+    with pytest.raises(TypeError, match=naming("MockClient()", "'elicit'", "'elicits'")):
+        MockClient(**options)
 
 
 async def test_an_answer_that_was_not_used_fails_with_what_is_left(era: str) -> None:

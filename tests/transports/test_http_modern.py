@@ -11,7 +11,7 @@ import trio
 from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call, modern_call, modern_request, served
 from stage import Stage
 
-from trio_mcp import Context, Mirrored, Server
+from trio_mcp import Context, MessageFacts, Mirrored, ProtocolError, Server
 from trio_mcp.protocol.jsonrpc import Malformed, Message, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import ServerSession
@@ -146,6 +146,32 @@ async def test_a_last_event_id_means_nothing_to_a_modern_request(peer: AsgiPeer)
     plain = await peer.post(body, headers)
     reply = await peer.post(body, {**headers, "last-event-id": "1-1"})
     assert (reply.status, reply.body) == (200, plain.body)
+
+
+@pytest.mark.parametrize("rejects", [None, ValueError("no"), ProtocolError("no")])
+async def test_message_middleware_sees_a_modern_notification_which_has_no_effect(rejects: Exception | None) -> None:
+    seen: list[tuple[str, bool, str | None]] = []
+
+    def watch(message: MessageFacts) -> None:
+        seen.append((message.method, message.id is None, message.peer.headers.get("mcp-method")))
+        if rejects is not None and message.id is None:
+            raise rejects
+
+    server = Server("tester", message_middleware=[watch])
+
+    @server.tool
+    async def nothing() -> str:
+        return "done"
+
+    method = "notifications/cancelled"
+    headers = {**JSON_HEADERS, "mcp-protocol-version": MODERN, "mcp-method": method}
+    async with served(asgi_app(server)) as peer:
+        for params in ({"requestId": 1}, {"requestId": []}):
+            reply = await peer.post({"jsonrpc": "2.0", "method": method, "params": params}, headers)
+            assert (reply.status, reply.body) == (202, b"")
+        assert (await peer.post({"jsonrpc": "2.0", "method": "notifications/unknown"}, headers)).status == 202
+        assert (await peer.post(*modern_call("nothing"))).status == 200
+    assert seen == [(method, True, method), ("tools/call", False, "tools/call")]
 
 
 async def test_a_modern_notification_is_taken_with_202_or_refused(peer: AsgiPeer) -> None:

@@ -7,11 +7,16 @@ from collections.abc import Sequence
 import pytest
 import trio
 import trio.testing
+from naming import unnamed
 
-from trio_mcp.protocol.jsonrpc import Malformed, Notification, Request, RequestId, Response
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Malformed, Notification, Request, RequestId, Response
 from trio_mcp.protocol.strict_json import held_size
+from trio_mcp.runtime import Account, MemoryBudget
 from trio_mcp.session.envelope import ANONYMOUS, Envelope
+from trio_mcp.session.sizes import CONNECTION_SIZE
+from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.stdio import LineChannel
+from trio_mcp_transports.stdio.channel import BUFFER_STEP
 
 PING = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
 DONE = b'{"jsonrpc":"2.0","method":"done"}'
@@ -65,6 +70,49 @@ def methods(envelopes: Sequence[Envelope]) -> list[str]:
 
 def note(method: str) -> Envelope:
     return Envelope(Notification(method))
+
+
+# What is buffered
+
+
+async def received_in_parts(wire: Wire, account: Account, *parts: bytes) -> tuple[list[Envelope], list[int]]:
+    """What the channel receives, and what was drawn after each part."""
+    wire.channel.account = account
+    drawn: list[int] = []
+
+    async def feed() -> None:
+        for part in parts:
+            await wire.to_channel.send_all(part)
+            await trio.testing.wait_all_tasks_blocked()
+            drawn.append(account.drawn)
+        await wire.to_channel.aclose()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(feed)
+        return await everything(wire.channel), drawn
+
+
+async def test_an_unfinished_line_draws_from_the_memory_budget_in_steps_until_it_ends() -> None:
+    wire, account = Wire(max_line=10 * BUFFER_STEP), MemoryBudget(100 * BUFFER_STEP).open()
+    parts = (b"x" * (BUFFER_STEP - 1), b"x", b"x" * 2 * BUFFER_STEP, b"x\n" + PING, b"\n")
+    received, drawn = await received_in_parts(wire, account, *parts)
+    assert methods(received) == ["malformed", "ping"]
+    assert drawn == [0, BUFFER_STEP, 3 * BUFFER_STEP, 0, 0]
+
+
+async def test_a_line_for_which_the_memory_budget_has_no_room_is_rejected_and_the_next_is_served() -> None:
+    wire, account = Wire(max_line=100 * BUFFER_STEP), MemoryBudget(4 * BUFFER_STEP).open()
+    head, more = b'{"jsonrpc":"2.0","id":7,"method":"x","params":"', b"x" * BUFFER_STEP
+    received, drawn = await received_in_parts(wire, account, head, *[more] * 5, b'"}\n' + PING + b"\n")
+    rejected, *rest = received
+    assert isinstance(rejected.message, Malformed)
+    assert (rejected.message.error.code, rejected.message.error.request_id) == (SERVER_BUSY, 7)
+    assert unnamed(str(rejected.message.error), "memory budget") == []
+    assert (methods(rest), max(drawn) < 4 * BUFFER_STEP, drawn[-1]) == (["ping"], True, 0)
+
+
+def test_what_an_http_connection_draws_covers_the_head_of_a_request() -> None:
+    assert guarded_config().h11_max_incomplete_size < CONNECTION_SIZE
 
 
 # Receiving

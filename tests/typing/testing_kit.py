@@ -84,7 +84,9 @@ async def test_functions() -> None:
     def choose(asked: ElicitRequestFormParams) -> ElicitResult:
         return accept(flight=asked.message)
 
+    router.on(server.tools[0], SEAT)(choose)
     async with Client.connect(server, on_elicit=router) as client:
+        router.on((await client.list_tools())[0], SEAT)(choose)
         router.check(await client.list_tools())
         router.check([*await client.list_tools(), *await client.list_prompts()])
         assert_type(router.missing(await client.list_resources()), list[tuple[str, str]])
@@ -99,3 +101,23 @@ async def test_contexts() -> None:
         choice = await ctx.elicit("Which?", SEAT)
         if choice.action == "accept":
             assert_type(choice.content, Seat)
+
+
+class Database:
+    name: str = ""
+
+
+async def needs_database(ctx: Context[Database]) -> str:
+    return ctx.state.name
+
+
+async def test_contexts_with_a_state() -> None:
+    async with make_context(state=Database(), elicits=[True]) as ctx:
+        assert_type(ctx.state, Database)
+        await needs_database(ctx)
+    async with make_context(state=Database(), server=server) as ctx:
+        await needs_database(ctx)
+    async with make_context(server=server) as plain:
+        assert_type(plain.state, object)
+    async with MockClient().context(state=Database()) as ctx:
+        await needs_database(ctx)

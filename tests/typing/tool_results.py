@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import assert_type
+from typing import assert_type, cast
 
 from trio_mcp import Audio, Client, File, Image, Server, ToolResult
 from trio_mcp.types import CallToolResult, ContentBlock, JsonValue, TextContent
@@ -53,5 +53,6 @@ async def main(client: Client) -> None:
     assert_type(hits, list[Hit])
     print(hits[0].title.upper())
     assert_type(await client.call_tool("total", returns=int), int)
-    # A union is no class, so that its checker cannot know the type.
+    # A union is no class, so that its checker cannot know the type, unless it is told.
     assert_type(await client.call_tool("total", returns=int | None), object)
+    assert_type(await client.call_tool("total", returns=cast("type[int | None]", int | None)), int | None)

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import re
+import secrets
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
@@ -25,8 +26,9 @@ from .arguments import pairs, read_arguments, signature
 from .child_stderr import printable_stderr
 from .errors import CommandError, Status, rejected, translate_errors
 from .interrupts import run_command
+from .loading import check_file
 from .numbers import seconds
-from .output import PrintableFormatter, log_to_stderr, show_log, show_progress, show_result
+from .output import PrintableFormatter, log_to_stderr, note, show_log, show_progress, show_result
 from .prompting import Prompting
 from .terminal import Terminal
 
@@ -42,7 +44,8 @@ examples:
 
 A VALUE is JSON if it is valid JSON, unless the tool wants a string there: city=Lisbon seats=2 tags='["a"]'.
 The result goes to stdout; questions, progress and log messages go to stderr. Questions are asked at the terminal,
-unless --answer and --sample answer them; without a terminal they are declined.
+unless --answer and --sample answer them; without a terminal they are declined. Several values for one field, and several
+samples, are used in turn, and the last of them for all further questions. What was not used is named on stderr.
 """
 
 
@@ -59,7 +62,7 @@ def describe(parser: ArgumentParser) -> None:
         "--timeout", type=seconds, default=math.inf, metavar="SECONDS", help="for the whole command (default: no limit)"
     )
     add("--answer", action="append", default=[], metavar="KEY=VALUE", help="a field of a form; repeatable")
-    add("--sample", metavar="TEXT", help="the model's answer if the tool asks it")
+    add("--sample", action="append", default=[], metavar="TEXT", help="the model's answer; repeatable")
     add("--root", action="append", default=[], metavar="FOLDER", help="a folder to work in; repeatable")
     add("--header", action="append", default=[], metavar="NAME=VALUE", help="an HTTP header; repeatable")
     parser.epilog = EXAMPLES
@@ -77,11 +80,12 @@ def execute(options: Namespace) -> int:
 
 
 async def call(options: Namespace, prompting: Prompting) -> int:
+    """Connect to the target, call the tool, and return the exit status."""
     # Around the connection too: to start a server, to shake hands with it and to close it may all hang.
     with trio.move_on_after(options.timeout):
         async with printable_stderr() as stderr:
             # Inside, where the errors are not yet in the group of a nursery.
-            with translate_errors():
+            with translate_errors(starts_file=is_file(options.target)):
                 async with connection(options, prompting, stderr) as client:
                     return await run_call(client, options, prompting)
     raise CommandError(f"timed out after {options.timeout:g} seconds; the call was cancelled", Status.REFUSED)
@@ -110,10 +114,17 @@ def connection(options: Namespace, prompting: Prompting, stderr: int | None = No
         form = "NAME=VALUE, such as authorization='Bearer ...'"
         return connect(headers=dict(pairs(options.header, "--header ", form)))
     # A command gets the whole environment, and not only the safe part that a host would pass on: the user who wrote the command
-    # could have run it in this shell.
-    return connect(env=os.environ, stderr=stderr)
+    # could have run it in this shell. And a key: without one, a server warns that no other process can continue its calls, which
+    # no other will.
+    return connect(env={KEYS: secrets.token_urlsafe(32), **os.environ}, stderr=stderr)
 
 
+def is_file(target: str) -> bool:
+    """Return whether a target is `FILE.py` or `FILE.py:name`, which this program serves."""
+    return SCHEME.match(target) is None and len(target.split()) == 1 and target.partition(":")[0].endswith(".py")
+
+
+KEYS = "TRIO_MCP_KEYS"
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 SCHEMES = ("http", "https", "ws", "wss")
 """The URL schemes for which there is a transport."""
@@ -142,8 +153,7 @@ def read_target(text: str, *, debug: bool = False) -> str | list[str]:
     # from the client's. With further words it is a command, which may be a .py file with a shebang.
     path = words[0].partition(":")[0]
     if len(words) == 1 and path.endswith(".py"):
-        if not Path(path).is_file():
-            raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
+        check_file(Path(path))
         return [sys.executable, "-m", "trio_mcp", "run", *words, *(["--debug"] if debug else [])]
     return words
 
@@ -162,6 +172,8 @@ async def run_call(client: Client, options: Namespace, prompting: Prompting) -> 
     # First, because the result only says that the user closed a question.
     if prompting.problem is not None:
         raise prompting.problem
+    if unused := prompting.unused:
+        note(f"trio-mcp: warning: the tool did not ask for {', '.join(unused)}")
     # A legacy server says it in a result, which a model reads; to a person it is the same as the error of a modern one.
     if result.is_error and (missing := (result.meta or {}).get(REQUIRED_CAPABILITIES)) is not None:
         raise rejected(result.text, missing)

@@ -15,7 +15,7 @@ from typing import Protocol, cast
 
 from ..errors import ConfigurationError
 from ..logs import printable
-from .errors import EXIT_STATUSES, CommandError, Status
+from .errors import EXIT_STATUSES, AlreadyReported, CommandError, Status
 
 SUMMARIES = {
     "run": "serve a file's server on stdin and stdout",
@@ -52,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         # 128 + SIGINT. The commands handle the signal themselves; this is for one that comes while modules are loaded.
         return 130
+    except AlreadyReported as failure:
+        return failure.status
     except CommandError as failure:
         return print_error(str(failure), failure.status, options)
     except ConfigurationError as error:

@@ -51,9 +51,20 @@ class Rejection(PeerError):
     """The user refused to answer a question. A legacy server receives it as this error; a modern one receives nothing."""
 
 
+class AlreadyReported(CommandError):
+    """A command fails, and another process of it has written why."""
+
+
 @contextmanager
-def translate_errors() -> Generator[None]:
-    """Raise `CommandError`, with a text and a status for the user, for an error of the library or the system."""
+def translate_errors(*, starts_file: bool = False) -> Generator[None]:
+    """Raise `CommandError`, with a text and a status for the user, for an error of the library or the system.
+
+    Args:
+        starts_file: the server is a `trio-mcp run` that the block has started.
+
+    Raises:
+        AlreadyReported: that command could not load its file.
+    """
     try:
         yield
     except Rejection as error:
@@ -62,6 +73,9 @@ def translate_errors() -> Generator[None]:
         missing = error.data.get("requiredCapabilities") if isinstance(error.data, dict) else None
         raise rejected(str(error), missing) from error
     except Disconnected as error:
+        # The only status with which `trio-mcp run` ends after it has written an error.
+        if starts_file and f"exited with status {Status.UNREACHABLE:d}" in str(error):
+            raise AlreadyReported(str(error), Status.UNREACHABLE) from error
         raise CommandError(str(error), Status.UNREACHABLE) from error
     # Before `McpError`, whose subclass it is: arguments or answers that JSON cannot hold are the user's mistake.
     except LocalProtocolError as error:

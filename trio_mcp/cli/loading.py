@@ -16,9 +16,9 @@ from types import FunctionType, ModuleType
 from ..groups import first_leaf
 from ..server import Server
 from ..server.lifespan import LIFESPAN_NOTE
+from ..session.event_loop import asyncio_hint
 from .errors import CommandError, Status
 
-MODULE_NAME = "served_file"
 FILE_HELP = "a Python file, and which of its servers if it has several, or a function that returns one"
 
 
@@ -36,8 +36,7 @@ def load_server(target: str, *, tell_errors: bool = False) -> Server:
         CommandError: there is no such file or server, or the file or the function raised an error.
     """
     path, name = split_target(target)
-    if not path.is_file():
-        raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
+    check_file(path)
     # stdout may be the connection to the client, which a `print` would break.
     with redirect_stdout(sys.stderr):
         server = choose(load(path), path, name)
@@ -54,13 +53,38 @@ def split_target(target: str) -> tuple[Path, str | None]:
     return Path(file), name
 
 
+def check_file(path: Path) -> None:
+    """Raise `CommandError`, which says what was looked for, unless there is a file of this name."""
+    if path.is_file():
+        return
+    if path.is_dir():
+        raise CommandError(f"{path} is a folder: name a Python file in it", Status.UNREACHABLE)
+    missing = f"there is no file {path}" if path.is_absolute() else f"there is no file {path} in {Path.cwd()}"
+    meant = next(filter(Path.is_file, (Path(f"{path}.py"), Path(f"{path}".replace(".", "/") + ".py"))), None)
+    if meant is not None:
+        missing += f": do you mean {meant}?"
+    elif path.suffix != ".py":
+        missing += ": FILE is the path of a Python file, such as server.py, and not the name of a module"
+    raise CommandError(missing, Status.UNREACHABLE)
+
+
+def module_name(path: Path) -> str:
+    """Return the name of the module that a file becomes: that of the file, unless another module has it.
+
+    Errors show it with the classes of the file.
+    """
+    name = path.stem.replace(".", "_")
+    return f"served_{name}" if name in sys.modules else name
+
+
 def load(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
-    spec = spec_from_loader(MODULE_NAME, SourceFileLoader(MODULE_NAME, str(path)))
+    name = module_name(path)
+    spec = spec_from_loader(name, SourceFileLoader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     # In `sys.modules` before it runs: dataclasses and `get_type_hints` look the module up by its name.
-    module = sys.modules[MODULE_NAME] = module_from_spec(spec)
+    module = sys.modules[name] = module_from_spec(spec)
     with file_errors(path):
         spec.loader.exec_module(module)
     return module
@@ -85,7 +109,8 @@ def lifespan_errors(target: str) -> Generator[None]:
         if LIFESPAN_NOTE not in getattr(error, "__notes__", ()):
             raise
         where, leaf = error_location(error, split_target(target)[0]), first_leaf(error)
-        raise CommandError(f"{where}: the lifespan failed: {error_text(leaf)}", Status.UNREACHABLE) from error
+        text = f"{where}: the lifespan failed: {error_text(leaf)}{asyncio_hint(leaf, 'lifespan')}"
+        raise CommandError(text, Status.UNREACHABLE) from error
 
 
 def error_location(error: BaseException, path: Path) -> str:

@@ -41,33 +41,61 @@ WORDS = {"!cancel": DISMISSED, "!decline": DECLINED}
 """What a user may enter instead of a value."""
 
 
+class Prepared:
+    """The answers of one kind from the command line, which are used in turn."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._taken = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._texts)
+
+    @property
+    def unused(self) -> Sequence[str]:
+        return self._texts[self._taken :]
+
+    def take(self) -> str:
+        """Return the next answer, or the last one again."""
+        # The last one stays: a tool may ask any number of times, and the command line is finite.
+        self._taken = min(self._taken + 1, len(self._texts))
+        return self._texts[self._taken - 1]
+
+
 class Prompting:
     """Answers a server's questions, one after another.
 
     Args:
         answers: values for fields of forms, by name; the first is used first, the last one repeatedly.
-        sample: the model's answer to every prompt.
+        samples: the model's answers to prompts; the first is used first, the last one repeatedly.
 
     Attributes:
         server: the name of the server, to show with a question.
         problem: what was wrong with an answer from the command line; the question that it was for was closed.
     """
 
-    def __init__(self, terminal: Terminal, answers: Sequence[tuple[str, str]], sample: str | None) -> None:
+    def __init__(self, terminal: Terminal, answers: Sequence[tuple[str, str]], samples: Sequence[str]) -> None:
         self.server = "the server"
         self.problem: CommandError | None = None
         self._terminal = terminal
-        self._sample = sample
+        self._samples = Prepared(samples)
         # A modern server sends the questions of a round together, and there is one terminal to ask them at.
         self._turn = trio.Lock()
-        self._answers: dict[str, list[str]] = {}
+        texts: dict[str, list[str]] = {}
         for name, text in answers:
-            self._answers.setdefault(name, []).append(text)
+            texts.setdefault(name, []).append(text)
+        self._answers = {name: Prepared(each) for name, each in texts.items()}
 
     @property
     def samples(self) -> bool:
         """Whether a model can be asked; the client declares sampling only then."""
-        return self._sample is not None or self._terminal.is_interactive
+        return bool(self._samples) or self._terminal.is_interactive
+
+    @property
+    def unused(self) -> list[str]:
+        """The options of the command line that have answered nothing."""
+        answers = [f"--answer {name}={text}" for name, texts in self._answers.items() for text in texts.unused]
+        return [*answers, *(f"--sample {text!r}" for text in self._samples.unused)]
 
     async def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
         """Answer a form. Raises nothing; a cancel leaves the question unanswered."""
@@ -90,8 +118,8 @@ class Prompting:
             Rejection: the user closed the question.
         """
         async with self._turn:
-            if self._sample is not None:
-                return self._sample
+            if self._samples:
+                return self._samples.take()
             note(f"{self.server} asks for the answer of a model, in {params.max_tokens} tokens at most:")
             for line in prompt_lines(params):
                 note(f"  {line}")
@@ -129,8 +157,7 @@ class Prompting:
         """Return a valid value, or None to leave the field out."""
         prepared = self._answers.get(name)
         if prepared is not None:
-            # The last one stays: a tool may ask for a field any number of times, and the command line is finite.
-            return prepared_value(name, field, prepared.pop(0) if len(prepared) > 1 else prepared[0])
+            return prepared_value(name, field, prepared.take())
         if self._terminal.is_interactive:
             return await self._entered(name, field, required)
         if field.default is None and required:

@@ -12,16 +12,17 @@ from .handlers import (
     OnElicitUrl,
     OnLog,
     OnRoots,
-    OnSample,
     accept,
     accept_defaults,
     decline,
     dismiss,
 )
 from .options import ClientOptions
+from .sampling import ApproveSample, OnSample
 
 __all__ = [
     "MAX_ROUNDS",
+    "ApproveSample",
     "CacheStatistics",
     "Change",
     "ChangeKind",

@@ -17,6 +17,7 @@ import trio
 from ..checks import (
     check_instance,
     check_int,
+    check_names,
     check_seconds,
     check_str,
     check_str_mapping,
@@ -31,6 +32,8 @@ from ..types import (
     CallToolRequestParams,
     CallToolResult,
     CompleteRequestParams,
+    CompleteResult,
+    Completion,
     CompletionArgument,
     CompletionContext,
     GetPromptRequestParams,
@@ -46,7 +49,6 @@ from ..types import (
     Reference,
     ResourceTemplateReference,
 )
-from .handlers import answer_round
 from .link import Link
 from .listed_tools import ListedTools
 from .options import ClientOptions
@@ -93,6 +95,20 @@ class CallOptions(NamedTuple):
             check_seconds("idle_timeout", self.idle_timeout, positive=True, hint="math.inf for no limit")
         if self.max_rounds is not MAX_ROUNDS:
             check_int("max_rounds", self.max_rounds)
+
+
+def call_options(method: str, given: CallKeywords) -> CallOptions:
+    """Return the options of a call.
+
+    Raises:
+        TypeError: the method of the client has no option of that name.
+    """
+    try:
+        return CallOptions(**given)
+    except TypeError:
+        own = ("returns", "raise_on_error") if method == "call_tool" else ()
+        check_names(given, (*CallOptions._fields, *own), f"{method}()")
+        raise
 
 
 @dataclass(slots=True, eq=False)
@@ -149,6 +165,13 @@ class Calls:
             cache.store(method, uri, result, ticket)
         return result
 
+    async def completion(self, params: CompleteRequestParams, timeout: float) -> Completion:
+        """Return suggestions for an argument; a server may ask nothing for them."""
+        check_seconds("timeout", timeout)
+        result = await self._link.request("completion/complete", params, timeout=timeout)
+        assert isinstance(result, CompleteResult)
+        return result.completion
+
     async def _complete(
         self, method: str, params: InputResponseRequestParams, kind: type[M], options: CallOptions, what: str
     ) -> tuple[M, int]:
@@ -182,7 +205,7 @@ class Calls:
     ) -> InputResponseRequestParams:
         """Return the params of the next round: those of the first, with the answers and the state."""
         codec = self._link.session.terms.codec
-        answers = await answer_round(self._options.handlers.find_for(asker), asked.input_requests or {}, codec)
+        answers = await self._link.rounds.answer(asker, asked.input_requests or {}, codec)
         if not answers:
             await trio.sleep(EMPTY_ROUND_DELAYS[min(number, len(EMPTY_ROUND_DELAYS) - 1)])
         # Both members are replaced, also by None: a state that the server did not send again must not be echoed (M-MRTR-8c).

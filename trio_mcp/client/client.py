@@ -3,55 +3,60 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Self, TypeVar, Unpack, overload
+from inspect import signature
+from types import TracebackType
+from typing import Final, Never, Self, TypeVar, Unpack, overload
 
 from ..checks import check_choice, check_seconds
+from ..errors import Disconnected
+from ..sampling import SamplingProvider
 from ..session import AnyChannel, ChannelServer
+from ..session.server_requests import MAX_HANDLERS
 from ..types import (
     CallToolResult,
     ClientCapabilities,
-    CompleteResult,
     Completion,
     GetPromptResult,
     Implementation,
     JsonValue,
     LoggingLevel,
-    Prompt,
     ReadResourceResult,
     Reference,
     RequestParams,
-    Resource,
-    ResourceTemplate,
     ServerCapabilities,
-    Tool,
 )
 from ..types.logging import LOGGING_LEVELS
 from .cache import ResponseCache
-from .calls import CallKeywords, CallOptions, Calls, complete_params
+from .calls import CallKeywords, Calls, call_options, complete_params
 from .changes import Changes, OnChange, subscription_filter
-from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots, OnSample
+from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots
 from .link import Link
 from .listed_tools import ListedTools
-from .lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind, Lists
+from .listing import Listing
+from .lists import Lists
 from .options import PROBE_TIMEOUT, ClientOptions
 from .returned import value_reader
+from .sampling import ApproveSample, OnSample, sampling_handler
 from .target import cache_view, open_target
 from .timeouts import run_with_timeout
 
 T = TypeVar("T")
 
+BOTH_FAILED: Final = "the block of the client and the server in this process failed"
 
-class Client:
+
+class Client(Listing):
     """A connection to an MCP server; `Client.connect` returns one.
 
         async with Client.connect("http://localhost:8000/mcp", on_elicit=ask_me) as client:
             result = await client.call_tool("book_flight", {"destination": "Lisbon"})
 
     Its tasks belong to the client and end with `aclose`, so it may be opened in one task and closed in another. A connection
-    that fails raises `Disconnected` in the calls that wait for it and nowhere else.
+    that fails raises `Disconnected` in the calls that wait for it and nowhere else. Only what a server in this process raises,
+    while it serves or at the end of its lifespan, also leaves the block.
 
     Every call raises `PeerError` if the server answers with an error, `RequestTimeout` if it takes longer than its
     `timeout` (seconds), and `Disconnected` if the connection ends first. Cancelling a call cancels it on the server.
@@ -61,7 +66,17 @@ class Client:
     # tasks and the session, `Lists` reads pages, `Calls` drives what may take rounds. The timeouts are here or in `Calls`, so
     # that each method has exactly one scope that limits all of it.
 
-    def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
+    def __init__(
+        self,
+        channel: AbstractAsyncContextManager[AnyChannel] | None = None,
+        options: ClientOptions | None = None,
+        **others: Never,
+    ) -> None:
+        # For those who expect the class to connect.
+        if channel is None or not isinstance(options, ClientOptions) or others:
+            raise TypeError(
+                "Client.connect(target) makes a client of a URL, a command or a server: it takes the options"
+            )
         self._options = options
         self._link = Link(channel, options)
         tools = ListedTools()
@@ -76,6 +91,10 @@ class Client:
         on_elicit: OnElicit | None = None,
         on_elicit_url: OnElicitUrl | None = None,
         on_sample: OnSample | None = None,
+        sample_tools: bool = False,
+        sample_context: bool = False,
+        sampling: SamplingProvider | None = None,
+        approve_sample: ApproveSample | None = None,
         on_roots: OnRoots | None = None,
         on_log: OnLog | None = None,
         on_change: OnChange | None = None,
@@ -87,6 +106,8 @@ class Client:
         cache: ResponseCache | None = None,
         principal: str | None = None,
         raise_exceptions: bool = False,
+        max_handlers: int = MAX_HANDLERS,
+        handler_timeout: float = math.inf,
         **options: object,
     ) -> Client:
         """Return a client for a URL, for a command to run (a list of arguments), or for a server object in this process.
@@ -94,7 +115,11 @@ class Client:
         Args:
             on_elicit, on_elicit_url, on_sample, on_roots: answer the server's questions. The client declares only the
                 capabilities whose handler is given.
-            on_log: called with each log message of `log_level` and above; without it the client requests none.
+            sample_tools, sample_context: whether `on_sample` takes tools, and the context of servers; both are declared.
+            sampling: asks a model to answer the server's samples, tools included, in place of `on_sample`.
+            approve_sample: called with each request for `sampling` and the server's name; returns True, False or another request.
+            on_log: called with each log message of `log_level` and above; without it the client requests none. Like `on_change`,
+                it is a plain function, called in the task that reads from the server.
             on_change: called with each change that the server reports. A modern server reports only those that a `listen` of this
                 client requested.
             mode: "auto" detects which era the server speaks. "modern" or "legacy" chooses the newest revision of an era, and
@@ -105,17 +130,20 @@ class Client:
             principal: cache partition for private responses; defaults to a digest of `headers`.
             raise_exceptions: for tests with a server object: a call raises the unexpected exception of the server's function,
                 instead of returning or raising its error.
+            max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
+            handler_timeout: seconds that a handler may take; then its question fails.
             options: options of the transport, such as `headers` for HTTP and `env` for a command.
-
-        `on_log` and `on_change` are plain functions, called in the task that reads from the server.
 
         Raises:
             TypeError, ValueError: an argument is invalid; nothing was started.
         """
-        handlers = Handlers(on_elicit, on_sample, on_roots, on_elicit_url)
+        sampler = sampling_handler(on_sample, sampling, approve_sample)
+        with_tools = sample_tools or sampling is not None
+        handlers = Handlers(on_elicit, sampler, on_roots, on_elicit_url, with_tools, sample_context, handler_timeout)
         made = ClientOptions(
             info=Implementation(name=name, version=version),
             handlers=handlers,
+            max_handlers=max_handlers,
             on_log=on_log,
             on_change=on_change,
             log_level=log_level,
@@ -125,7 +153,7 @@ class Client:
         )
         if raise_exceptions:
             options["raise_exceptions"] = True
-        return cls(open_target(target, options), made)
+        return cls(open_target(target, options, signature(cls.connect).parameters if options else ()), made)
 
     # life
 
@@ -141,51 +169,26 @@ class Client:
         return self
 
     async def aclose(self) -> None:
-        """Close the connection. May be called from any task and more than once; ends in bounded time, even if cancelled."""
+        """Close the connection. May be called from any task and more than once; ends in bounded time, even if cancelled.
+
+        Raises:
+            Exception: what the server raised while it served, or at the end of its lifespan, if it runs in this process.
+        """
         await self._link.aclose()
 
     async def __aenter__(self) -> Self:
         return await self.open()
 
-    async def __aexit__(self, *_error: object) -> None:
-        await self.aclose()
-
-    # lists
-
-    async def list_tools(self, *, timeout: float = math.inf) -> list[Tool]:
-        """Return every tool that the server offers, from all pages.
-
-        Raises `PeerError` with code -32601 if the server does not offer tools. The other lists do the same.
-        """
-        return await self._read_all(TOOLS, timeout)
-
-    async def list_prompts(self, *, timeout: float = math.inf) -> list[Prompt]:
-        """Return every prompt."""
-        return await self._read_all(PROMPTS, timeout)
-
-    async def list_resources(self, *, timeout: float = math.inf) -> list[Resource]:
-        """Return every resource that has a fixed URI."""
-        return await self._read_all(RESOURCES, timeout)
-
-    async def list_resource_templates(self, *, timeout: float = math.inf) -> list[ResourceTemplate]:
-        """Return every resource template."""
-        return await self._read_all(RESOURCE_TEMPLATES, timeout)
-
-    def iter_tools(self, *, timeout: float = math.inf) -> AsyncGenerator[Tool]:
-        """Iterate over the tools. Each page is requested when the previous one has been read; `timeout` is per page."""
-        return self._items(TOOLS, timeout)
-
-    def iter_prompts(self, *, timeout: float = math.inf) -> AsyncGenerator[Prompt]:
-        """Iterate over the prompts, page by page like `iter_tools`."""
-        return self._items(PROMPTS, timeout)
-
-    def iter_resources(self, *, timeout: float = math.inf) -> AsyncGenerator[Resource]:
-        """Iterate over the resources, page by page like `iter_tools`."""
-        return self._items(RESOURCES, timeout)
-
-    def iter_resource_templates(self, *, timeout: float = math.inf) -> AsyncGenerator[ResourceTemplate]:
-        """Iterate over the resource templates, page by page like `iter_tools`."""
-        return self._items(RESOURCE_TEMPLATES, timeout)
+    async def __aexit__(
+        self, _kind: type[BaseException] | None, error: BaseException | None, _traceback: TracebackType | None
+    ) -> None:
+        try:
+            await self.aclose()
+        except Exception as failure:
+            # What the block raised must not be lost, above all a cancel. `Disconnected` is how it met the failure itself.
+            if error is None or isinstance(error, Disconnected):
+                raise
+            raise BaseExceptionGroup(BOTH_FAILED, [error, failure]) from None
 
     # calls
 
@@ -228,7 +231,9 @@ class Client:
         """Call a tool, answer the questions that it asks, and return its result.
 
         Args:
-            returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic.
+            returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic. For type
+                checkers a union is no type: the value of `returns=int | None` is an `object` to them, unless you write
+                `returns=cast("type[int | None]", int | None)`.
             raise_on_error: raise `ToolFailed` if the result is an error, as with `returns`.
             timeout: seconds for the whole call, questions included; without a limit by default.
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.
@@ -247,20 +252,20 @@ class Client:
             TypeError: pydantic cannot validate `returns`; nothing was sent.
         """
         if returns is None:
-            result = await self._calls.tool(name, arguments, CallOptions(**options))
+            result = await self._calls.tool(name, arguments, call_options("call_tool", options))
             return result.check() if raise_on_error else result
         read = value_reader(returns)
-        return read(name, (await self._calls.tool(name, arguments, CallOptions(**options))).check())
+        return read(name, (await self._calls.tool(name, arguments, call_options("call_tool", options))).check())
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
         """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.prompt(name, arguments, CallOptions(**options))
+        return await self._calls.prompt(name, arguments, call_options("get_prompt", options))
 
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.resource(uri, CallOptions(**options))
+        return await self._calls.resource(uri, call_options("read_resource", options))
 
     async def complete(
         self,
@@ -279,11 +284,7 @@ class Client:
             value: the text typed so far.
             context: the values of the other arguments that are already known.
         """
-        check_seconds("timeout", timeout)
-        params = complete_params(ref, argument, value, context)
-        result = await self._link.request("completion/complete", params, timeout=timeout)
-        assert isinstance(result, CompleteResult)
-        return result.completion
+        return await self._calls.completion(complete_params(ref, argument, value, context), timeout)
 
     async def ping(self, *, timeout: float = 30) -> None:
         """Send a request that every server answers: `ping`, or `server/discover` to a modern server."""
@@ -373,12 +374,3 @@ class Client:
 
     def __repr__(self) -> str:
         return f"<Client {self._link!r}>"
-
-    # one step each
-
-    def _items(self, kind: ListKind[T], timeout: float) -> AsyncGenerator[T]:
-        check_seconds("timeout", timeout)
-        return self._lists.items(kind, timeout)
-
-    async def _read_all(self, kind: ListKind[T], timeout: float) -> list[T]:
-        return await run_with_timeout(timeout, kind.method, partial(self._lists.read_all, kind))

@@ -8,15 +8,35 @@ the one that was called.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from ..checks import check_callable, check_str
 from ..logs import peer_logger
 from ..protocol.meta import ELICIT, ELICITS
 from ..types import ElicitRequestFormParams, ElicitResult, JsonValue, Prompt, Resource, ResourceTemplate, Tool
-from .handlers import ChoosesByKey, OnElicit, decline, maybe_await
+from .handlers import ChoosesByKey, OnElicit, decline
+from .maybe_await import maybe_await
 
 H = TypeVar("H", bound=OnElicit)
+
+
+class Named(Protocol):
+    """A tool, prompt or resource, listed or registered."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        ...
+
+
+class Keyed(Protocol):
+    """A question that a tool declares, such as `trio_mcp.Elicit`."""
+
+    @property
+    def key(self) -> str:
+        """Its key."""
+        ...
+
 
 logger = peer_logger("trio_mcp.client")
 
@@ -46,15 +66,20 @@ class ElicitRouter(ChoosesByKey):
         self._default = default
         self._handlers: dict[tuple[str, str], OnElicit] = {}
 
-    def on(self, tool: str, key: str) -> Callable[[H], H]:
+    def on(self, tool: str | Named, key: str | Keyed) -> Callable[[H], H]:
         """Register a function, plain or async, that answers one question of a tool, prompt or resource.
+
+        Args:
+            tool: its name, or an object that has it: a `Tool` that was listed or registered. The function of a tool does not do,
+                since it may be registered with another name.
+            key: the key of the question, or its `Elicit`.
 
         Raises:
             ValueError: the question has a handler.
-            TypeError: `tool` or `key` is not a string, or what is registered cannot be called.
+            TypeError: `tool` or `key` is something else, or what is registered cannot be called.
         """
-        check_str("tool", tool)
-        check_str("key", key)
+        tool = check_str("tool", tool if isinstance(tool, str) else getattr(tool, "name", tool))
+        key = check_str("key", key if isinstance(key, str) else getattr(key, "key", key))
 
         def add(handler: H) -> H:
             check_callable(f"the handler of {tool}.{key}", handler)

@@ -6,33 +6,27 @@ A handler is a function of the question's params, plain or async. It may return 
 
 from __future__ import annotations
 
-import traceback
+import math
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeAlias
 
 import trio
 
-from ..checks import check_callable
+from ..checks import check_callable, check_instance, check_seconds
 from ..errors import CapabilityError, LimitExceeded
-from ..groups import unwrap, without
-from ..logs import one_line
-from ..protocol.codec import Codec
 from ..protocol.meta import ELICIT
 from ..session import RequestHandler
 from ..types import (
     ClientCapabilities,
     CreateMessageRequestParams,
-    CreateMessageResult,
     ElicitationCapability,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
     ElicitValue,
-    InputRequest,
-    InputResponseRequestParams,
     JsonObject,
     JsonValue,
     ListRootsResult,
@@ -41,15 +35,9 @@ from ..types import (
     Root,
     RootsCapability,
     SamplingCapability,
-    TextContent,
 )
-
-T = TypeVar("T")
-
-MAX_QUESTIONS = 1000
-"""Questions of one round that are answered."""
-MAX_NOTES = 10
-"""Further failures of a round that its first one has notes about."""
+from .maybe_await import maybe_await
+from .sampling import OnSample, ProviderSampling, check_question, checked_answer
 
 OnElicit: TypeAlias = Callable[[ElicitRequestFormParams], ElicitResult | Awaitable[ElicitResult]]
 """A function, plain or async, that fills in a form: returns `accept(...)`, `decline()` or `dismiss()`."""
@@ -57,10 +45,6 @@ FindHandler: TypeAlias = Callable[[str, str], RequestHandler | None]
 """Returns the handler of a question of a round, by its method and its key; None if the client has none."""
 OnElicitUrl: TypeAlias = Callable[[ElicitRequestURLParams], ElicitResult | Awaitable[ElicitResult]]
 """A function, plain or async, that opens a page for the user: returns `accept()`, `decline()` or `dismiss()`."""
-OnSample: TypeAlias = Callable[
-    [CreateMessageRequestParams], CreateMessageResult | str | Awaitable[CreateMessageResult | str]
-]
-"""A function, plain or async, that asks the model: returns its answer as text or as a `CreateMessageResult`."""
 OnRoots: TypeAlias = Callable[[], Sequence[Root | Path] | Awaitable[Sequence[Root | Path]]]
 """A function, plain or async, that returns the folders the client works in."""
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
@@ -82,14 +66,15 @@ def accept(**content: JsonValue) -> ElicitResult:
 def accept_defaults(params: ElicitRequestFormParams, **content: ElicitValue) -> ElicitResult:
     """Return the form with its defaults (SEP-1034); `content` fills in other fields or replaces defaults.
 
-    Use it in place of a user: `on_elicit=accept_defaults`. Declines if a required field has no value.
+    Use it in place of a user: `on_elicit=accept_defaults`. Declines if a required field has no value, and if there are no fields:
+    such a form asks for a consent, which is no default.
     """
     schema = params.requested_schema
     defaults: dict[str, ElicitValue] = {name: field.default for name, field in schema.properties.items()}
     filled: dict[str, ElicitValue] = {
         name: value for name, value in {**defaults, **content}.items() if value is not None
     }
-    if not filled.keys() >= set(schema.required or ()):
+    if not schema.properties or not filled.keys() >= set(schema.required or ()):
         return decline()
     return ElicitResult(action="accept", content=filled)
 
@@ -106,18 +91,36 @@ def dismiss() -> ElicitResult:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers that answer the server's questions. The client declares the capability of each one that is set."""
+    """The handlers that answer the server's questions. The client declares the capability of each one that is set.
+
+    Attributes:
+        sample_tools, sample_context: whether `on_sample` takes tools and the context of servers, which is declared too.
+        timeout: seconds that a handler may take.
+    """
 
     on_elicit: OnElicit | None = None
     on_sample: OnSample | None = None
     on_roots: OnRoots | None = None
     on_elicit_url: OnElicitUrl | None = None
+    sample_tools: bool = False
+    sample_context: bool = False
+    timeout: float = math.inf
 
     def __post_init__(self) -> None:
-        for handler in fields(self):
-            value = getattr(self, handler.name)
+        for name in ("on_elicit", "on_sample", "on_roots", "on_elicit_url"):
+            value = getattr(self, name)
             if value is not None:
-                check_callable(handler.name, value)
+                check_callable(name, value)
+        for name in ("sample_tools", "sample_context"):
+            if check_instance(name, getattr(self, name), bool, "True or False") and self.on_sample is None:
+                raise ValueError(f"{name} is about on_sample, which is missing")
+        check_seconds("handler_timeout", self.timeout, positive=True, hint="math.inf for no limit")
+
+    def for_server(self, name: Callable[[], str | None]) -> Handlers:
+        """Return these handlers for a server whose name this function returns."""
+        if not isinstance(self.on_sample, ProviderSampling):
+            return self
+        return replace(self, on_sample=replace(self.on_sample, server_name=name))
 
     @property
     def capabilities(self) -> ClientCapabilities:
@@ -128,9 +131,14 @@ class Handlers:
             elicitation = ElicitationCapability(
                 form={} if self.on_elicit else None, url={} if self.on_elicit_url else None
             )
+        sampling = None
+        if self.on_sample:
+            sampling = SamplingCapability(
+                tools={} if self.sample_tools else None, context={} if self.sample_context else None
+            )
         return ClientCapabilities(
             elicitation=elicitation,
-            sampling=SamplingCapability() if self.on_sample else None,
+            sampling=sampling,
             roots=RootsCapability(list_changed=True) if self.on_roots else None,
         )
 
@@ -142,7 +150,7 @@ class Handlers:
             ("sampling/createMessage", self.on_sample, self._sample),
             ("roots/list", self.on_roots, self._roots),
         ]
-        return {method: handler for method, given, handler in served if given is not None}
+        return {method: self._timed(method, handler) for method, given, handler in served if given is not None}
 
     def find_for(self, asker: str) -> FindHandler:
         """Return what finds the handlers of a round's questions.
@@ -154,8 +162,13 @@ class Handlers:
         if not isinstance(self.on_elicit, ChoosesByKey):
             return lambda method, _key: handlers.get(method)
         return lambda method, key: (
-            partial(self._elicit_by_key, asker, key) if method == "elicitation/create" else handlers.get(method)
+            self._timed(method, partial(self._elicit_by_key, asker, key))
+            if method == "elicitation/create"
+            else handlers.get(method)
         )
+
+    def _timed(self, method: str, handler: RequestHandler) -> RequestHandler:
+        return handler if self.timeout == math.inf else partial(run_timed, method, handler, self.timeout)
 
     async def _elicit_by_key(self, asker: str, key: str, params: Model) -> Model:
         """Answer a question of a round. The name that its server gave it has precedence over the key of the round."""
@@ -181,16 +194,8 @@ class Handlers:
     async def _sample(self, params: Model) -> Model:
         assert self.on_sample is not None
         assert isinstance(params, CreateMessageRequestParams)
-        # The client declares plain sampling, without `tools`: a server must not send them.
-        if params.tools or params.tool_choice is not None:
-            raise CapabilityError("the server asked for a sample with tools, which this client did not declare", {})
-        answer: CreateMessageResult | str = await maybe_await(self.on_sample(params))
-        if isinstance(answer, str):
-            content = TextContent(text=answer)
-            return CreateMessageResult(role="assistant", content=content, model="unnamed", stop_reason="endTurn")
-        if not isinstance(answer, CreateMessageResult):
-            raise TypeError(f"on_sample returns a string or a CreateMessageResult, not {answer!r:.80}")
-        return answer
+        check_question(params, with_tools=self.sample_tools)
+        return checked_answer(await maybe_await(self.on_sample(params)))
 
     async def _roots(self, _params: Model) -> Model:
         assert self.on_roots is not None
@@ -217,70 +222,12 @@ def as_root(root: object) -> Root:
     return root
 
 
-async def maybe_await(value: T | Awaitable[T]) -> T:
-    """Return a value, or await it first if it is awaitable: a handler may be plain or async."""
-    if isinstance(value, Awaitable):
-        return cast("T", await value)
-    return value
-
-
-async def answer_round(find: FindHandler, questions: Mapping[str, InputRequest], codec: Codec) -> dict[str, JsonObject]:
-    """Answer the questions of one round (2026-07-28) concurrently, and return the answers by key.
+async def run_timed(method: str, handler: RequestHandler, seconds: float, params: Model) -> Model:
+    """Return the answer of a handler. A cancel ends the handler.
 
     Raises:
-        LimitExceeded: there are more than `MAX_QUESTIONS`.
-        CapabilityError: one asks for something that this client never declared.
-
-    The first exception of a handler ends the round and cancels the other handlers. If others fail too, at the same time or as
-    they are cancelled, it has a note for each. The server receives no answers; it does not wait for any, as the request has
-    ended.
+        LimitExceeded: it took longer.
     """
-    if len(questions) > MAX_QUESTIONS:
-        raise LimitExceeded(f"the server asked {len(questions)} questions in one round; the limit is {MAX_QUESTIONS}")
-    answers: dict[str, JsonObject] = {}
-
-    async def answer(key: str, method: str, answering: Awaitable[Model]) -> None:
-        answers[key] = codec.encode_input_response(method, await answering)
-
-    failure: BaseException | None = None
-    try:
-        # Concurrently, as the server asked them in concurrent branches. A client that shows one form at a time needs a lock.
-        async with trio.open_nursery() as nursery:
-            for key, question in questions.items():
-                handler = find(question.method, key)
-                if handler is None:
-                    why = f"the server asked for {question.method}, which this client did not declare"
-                    raise CapabilityError(why, {})
-                params = question.params if question.params is not None else InputResponseRequestParams()
-                # Called here, in the order of the round: Trio starts the tasks of a nursery in any order.
-                nursery.start_soon(answer, key, question.method, handler(params))
-    except BaseExceptionGroup as group:
-        failure = first_failure(group)
-        if failure is None:
-            raise
-    # Raised outside of the `except`, so that it keeps its context and does not show the nursery's group.
-    if failure is not None:
-        try:
-            raise failure
-        finally:
-            # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
-            del failure
-    return answers
-
-
-def first_failure(group: BaseExceptionGroup) -> BaseException | None:
-    """Return the exception that ended a round, with a note for each that came after it; None if all handlers were cancelled."""
-    # An error replaces the cancel of its handler's task, as it does in a function without a nursery: the scope stays cancelled.
-    failed = without(group, trio.Cancelled)
-    # A Ctrl-C or an exit is not the round's to take apart.
-    if not isinstance(failed, ExceptionGroup):
-        return None if failed is None else unwrap(failed)
-    # A nursery lists the exceptions of its tasks in the order in which the tasks ended.
-    first, *others = failed.exceptions
-    for error in others[:MAX_NOTES]:
-        # Not `str(error)`, which may raise.
-        text = "".join(traceback.format_exception_only(error)).strip()
-        first.add_note(f"another question of the round failed too: {one_line(text)}")
-    if len(others) > MAX_NOTES:
-        first.add_note(f"{len(others) - MAX_NOTES} more questions of the round failed")
-    return first
+    with trio.move_on_after(seconds):
+        return await handler(params)
+    raise LimitExceeded(f"the handler of {method} took longer than {seconds:g} seconds; the limit is handler_timeout")

@@ -11,10 +11,12 @@ finds out: the link opens another session, once for all that wait, and sends the
 #   _main                     a system task, so that a client may be opened in one task and closed in another. Trio ends when a
 #     |                       system task raises, so _main lets only a cancel out and keeps the error for `open`
 #     +- _serve               opens the channel, runs the opening, waits for `aclose`, flushes and closes the channel
-#          +- _run            reads the channel; the session's handlers of server requests are its siblings
+#          +- _run            reads the channel
 #          +- _reopen_until_stable    while the session is lost and a subscriber waits for it
 #          +- _attempt_to_reopen      at most one
 #          +- the listen streams of subscribers
+#          +- the handlers of server requests, in a nursery outside of the channel: one that does not end when it is cancelled
+#             must not keep the connection open
 
 from __future__ import annotations
 
@@ -33,6 +35,7 @@ from ..errors import Disconnected, RequestTimeout, SessionLost
 from ..groups import single_exception, split_group
 from ..logs import peer_logger
 from ..session import AnyChannel, ClientSession
+from ..session.channel import MessageChannel
 from ..session.client import RequestOptions
 from ..session.event_loop import check_event_loop
 from ..types import Model, RequestParams
@@ -42,6 +45,7 @@ from .notifications import NotificationRouter
 from .opening import open_dialect
 from .options import ClientOptions
 from .requester import SendRequest, ServerFacts, would_fail_again
+from .rounds import Rounds
 
 logger = peer_logger("trio_mcp.client")
 
@@ -67,7 +71,11 @@ class ReopenAttempt:
 
 
 class Link:
-    """One connection. Its tasks run below a system task that `open` starts and `aclose` ends."""
+    """One connection. Its tasks run below a system task that `open` starts and `aclose` ends.
+
+    Attributes:
+        rounds: answers the questions of the calls over this connection.
+    """
 
     def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
         self._channel = channel
@@ -76,11 +84,17 @@ class Link:
         # request then goes straight to `ClientSession.request`.
         self.request: SendRequest = reject_request
         self._router = NotificationRouter(options)
+        self._handlers = options.handlers.for_server(self._server_name)
+        self.rounds = Rounds(self._handlers, options.max_handlers)
         self._state = LinkState()
         self._dialect: Dialect | None = None
         self._nursery: trio.Nursery | None = None
         self._attempt: ReopenAttempt | None = None
         self._failure: Exception | None = None
+        """Why it did not open."""
+        self._server_failure: Exception | None = None
+        """What a server in this process raised after that."""
+        self._in_process = False
         self._scope = trio.CancelScope()
         # What tasks wait for. The state decides; these only wake them when it has moved.
         self._ready = trio.Event()
@@ -113,7 +127,11 @@ class Link:
                 del failure
 
     async def aclose(self) -> None:
-        """Close the connection, from any task. Idempotent; bounded, also when cancelled."""
+        """Close the connection, from any task. Idempotent; bounded, also when cancelled.
+
+        Raises:
+            Exception: what a server in this process raised while it served, or when it ended; once.
+        """
         was_started = self._state.phase is not Phase.NEW
         self._state.move(LinkEvent.CLOSE)
         self._closing.set()
@@ -122,7 +140,18 @@ class Link:
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True):
                 await self._done.wait()
             self._scope.cancel()
+        # Before the checkpoint, where a cancel would take its place.
+        self._raise_server_failure()
         await trio.lowlevel.checkpoint()
+
+    def _raise_server_failure(self) -> None:
+        failure, self._server_failure = self._server_failure, None
+        try:
+            if failure is not None:
+                raise failure
+        finally:
+            # As in `open`.
+            del failure
 
     def start(self, fn: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         """Run a function in a task of the link. It must let only `trio.Cancelled` out.
@@ -268,29 +297,34 @@ class Link:
             self._done.set()
 
     def _contain(self, error: BaseException) -> None:
-        """Store an error for `open` to raise; pass a Ctrl-C that hit one of the link's tasks on to the main task."""
+        """Store an error for `open` or `aclose` to raise; pass a Ctrl-C that hit one of the link's tasks on to the main task."""
         cancelled, rest = split_group(error, trio.Cancelled)
         interrupted, rest = split_group(rest, KeyboardInterrupt)
         if interrupted is not None:
             # This task is protected from it, so Trio delivers it to the main task.
             signal.raise_signal(signal.SIGINT)
-        if isinstance(rest, Exception):
+        if isinstance(rest, Exception) and not self._ready.is_set():
             self._failure = single_exception(rest)
+        elif isinstance(rest, Exception):
+            # What ended the connection to a server elsewhere is raised as `Disconnected` by the calls that it fails.
+            self._server_failure = single_exception(rest) if self._in_process else None
         elif rest is not None:
             logger.error("the client ended", exc_info=rest)
         if cancelled is not None:
             raise cancelled
 
     async def _serve(self) -> None:
-        async with self._channel as channel, trio.open_nursery() as nursery:
+        async with trio.open_nursery() as handlers, self._channel as channel, trio.open_nursery() as nursery:
+            self._in_process = isinstance(channel, MessageChannel) and channel.in_process
             session = ClientSession(
                 channel,
-                self._options.handlers.request_handlers,
+                self._handlers.request_handlers,
                 self._router.dispatch,
                 self._session_lost,
                 self._end_subscriptions,
+                self._options.max_handlers,
             )
-            nursery.start_soon(self._run, session, nursery)
+            nursery.start_soon(self._run, session, nursery, handlers)
             await self._open_dialect(session)
             self._nursery = nursery
             self._state.move(LinkEvent.OPENED)
@@ -310,12 +344,18 @@ class Link:
         self._router.listeners = dialect.listeners = dialect.make_listeners(self, self._router.dispatch_change)
         await dialect.apply_log_level()
 
-    async def _run(self, session: ClientSession, nursery: trio.Nursery) -> None:
+    async def _run(self, session: ClientSession, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
         try:
-            await session.run(nursery)
+            await session.run(nursery, handlers)
         finally:
+            why = session.closed_because or Disconnected("the connection ended")
+            self.rounds.end(why)
             if self._router.listeners is not None:
-                self._router.listeners.end(session.closed_because or Disconnected("the connection ended"))
+                self._router.listeners.end(why)
+
+    def _server_name(self) -> str | None:
+        info = None if self._dialect is None else self._dialect.facts.info
+        return None if info is None else info.name
 
 
 async def reject_request(method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model:  # noqa: ARG001

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from ..checks import check_choice, check_seconds, check_sync_callback
+from ..checks import check_choice, check_int, check_seconds, check_sync_callback
 from ..protocol.revisions import REVISIONS
+from ..session.server_requests import MAX_HANDLERS
 from ..types import Implementation, LoggingLevel
 from ..types.logging import LOGGING_LEVELS
 from .cache import NO_CACHE, CacheView
@@ -30,6 +31,7 @@ class ClientOptions:
 
     info: Implementation
     handlers: Handlers = field(default_factory=Handlers)
+    max_handlers: int = MAX_HANDLERS
     on_log: OnLog | None = None
     on_change: OnChange | None = None
     log_level: LoggingLevel = "info"
@@ -44,3 +46,4 @@ class ClientOptions:
             if callback is not None:
                 check_sync_callback(name, callback)
         check_seconds("probe_timeout", self.probe_timeout)
+        check_int("max_handlers", self.max_handlers, least=1)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import ssl
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
 from typing import cast
@@ -32,8 +33,13 @@ MAPPINGS = frozenset({"env", "headers"})
 """Options that several transports have, and what they are."""
 
 
-def open_target(target: object, options: Mapping[str, object]) -> AbstractAsyncContextManager[AnyChannel]:
+def open_target(
+    target: object, options: Mapping[str, object], others: Iterable[str] = ()
+) -> AbstractAsyncContextManager[AnyChannel]:
     """Return a context manager that opens a channel to the target.
+
+    Args:
+        others: names that a misspelt option may have been meant for, too.
 
     Raises:
         TypeError: no transport reaches the target, or its transport has no such option, or the option has the wrong type.
@@ -47,7 +53,7 @@ def open_target(target: object, options: Mapping[str, object]) -> AbstractAsyncC
         check_url(target)
     if "raise_exceptions" in options and name != "memory":
         raise TypeError("raise_exceptions=True needs a server object in this process, as in Client.connect(server)")
-    check_options(name, "connect", options)
+    check_options(name, "connect", options, others)
     for option, value in options.items():
         if option in DURATIONS:
             check_seconds(option, value)
@@ -79,7 +85,7 @@ def transport_name(target: object) -> str:
     if isinstance(target, type):
         raise TypeError(f"connect to a server, not to its class: {target.__name__}(...)")
     if isinstance(target, os.PathLike):
-        raise TypeError(f"a command is a list of arguments, such as ['python', {os.fspath(target)!r}]")
+        raise TypeError(f"a command is a list of arguments, such as {command_to_run([os.fspath(target)])}")
     if hasattr(target, "serve_channel"):
         return "memory"
     raise TypeError(f"connect to a URL, a list of arguments or a server, not to {type(target).__name__}")
@@ -117,7 +123,16 @@ def target_hint(text: str) -> str:
     # A quotation without an end. This is only advice in an error, so a rough guess will do.
     except ValueError:
         command = text.split()
-    return f"a command is a list of arguments, such as {command or ['python', 'server.py']}"
+    # What is advised must run: a word that is no program is no command.
+    known = len(command) > 1 or (command and (command[0].endswith(".py") or shutil.which(command[0])))
+    return f"a command is a list of arguments, such as {command_to_run(command if known else ['python', 'server.py'])}"
+
+
+def command_to_run(words: Sequence[str]) -> str:
+    """Return a command as code; of a Python file alone, the command that serves it."""
+    if len(words) == 1 and words[0].endswith(".py"):
+        return f"[sys.executable, '-m', 'trio_mcp', 'run', {words[0]!r}]"
+    return str(list(words))
 
 
 def check_command(command: Sequence[object]) -> None:

@@ -6,6 +6,7 @@
 #   reading    no line end, within the limit  reading    the bytes are buffered
 #   reading    no line end, over the limit    skipping   LineTooLong, immediately; the buffer is freed
 #   reading    a line end                     reading    the line, unless it is blank
+#   reading    `discard`                      skipping   LineTooLong, returned; the buffer is freed
 #   skipping   no line end                    skipping   nothing
 #   skipping   a line end                     reading    LongLineEnded
 
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ..errors import RemoteProtocolError
+from .jsonrpc import SERVER_BUSY
 
 EXCERPT: Final = 1024
 """Bytes that are kept of the start and of the end of a line over the limit."""
@@ -27,13 +29,17 @@ class LineTooLong:
     Attributes:
         limit: maximum bytes of a line, without its line end.
         head: the first bytes of the line, which may say what it was.
+        busy: why there was no room for a line within the limit; None for one over the limit.
     """
 
     limit: int
     head: bytes = field(default=b"", compare=False)
+    busy: str | None = None
 
     def error(self) -> RemoteProtocolError:
-        """Return the error to answer with: -32700, since the message was never read."""
+        """Return the error to answer with: -32700, since the message was never read, or -32000 if it may be sent again later."""
+        if self.busy is not None:
+            return RemoteProtocolError(self.busy, code=SERVER_BUSY)
         return RemoteProtocolError(f"The line has more than {self.limit} bytes (max_line).", code=-32700)
 
 
@@ -92,6 +98,13 @@ class LineDecoder:
             self._end(lines)
         self._add(rest, lines)
         return lines
+
+    def discard(self, why: str) -> LineTooLong:
+        """Drop the unfinished line, for which there is no room, and skip the rest of it; return what takes its place."""
+        self._tail = bytes(self._rest[-EXCERPT:])
+        self._skipped = LineTooLong(self._max_line, bytes(self._rest[:EXCERPT]), why)
+        self._rest.clear()
+        return self._skipped
 
     def _add(self, piece: bytes, lines: list[Line]) -> None:
         if not piece:

@@ -194,8 +194,8 @@ def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = Non
         return Malformed(error)
     if first is None or first["content"] != b"method":
         return Malformed(error, answers=id, is_cut=first is None)
-    # Text that is no JSON may be cut off anywhere, and is no request (JSON-RPC 2.0, 5.1). One over a limit is.
-    if error.code == INVALID_REQUEST:
+    # Text that is no JSON may be cut off anywhere, and is no request (JSON-RPC 2.0, 5.1). One over a limit is, or without room.
+    if error.code in (INVALID_REQUEST, SERVER_BUSY):
         error.request_id = id
     return Malformed(error)
 

@@ -104,7 +104,10 @@ class Place(Protocol):
         """Give the place back; called when the actor is parked."""
 
     async def enter(self) -> None:
-        """Wait for a place again, if it was given back; called when an answer has come, before the lane goes on."""
+        """Wait for a place again, if it was given back; called when an answer has come or timed out, before the lane goes on."""
+
+    def claim(self) -> None:
+        """Take a place at once, whether or not one is free; called when a lane goes on that must not wait."""
 
 
 class ActorState(Enum):

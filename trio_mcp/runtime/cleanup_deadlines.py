@@ -22,13 +22,15 @@ each call, and nearly every call ends long before.
 
 from __future__ import annotations
 
+import gc
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
 from traceback import StackSummary
-from typing import NamedTuple
+from types import AsyncGeneratorType, CoroutineType, FrameType
+from typing import Final, NamedTuple
 
 import trio
 
@@ -36,7 +38,8 @@ from .actor import Actor
 
 MAX_STACKS = 8
 """Tasks of a stuck actor whose stacks are shown."""
-
+AWAITING: Final = (("cr_frame", "cr_await"), ("gi_frame", "gi_yieldfrom"), ("ag_frame", "ag_await"))
+"""The attributes of a coroutine or generator with its frame, and with what it awaits."""
 
 TURNS = 10
 """Turns of the event loop that the clean-up of an actor has at least, however long they take."""
@@ -152,7 +155,24 @@ def stacks(task: trio.lowlevel.Task) -> str:
 
 
 def stack(task: trio.lowlevel.Task) -> str:
-    return "".join(StackSummary.extract(task.iter_await_frames()).format())
+    return "".join(StackSummary.extract(await_frames(task.coro)).format())
+
+
+def await_frames(waiting: object) -> Iterator[tuple[FrameType, int]]:
+    """Yield the frames of a coroutine and of what it awaits, from the outside in, with their line numbers."""
+    # `Task.iter_await_frames` stops at an object that has an `__await__`, and what it runs may be the author's code.
+    while waiting is not None:
+        for frame_name, next_name in AWAITING:
+            if hasattr(waiting, frame_name):
+                frame: FrameType | None = getattr(waiting, frame_name)
+                if frame is not None:
+                    yield frame, frame.f_lineno
+                waiting = getattr(waiting, next_name)
+                break
+        else:
+            # Python's own wrappers show what they run to the garbage collector only.
+            inner = (each for each in gc.get_referents(waiting) if isinstance(each, CoroutineType | AsyncGeneratorType))
+            waiting = next(inner, None)
 
 
 def descendant_tasks(task: trio.lowlevel.Task) -> Iterator[trio.lowlevel.Task]:

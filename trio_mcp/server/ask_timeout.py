@@ -42,4 +42,7 @@ class AskTimeout:
         text = f"no answer to {question.method} within {self.seconds:g} seconds; it was withdrawn"
         with trio.CancelScope(deadline=self.deadline):
             return await call.ask(lane, replace(question, timeout=QuestionTimeout(self.deadline, text)))
+        # The call may have been parked, and its place given to another call of its tool.
+        if call.actor.place is not None:
+            await call.actor.place.enter()
         raise RequestTimeout(text)

@@ -15,10 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypedDict
 
-from ..checks import check_sequence
+from ..checks import check_names, check_sequence
 from ..runtime import TokenBudget
 from ..types import SamplingMessage, TextContent
-from .options import check_count, check_names, check_timeout
+from .options import check_count, check_timeout
 
 Messages = tuple[SamplingMessage, ...]
 """A conversation with a model: prompts and answers, oldest first."""

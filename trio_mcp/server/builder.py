@@ -12,13 +12,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypedDict, TypeVar, Unpack, cast, overload
 
-from ..checks import check_callable, check_str
+from ..checks import check_callable, check_names, check_str
 from ..runtime import ThreadLimiter
 from ..types import JsonObject, ToolAnnotations
 from .context import Context
 from .elicits import AnyElicit
 from .handoff import Handoff, check_phase, recorded_value, takes
-from .options import check_names, check_not_class
+from .options import check_not_class
 from .parameters_model import ParametersModel, parameters_model
 from .step_results import return_hint
 from .tool import Tool, make_tool

@@ -3,7 +3,13 @@
 # A call holds its place while it runs. A modern call gives it back when it is parked, since it may wait for hours, and waits for
 # one again when its answers have come, ahead of the calls that have not begun. A legacy call that waits for an answer is running.
 #
+# The body of a parked call may also go on without an answer. If its question has timed out, it waits for a place first, too. If
+# the author's cancel scope or the timeout of a branch has ended the question, it cannot: a cancelled task must not wait, and a
+# shield would not bound its wait. Then it takes a place over the limit, and others wait until one more has ended. When all its
+# lanes wait again, it gives the place back.
+#
 #   event                       running    who goes on
+#   a question is cancelled     +1         the call
 #   a call begins               +1         the call; if all places are taken, it waits in `_queue`
 #   a call ends, or is parked   -1         nobody waits
 #                               same       the first of `_resumed`, else the first of `_queue`: the place is handed over
@@ -84,9 +90,15 @@ class ConcurrencyLimit:
         else:
             await (self._resumed if resumed else self._queue).park()
 
+    def take_over_limit(self) -> None:
+        """Take a place, although there may be none."""
+        self._running += 1
+
     def give_back(self) -> None:
         """Give a place back, or hand it over to the next call that waits."""
-        if self._resumed:
+        if self._running > self._limit:
+            self._running -= 1
+        elif self._resumed:
             self._resumed.unpark()
         elif self._queue:
             self._queue.unpark()
@@ -104,11 +116,20 @@ class Place:
     """How many runs of the body share it."""
     _taking: trio.Event | None = None
     """Set when the lane that waits for a place has stopped waiting; None while none waits."""
+    _waiting: trio.CancelScope | None = None
+    """Of the wait of that lane."""
 
     def leave(self) -> None:
         if self.held:
             self.held = False
             self._limit.give_back()
+
+    def claim(self) -> None:
+        if not self.held:
+            self.held = True
+            self._limit.take_over_limit()
+            if self._waiting is not None:
+                self._waiting.cancel()
 
     async def enter(self, *, resumed: bool = True) -> None:
         # Several runs of the body may begin together, as may the answers to several lanes come. One takes the place, for all.
@@ -118,8 +139,12 @@ class Place:
                 continue
             self._taking = taking = trio.Event()
             try:
-                await self._limit.take(resumed=resumed)
-                self.held = True
+                with trio.CancelScope() as self._waiting:
+                    await self._limit.take(resumed=resumed)
+                    # Claimed in the step in which it was handed over.
+                    if self.held:
+                        self._limit.give_back()
+                    self.held = True
             finally:
-                self._taking = None
+                self._taking = self._waiting = None
                 taking.set()

@@ -9,18 +9,17 @@ Blocks stay blocks, wherever they are: in a list beside text and data, or as mem
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
-import trio
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
 
 from ..errors import LocalProtocolError
 from ..protocol.strict_json import dumps
+from ..runtime import ThreadLimiter
 from ..types import (
     AudioContent,
     ContentBlock,
@@ -183,9 +182,13 @@ def block_in_structure(owner: type, name: str) -> str:
 class FileRead(DearCheck[T]):
     """The conversion of a result with files, which has to be made in a thread."""
 
-    async def decide(self) -> T:
-        """Read the files and convert the result. A cancel abandons a read that hangs: nothing depends on it."""
-        return await trio.to_thread.run_sync(self._finish, abandon_on_cancel=True)
+    async def decide(self, threads: ThreadLimiter) -> T:
+        """Read the files and convert the result. A cancel abandons a read that hangs, which counts until it returns.
+
+        Raises:
+            LimitExceeded: abandoned threads hold the whole limit; or a file is too large.
+        """
+        return await threads.run(self._finish)
 
 
 def reading_files(convert: Callable[[object], T]) -> Callable[[object], T]:
@@ -232,8 +235,9 @@ def as_json(value: object, *, by_alias: bool = True) -> JsonValue:
 
 def check_not_coroutine(value: object) -> None:
     """Raise `ReturnError` if the value is a coroutine: an `await` is missing, which pydantic's own error does not say."""
-    if inspect.iscoroutine(value):
-        raise ReturnError(f"{NOT_JSON}: {value.__name__}() was not awaited") from None
+    if isinstance(value, Coroutine):
+        name = getattr(value, "__name__", "a coroutine")
+        raise ReturnError(f"{NOT_JSON}: {name}() was not awaited") from None
 
 
 def json_text(value: JsonValue) -> str:

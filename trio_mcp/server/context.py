@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Generic, Self, TypeAlias, Unpack, cast, overload
 
 import trio
@@ -31,6 +31,7 @@ from .nested import get_prompt, read_resource
 from .options import check_branch
 from .reporting import Reporter
 from .step_results import run_step
+from .unawaited import must_be_awaited
 from .url_elicitation import Done, Page, Url, elicit_url
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class Context(Reporter, Generic[StateT_co]):
         done: Done | None = None,
         wait: bool = True,
         timeout: float = math.inf,
-    ) -> Awaitable[UrlElicited]:
+    ) -> Coroutine[object, object, UrlElicited]:
         """Ask the user to open a page, and wait until the user has finished there; see docs/forms.md.
 
         Args:
@@ -98,6 +99,7 @@ class Context(Reporter, Generic[StateT_co]):
         page = Page(message, url, elicitation_id, done, wait)
         return elicit_url(self._call, self._lane, self._terms, page, timeout)
 
+    @must_be_awaited("ctx.sample")
     async def sample(
         self,
         prompt: str | None = None,
@@ -158,6 +160,7 @@ class Context(Reporter, Generic[StateT_co]):
             self._messages = (*self._messages, asked, *freeze_messages([reply]))
         return Sampled(answer)
 
+    @must_be_awaited("ctx.roots")
     async def roots(self, *, timeout: float = math.inf) -> list[Root]:
         """Return the folders that the client works in. They are hints, not permissions (L-ROOT-1c).
 
@@ -175,6 +178,7 @@ class Context(Reporter, Generic[StateT_co]):
 
     # running
 
+    @must_be_awaited("ctx.step")
     async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:
         """Run `fn(*args)`, record its result, and return it; a replay of the call returns the recorded result instead.
 
@@ -192,6 +196,7 @@ class Context(Reporter, Generic[StateT_co]):
         """
         return await run_step(self._call, self._lane, name, fn, args)
 
+    @must_be_awaited("ctx.read_resource")
     async def read_resource(self, uri: str) -> ReadResourceResult:
         """Read a resource of this server, as a branch of this call, and return its contents.
 
@@ -204,6 +209,7 @@ class Context(Reporter, Generic[StateT_co]):
         """
         return await read_resource(self._call, self._lane, self._terms, uri)
 
+    @must_be_awaited("ctx.get_prompt")
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
         """Return a prompt of this server, rendered as a branch of this call; see `read_resource`.
 
@@ -212,6 +218,7 @@ class Context(Reporter, Generic[StateT_co]):
         """
         return await get_prompt(self._call, self._lane, self._terms, name, arguments)
 
+    @must_be_awaited("ctx.branch")
     async def branch(self, fn: BranchBody[StateT_co, T], **options: Unpack[BranchOptions]) -> T:
         """Run `fn(child)`, with a new context, as a branch and return its value; an exception propagates unchanged.
 
@@ -241,6 +248,7 @@ class Context(Reporter, Generic[StateT_co]):
     ) -> tuple[A, B, C]: ...
     @overload
     async def branch_all(self, *fns: BranchBody[StateT_co, T]) -> tuple[T, ...]: ...
+    @must_be_awaited("ctx.branch_all")
     async def branch_all(self, *fns: BranchBody[StateT_co, object]) -> tuple[object, ...]:
         """Run each `fn(child)` as a branch, concurrently, and return their values in order.
 
@@ -258,6 +266,7 @@ class Context(Reporter, Generic[StateT_co]):
     ) -> A | B | C: ...
     @overload
     async def branch_race(self, *fns: BranchBody[StateT_co, T]) -> T: ...
+    @must_be_awaited("ctx.branch_race")
     async def branch_race(self, *fns: BranchBody[StateT_co, object]) -> object:
         """Run each `fn(child)` as a branch, concurrently, until the first of them ends, and return its value.
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Coroutine
-from typing import Literal, TypeAlias, cast, overload
+from collections.abc import Coroutine
+from typing import Final, Literal, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -20,6 +20,7 @@ from .branching import BranchTerms
 from .elicits import Asked, Elicit, asked_form, form_question
 from .exchanges import UNNAMED, ElicitExchange
 from .forms import Titled
+from .unawaited import UnawaitedAnswer
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -28,6 +29,8 @@ OnDecline: TypeAlias = Literal["retry", "error", "return"]
 """What `ctx.elicit.with_retry` does when the user declines."""
 ON_DECLINE: tuple[OnDecline, ...] = ("retry", "error", "return")
 DECLINED, DISMISSED = Declined(), Dismissed()
+MAX_ATTEMPTS: Final = 100
+"""How often one call of `ctx.elicit` may ask: a form that no answer fits must not keep a user busy for ever."""
 
 
 class Elicitation:
@@ -48,7 +51,8 @@ class Elicitation:
         LookupError: the tool did not declare this `Elicit`.
         PeerError: the client returned an error, which is no choice of its user; see `Context.sample`.
         RequestTimeout: there was no answer within `timeout` seconds, for all attempts together; the question was withdrawn.
-        TypeError: an argument is wrong; raised by the call itself, before it is awaited.
+        TypeError, ValueError: an argument is wrong; raised by the call itself, before it is awaited.
+        TypeError: the value was used without `await`.
 
     A legacy client receives the questions of one call one at a time (see `ServiceOptions.parallel_prompts`). A cancel withdraws
     the question.
@@ -89,14 +93,14 @@ class Elicitation:
         context: object = None,
         reask: int = 2,
         timeout: float = math.inf,
-    ) -> Coroutine[object, None, KeyedElicited[object, object]]:
+    ) -> Coroutine[object, object, KeyedElicited[object, object]]:
         """Ask the user to fill in a form, and return the answer.
 
         Args:
             message: the text to show.
             schema: see the class.
             context: the context of an `Elicit` that was declared with one.
-            reask: how often to ask again, with the reason, after an answer that does not match the schema.
+            reask: how often to ask again, with the reason, after an answer that does not match the schema; from 0 to 99.
             timeout: seconds for all attempts together. By default, only the call's own timeout applies.
 
         Returns:
@@ -104,9 +108,10 @@ class Elicitation:
 
         Raises: see the class.
         """
-        check_int("reask", reask)
+        check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
-        return _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
+        asking = _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
+        return UnawaitedAnswer(asking, "ctx.elicit")
 
     @overload
     async def strict(  # type: ignore[overload-overlap]
@@ -132,7 +137,7 @@ class Elicitation:
         context: object = None,
         reask: int = 2,
         timeout: float = math.inf,
-    ) -> Coroutine[object, None, object]:
+    ) -> Coroutine[object, object, object]:
         """Ask as `ctx.elicit` does, and return the content of the answer.
 
         Raises:
@@ -140,10 +145,10 @@ class Elicitation:
                 it is the error result of the tool.
             Others: see the class.
         """
-        check_int("reask", reask)
+        check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
-        asking = _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
-        return _content(asking, message)
+        asking = _content(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
+        return UnawaitedAnswer(asking, "ctx.elicit.strict")
 
     @overload
     async def with_retry(  # type: ignore[overload-overlap]
@@ -205,11 +210,12 @@ class Elicitation:
         max_attempts: int = 3,
         on_decline: OnDecline = "retry",
         timeout: float = math.inf,
-    ) -> Coroutine[object, None, KeyedElicited[object, object]]:
+    ) -> Coroutine[object, object, KeyedElicited[object, object]]:
         """Ask up to `max_attempts` times, and return the last answer.
 
         Args:
-            max_attempts: how often to ask altogether. An answer that does not match the schema is asked again with the reason.
+            max_attempts: how often to ask altogether, from 1 to 100. After an answer that does not match the schema, the
+                question has the reason.
             on_decline: "retry" asks a user who declined again, and returns the last `Declined`; "error" raises
                 `ElicitationDeclined`; "return" returns `Declined`. A user who closes the question is never asked again.
             timeout: seconds for all attempts together.
@@ -219,11 +225,15 @@ class Elicitation:
             Others: see the class.
         """
         check_choice("on_decline", on_decline, ON_DECLINE)
-        check_int("max_attempts", max_attempts, least=1)
+        check_int("max_attempts", max_attempts, least=1, most=MAX_ATTEMPTS)
         asked = self._form(message, schema, context)
-        again = on_decline == "retry"
-        asking = _ask(self._call, self._lane, message, asked, context, _limit(timeout), max_attempts, again=again)
-        return _answer(asking, message) if on_decline == "error" else asking
+        limit = _limit(timeout)
+        if on_decline == "error":
+            asking = _answer(self._call, self._lane, message, asked, context, limit, max_attempts)
+        else:
+            again = on_decline == "retry"
+            asking = _ask(self._call, self._lane, message, asked, context, limit, max_attempts, again=again)
+        return UnawaitedAnswer(asking, "ctx.elicit.with_retry")
 
     def _form(self, message: str, schema: object, context: object) -> Asked:
         """Return the form to show. Raises what the class says, before anything is awaited."""
@@ -277,19 +287,29 @@ async def _ask(
 
 
 async def _answer(
-    asking: Awaitable[KeyedElicited[object, object]], message: str
-) -> Accepted[object, object] | Dismissed:
-    result = await asking
+    call: Call, lane: Lane, message: str, asked: Asked, context: object, limit: AskTimeout | None, attempts: int
+) -> KeyedElicited[object, object]:
+    """Ask as `_ask` does. Raises `ElicitationDeclined` if the user declined."""
+    result = await _ask(call, lane, message, asked, context, limit, attempts)
     if isinstance(result, Declined):
-        raise ElicitationDeclined(f"The user declined to answer the question {message!r}.")
+        raise declined(message)
     return result
 
 
-async def _content(asking: Awaitable[KeyedElicited[object, object]], message: str) -> object:
-    result = await _answer(asking, message)
-    if isinstance(result, Dismissed):
-        raise ElicitationCancelled(f"The user closed the question {message!r} without an answer.")
-    return result.content
+async def _content(
+    call: Call, lane: Lane, message: str, asked: Asked, context: object, limit: AskTimeout | None, attempts: int
+) -> object:
+    """Ask as `_answer` does, and return the content. Raises `ElicitationCancelled` if the user closed the question."""
+    result = await _ask(call, lane, message, asked, context, limit, attempts)
+    if isinstance(result, Accepted):
+        return result.content
+    if isinstance(result, Declined):
+        raise declined(message)
+    raise ElicitationCancelled(f"The user closed the question {message!r} without an answer.")
+
+
+def declined(message: str) -> ElicitationDeclined:
+    return ElicitationDeclined(f"The user declined to answer the question {message!r}.")
 
 
 def _limit(timeout: float) -> AskTimeout | None:

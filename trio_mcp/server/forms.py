@@ -27,6 +27,7 @@ from typing_extensions import is_typeddict
 from ..types import JsonObject, RequestedSchema
 from ..types.fail_fast import fail_fast_validator
 from .form_schemas import FormError, flatten_schema
+from .schema_references import ReferenceSafeSchema
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -98,7 +99,7 @@ class TypeForm(Form[T]):
         shown: object = create_model("Form", value=(schema, ...)) if single else schema
         self._single = single
         self._validator = fail_fast_validator(shown)
-        described = TypeAdapter(cast("type[object]", shown)).json_schema()
+        described = TypeAdapter(cast("type[object]", shown)).json_schema(schema_generator=ReferenceSafeSchema)
         self.requested_schema = RequestedSchema.model_validate(flatten_schema(described, type_name(schema)))
 
     def read(self, content: JsonObject) -> T:

@@ -71,7 +71,7 @@ class Handler:
             except DearCheck as check:
                 # Its traceback holds this frame, which holds it.
                 dear: DearCheck[M] = check.with_traceback(None)
-            return await dear.decide()
+            return await dear.decide(self.threads)
         except ExceptionGroup as group:
             failure: Exception = exception_to_report(group)
         # Raised after the block, so that the group is not its context: a log would show the group first.

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
@@ -44,24 +45,34 @@ BESIDE_PREVIEW: Final = 1024 + MAX_PREVIEW_META
 """Bytes of a preview beside the text: the notice and the link."""
 
 
-async def run_limited(run: Body, name: str, max_result: int, call: Call, place: Actor | Lane) -> CallToolResult:
-    """Run a tool; return its result, or a preview if that has more than `max_result` bytes.
+@dataclass(frozen=True, slots=True)
+class LimitedBody:
+    """The body of a tool with `max_result`. What runs around the body belongs inside, since its result is limited too."""
 
-    Raises:
-        LimitExceeded: the result is too large, and the memory budget has no room to keep it.
-    """
-    result = await run(call, place)
-    assert isinstance(result, CallToolResult)
-    try:
-        encoded = result.encode()
-    except ValueError:
-        # It is no JSON, and fails with an error that names the member when it is sent.
-        return result
-    return result if len(encoded) <= max_result else preview_of(result, encoded, name, max_result, call)
+    run: Body
+    name: str
+    max_result: int
+
+    async def __call__(self, call: Call, place: Actor | Lane) -> CallToolResult:
+        """Run the tool; return its result, or a preview if that has more than `max_result` bytes.
+
+        Raises:
+            LimitExceeded: the result is too large, and the memory budget has no room to keep it.
+        """
+        result = await self.run(call, place)
+        assert isinstance(result, CallToolResult)
+        try:
+            encoded = result.encode()
+        except ValueError:
+            # It is no JSON, and fails with an error that names the member when it is sent.
+            return result
+        if len(encoded) <= self.max_result:
+            return result
+        return preview_of(result, encoded, self.name, self.max_result, call)
 
 
 def preview_of(result: CallToolResult, encoded: bytes, name: str, max_result: int, call: Call) -> CallToolResult:
-    """Keep a result, and return what is sent in its place. Raises as `run_limited` does."""
+    """Keep a result, and return what is sent in its place. Raises as `LimitedBody` does."""
     kept, size = call.services.kept, len(encoded)
     account = call.actor.account
     if account is None:

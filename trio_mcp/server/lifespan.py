@@ -15,13 +15,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Final
+from typing import Final, cast
 
 import trio
 
 from ..checks import check_callable
 from ..groups import unwrap
 from ..logs import peer_logger
+from ..session.event_loop import asyncio_hint
 
 logger = peer_logger("trio_mcp.server")
 
@@ -42,6 +43,18 @@ def check_lifespan(lifespan: object) -> None:
         for test in (inspect.isasyncgenfunction, inspect.isgeneratorfunction, inspect.iscoroutinefunction)
     ):
         raise TypeError(f"lifespan must be {expected}, and {getattr(lifespan, '__qualname__', lifespan)!s} is not")
+    # What the decorator of contextlib was given. Other decorators may wrap a class or an object; those are not checked.
+    wrapped = getattr(lifespan, "__wrapped__", None)
+    if inspect.iscoroutinefunction(wrapped):
+        raise TypeError(f"lifespan must be {expected}, and {wrapped.__qualname__} has no yield")
+    if inspect.isgeneratorfunction(wrapped):
+        raise TypeError(f"lifespan must be {expected}, and {wrapped.__qualname__} is not async")
+    try:
+        inspect.signature(cast("Callable[..., object]", lifespan)).bind(None)
+    except TypeError as error:
+        raise TypeError(f"lifespan must be {expected}; this one cannot be called with the server: {error}") from error
+    except ValueError:
+        return  # an object without a signature
 
 
 @asynccontextmanager
@@ -69,6 +82,8 @@ async def open_lifespan(
                     await over.wait()
             except Exception as error:
                 error.add_note(LIFESPAN_NOTE)
+                if hint := asyncio_hint(error, "lifespan"):
+                    error.add_note(hint.removeprefix("; "))
                 raise
         if scope.cancelled_caught:
             logger.error("the lifespan of %s was cancelled: it did not end within %g s", name, LIFESPAN_EXIT_SECONDS)

@@ -6,6 +6,8 @@ A file is read when its function has returned, in a thread. `MAX_FILE` limits it
 from __future__ import annotations
 
 import mimetypes
+import os
+import stat
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from contextvars import ContextVar
@@ -81,6 +83,7 @@ class Media(ABC):
 
         Raises:
             OSError: the file cannot be read.
+            ValueError: it is not a regular file.
             LimitExceeded: it has more than `MAX_FILE` bytes.
         """
 
@@ -89,10 +92,16 @@ class Media(ABC):
         data = self.data
         if data is None:
             assert self.path is not None
-            with open(self.path, "rb") as file:
+            with open(self.path, "rb", opener=open_without_waiting) as file:
+                found = os.fstat(file.fileno())
+                if not stat.S_ISREG(found.st_mode):
+                    raise ValueError(
+                        f"{type(self).__name__}(path={self.path!r}) takes a regular file, and this is another kind"
+                    )
+                check_size(found.st_size)
+                # It may grow meanwhile, and one of /proc says that it is empty.
                 data = file.read(MAX_FILE + 1)
-        if len(data) > MAX_FILE:
-            raise LimitExceeded(f"a file in the result has more than {MAX_FILE} bytes, which is the limit")
+        check_size(len(data))
         return data
 
     @classmethod
@@ -220,6 +229,17 @@ def media_block(media: Media) -> MediaBlock:
     if media.path is not None and not may_read.get():
         raise FileToRead
     return media.block()
+
+
+def open_without_waiting(path: str, flags: int) -> int:
+    """Open a file. Opening a FIFO would otherwise wait until something writes to it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
+def check_size(size: int) -> None:
+    """Raise `LimitExceeded` if a file has more than `MAX_FILE` bytes."""
+    if size > MAX_FILE:
+        raise LimitExceeded(f"a file in the result has more than {MAX_FILE} bytes, which is the limit")
 
 
 def type_of(path: str | None, data: bytes | None) -> str | None:

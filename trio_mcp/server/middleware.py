@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, TypeAlias, cast
 
@@ -33,17 +33,29 @@ from ..types import (
 from .branching import BranchTerms
 from .context import Context
 from .handler import exception_to_report
+from .large_results import LimitedBody
+from .unawaited import UnawaitedAnswer
 
 CallResult: TypeAlias = CallToolResult | GetPromptResult | ReadResourceResult
 """What a tool, a prompt or a resource returns to the client."""
 
 CallHandler: TypeAlias = Callable[[], Awaitable[CallResult]]
-"""Runs the next middleware, or the body; raises what it raises. Each call of it runs it again."""
+"""Runs the next middleware, or the body; raises what it raises. Each call of it runs it again.
+
+Raises `RuntimeError` when its middleware has ended.
+"""
 
 CallKind: TypeAlias = Literal["tool", "prompt", "resource"]
 
 KINDS: Final[Mapping[str, CallKind]] = {"tools/call": "tool", "prompts/get": "prompt", "resources/read": "resource"}
 """What the methods call whose calls middleware sees."""
+
+RESULTS: Final[Mapping[CallKind, type[CallResult]]] = {
+    "tool": CallToolResult,
+    "prompt": GetPromptResult,
+    "resource": ReadResourceResult,
+}
+"""What those calls return."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,9 @@ def wrapped_plan(
     arguments: Mapping[str, JsonValue] = {}
     if isinstance(params, CallToolRequestParams | GetPromptRequestParams):
         arguments = params.arguments or {}
+    if isinstance(plan.run, LimitedBody):
+        inside = plan._replace(run=plan.run.run)
+        return plan._replace(run=replace(plan.run, run=partial(run_layers, layers, kind, inside, arguments)))
     return plan._replace(run=partial(run_layers, layers, kind, plan, arguments))
 
 
@@ -132,23 +147,40 @@ async def run_layer(
     """Run one layer and those inside of it, the last of which is the body."""
     if number == len(layers):
         return await body(lane)
-    runs = 0
+    middleware, runs, over = layers[number], 0, False
 
-    async def handler() -> Model:
+    async def run() -> Model:
         nonlocal runs
+        if over:
+            raise RuntimeError(
+                f"the handler of the middleware {name_of(middleware)} was called after the middleware had ended: the call of "
+                f"{request.kind} {request.name[:128]!r} is over, and nothing was run"
+            )
         runs += 1
         if runs == 1:
             return await run_layer(layers, number + 1, request, body, lane)
         return await run_child(lane, lane.again(number, runs), partial(run_layer, layers, number + 1, request, body))
 
-    middleware = layers[number]
-    result = await middleware(request, handler)  # type: ignore[arg-type]
-    if not isinstance(result, CallToolResult | GetPromptResult | ReadResourceResult):
-        name = getattr(middleware, "__qualname__", repr(middleware))
+    def handler(*arguments: object, **options: object) -> Awaitable[Model]:
+        if arguments or options:
+            raise TypeError("the handler of a middleware takes no arguments: write `await handler()`")
+        return UnawaitedAnswer(run(), "handler")
+
+    try:
+        result = await middleware(request, handler)  # type: ignore[arg-type]
+    finally:
+        # It may have stored the handler.
+        over = True
+    if not isinstance(result, RESULTS[request.kind]):
         raise TypeError(
-            f"the middleware {name} returned {type(result).__name__}: return what `await handler()` returns"
+            f"the middleware {name_of(middleware)} returned {type(result).__name__} for a {request.kind}: return what "
+            "`await handler()` returns"
         )
     return result
+
+
+def name_of(middleware: CallMiddleware) -> str:
+    return str(getattr(middleware, "__qualname__", None) or repr(middleware))
 
 
 def check_middleware(middleware: object) -> None:

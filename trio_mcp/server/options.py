@@ -5,13 +5,21 @@ An option is checked where its author wrote it, when the function is registered.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Literal, TypeAlias, TypedDict, get_args
 
-from ..checks import check_callable, check_choice, check_instance, check_int, check_seconds, check_sequence, check_str
+from ..checks import (
+    check_callable,
+    check_choice,
+    check_instance,
+    check_int,
+    check_names,
+    check_seconds,
+    check_sequence,
+    check_str,
+)
 from ..session import ResumeMode, ServiceOptions
 from ..types import CacheScope, Icon, JsonObject
 from .callables import docstring_of
@@ -112,16 +120,6 @@ def resume_mode(options: OfferKeywords, *, harmless: bool) -> ResumeMode:
     """Return how a lost call is resumed; "auto" replays if it is `harmless` to run the function twice."""
     policy = options.get("resume", "auto")
     return ResumeMode.REPLAY if policy == "replay" or (policy == "auto" and harmless) else ResumeMode.PARKED
-
-
-def check_names(given: Mapping[str, object], known: Collection[str], where: str) -> None:
-    """Raise `TypeError` for an option of an unknown name, and suggest the nearest one."""
-    for name in given:
-        if name not in known:
-            # Almost all are typing errors, and a name that is dropped silently would be noticed only in production.
-            near = difflib.get_close_matches(name, known, 1)
-            advice = f"do you mean {near[0]!r}?" if near else f"there are {', '.join(sorted(known))}"
-            raise TypeError(f"{where} has no option {name!r}: {advice}")
 
 
 def check_timeout(timeout: object) -> None:

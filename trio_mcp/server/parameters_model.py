@@ -15,6 +15,7 @@ from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
 from .forms import MAX_PROBLEMS, error_path, error_summary
 from .plain_schemas import PlainSchema, inlined
+from .schema_references import UnknownReference
 from .signature import Arguments
 from .step_results import return_hint
 
@@ -71,6 +72,8 @@ def parameters_model(model: object) -> ParametersModel:
     try:
         generated: JsonObject = TypeAdapter(kind).json_schema(by_alias=True, schema_generator=PlainSchema)
         validator = fail_fast_validator(kind)
+    except UnknownReference as error:
+        raise TypeError(f"parameters({name}): {error.message}") from error
     except PydanticUserError as error:
         problem = error.message.partition("\n")[0]
         raise TypeError(f"parameters({name}): {problem}; JSON Schema has to describe every member") from error

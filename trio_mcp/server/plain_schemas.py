@@ -9,43 +9,25 @@ that pydantic makes of names are left out: they repeat the name of the property,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Final, NamedTuple, cast
 
-from pydantic.json_schema import GenerateJsonSchema, JsonSchemaMode, JsonSchemaValue
+from pydantic.json_schema import JsonSchemaMode, JsonSchemaValue
 from pydantic_core import core_schema
 
 from ..protocol.strict_json import dumps
 from ..types import JsonObject, JsonValue
+from .schema_references import ReferenceSafeSchema, subschemas, with_subschemas
 
 MAX_INLINED: Final = 64 * 1024
 """Bytes that a schema may have without `$ref`; a larger one keeps its definitions."""
 
-# The keywords of 2020-12 under which there are schemas: one by its name, in a list, or by names that an author chose.
-SINGLE: Final = frozenset(
-    {
-        "additionalProperties",
-        "contains",
-        "contentSchema",
-        "else",
-        "if",
-        "items",
-        "not",
-        "propertyNames",
-        "then",
-        "unevaluatedItems",
-        "unevaluatedProperties",
-    }
-)
-LISTED: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-NAMED: Final = frozenset({"$defs", "dependentSchemas", "patternProperties", "properties"})
-
 DEFINITION: Final = "#/$defs/"
 
 
-class PlainSchema(GenerateJsonSchema):
-    """Generates schemas in which only an author's titles are left."""
+class PlainSchema(ReferenceSafeSchema):
+    """Generates schemas in which only an author's titles are left. Raises as `ReferenceSafeSchema` does."""
 
     def generate(self, schema: core_schema.CoreSchema, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
         return self._without_enum_titles(super().generate(schema, mode))
@@ -190,37 +172,6 @@ def references(schema: JsonObject) -> Iterator[str]:
         yield name
     for subschema in subschemas(schema):
         yield from references(subschema)
-
-
-def subschemas(schema: JsonObject) -> list[JsonObject]:
-    """Return the schemas directly in a schema."""
-    found: list[JsonObject] = []
-
-    def note(subschema: JsonObject) -> JsonObject:
-        found.append(subschema)
-        return subschema
-
-    with_subschemas(schema, note)
-    return found
-
-
-def with_subschemas(schema: JsonObject, change: Callable[[JsonObject], JsonObject]) -> JsonObject:
-    """Return a copy of a schema in which each schema directly in it is changed; what only looks like one stays as it is."""
-
-    def changed(value: JsonValue) -> JsonValue:
-        return change(value) if isinstance(value, dict) else value
-
-    copy: JsonObject = {}
-    for key, value in schema.items():
-        if key in SINGLE:
-            copy[key] = changed(value)
-        elif key in LISTED and isinstance(value, list):
-            copy[key] = [changed(item) for item in value]
-        elif key in NAMED and isinstance(value, dict):
-            copy[key] = {name: changed(item) for name, item in value.items()}
-        else:
-            copy[key] = value
-    return copy
 
 
 def encoded_size(value: JsonValue, known: dict[int, int]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, get_args, get_origin
@@ -19,15 +20,22 @@ class Provide:
     function: Callable[..., object]
 
 
-def provide_of(annotation: object, where: str) -> Provide | None:
-    """Return the mark in an annotation, or None.
+def provide_of(parameter: inspect.Parameter, annotation: object, where: str) -> Provide | None:
+    """Return the mark of a parameter, or None.
 
     Args:
+        annotation: that of the parameter, evaluated.
         where: names the parameter, for errors.
 
     Raises:
-        TypeError: the mark is given without calling `Provide`, or twice.
+        TypeError: the mark is a default, or is given without calling `Provide`, or twice.
     """
+    if isinstance(parameter.default, Provide):
+        made = getattr(parameter.default.function, "__name__", "function")
+        raise TypeError(
+            f"{where}: Provide is a part of the annotation and no default: "
+            f"write `{parameter.name}: Annotated[..., Provide({made})]`"
+        )
     if get_origin(annotation) is not Annotated:
         return None
     marks = [each for each in get_args(annotation)[1:] if isinstance(each, Provide)]

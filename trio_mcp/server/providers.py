@@ -13,8 +13,14 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncContextDecorator,
+    AsyncExitStack,
+    ContextDecorator,
+)
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -245,7 +251,7 @@ def read_parameters(function: Callable[..., object]) -> ReadParameters:
         raise TypeError(f"an annotation of {name_of(function)} cannot be evaluated: {error}") from error
     context, marked, others = None, dict[str, Callable[..., object]](), list[str]()
     for name, parameter in parameters.items():
-        mark = provide_of(hints.get(name), f"the parameter {name!r}")
+        mark = provide_of(parameter, hints.get(name), f"the parameter {name!r}")
         if mark is not None:
             marked[name] = mark.function
         elif name in hints and is_context(hints[name]):
@@ -258,6 +264,12 @@ def read_parameters(function: Callable[..., object]) -> ReadParameters:
 def provider_kind(function: object) -> ProviderKind:
     """Return how a provider makes its value. Raises `TypeError` if it is no function, or a generator without its decorator."""
     name = name_of(function)
+    # A context manager of contextlib is a decorator, too, and so can be called.
+    if isinstance(function, Coroutine | ContextDecorator | AsyncContextDecorator):
+        made = made_by(function)
+        raise TypeError(
+            f"Provide takes a function and not what it returns: write Provide({made}), not Provide({made}())"
+        )
     if not callable(function) or inspect.isclass(function):
         raise TypeError(f"Provide takes a function, not {name}; write one that returns the value")
     for test, decorator in GENERATORS.items():
@@ -285,6 +297,14 @@ GENERATORS: Mapping[Callable[[object], bool], str] = {
     inspect.isasyncgenfunction: "@asynccontextmanager",
     inspect.isgeneratorfunction: "@contextmanager",
 }
+
+
+def made_by(value: object) -> str:
+    """Return the name of the function that was called for a value, and close the value if it is a coroutine."""
+    if isinstance(value, Coroutine):
+        # The error says what a warning would.
+        value.close()
+    return str(getattr(value, "__name__", "") or getattr(getattr(value, "func", None), "__name__", "function"))
 
 
 def name_of(function: object) -> str:

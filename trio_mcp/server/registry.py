@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 
 from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
@@ -28,6 +29,14 @@ class Registry:
         self.keeps_results = False
         """Whether a tool has a `max_result`, so that clients read results as resources."""
         self.completions = Completions(self.prompts, self.resources, self.templates)
+
+    def with_tool(self, tool: Tool) -> Registry:
+        """Return a registry that shares everything with this one but its list of tools, which has one more."""
+        other = copy(self)
+        other.tools = Catalog("tool", lambda: None)
+        for each in (*self.tools, tool):
+            other.tools.add(each.name, each)
+        return other
 
     @property
     def capabilities(self) -> ServerCapabilities:

@@ -42,6 +42,7 @@ from .forms import error_summary
 from .media import Media
 from .plain_schemas import PlainSchema, inlined, is_open
 from .schema_checks import checked
+from .schema_references import UnknownReference
 from .signature import unsupported_type
 
 T = TypeVar("T")
@@ -125,6 +126,8 @@ def structured_spec(annotation: object) -> ReturnSpec:
     try:
         adapter: TypeAdapter[object] = TypeAdapter(cast("type[object]", annotation))
         schema = inlined(adapter.json_schema(mode="serialization", schema_generator=ReturnSchema)).schema
+    except UnknownReference as error:
+        raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and {error.message}") from error
     except PydanticUserError as error:
         raise TypeError(f"it returns {unsupported_type(annotation, error)}") from error
     declared = ReturnModel[annotation]  # type: ignore[valid-type]

@@ -17,6 +17,7 @@ import trio
 
 from ..protocol.schema.json_schema import Schema
 from ..protocol.schema.limits import CheckTooDear
+from ..runtime import ThreadLimiter
 from ..types import JsonValue
 
 T = TypeVar("T")
@@ -36,8 +37,11 @@ class DearCheck(Exception, Generic[T]):
         super().__init__("a check takes too long for the event loop")
         self._finish = finish
 
-    async def decide(self) -> T:
+    async def decide(self, threads: ThreadLimiter) -> T:  # noqa: ARG002  for those that may hang
         """Make the check in a thread; raises what `finish` raises.
+
+        Args:
+            threads: those of the server, for a check that may take any time.
 
         A cancel ends the wait for the thread. A check that has begun ends by itself, after `MAX_STEPS` at the latest.
         """

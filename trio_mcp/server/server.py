@@ -9,11 +9,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Never, TypeAlias, Unpack
 
 import trio
 
-from ..checks import check_str
+from ..checks import check_no_options, check_str
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..session import (
@@ -29,17 +29,18 @@ from ..session import (
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
-from ..session.raised import RaisedErrors
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
+from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .middleware import CallMiddleware, with_middleware
 from .options import check_service
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
 from .router import request_checks_of, routes_of
-from .tool import Tool
+from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
+from .tool_options import ToolKeywords
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -97,7 +98,9 @@ class Server(Registration):
         middleware: Sequence[CallMiddleware] = (),
         message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
+        **unknown: Never,
     ) -> None:
+        check_no_options(unknown, Server, "Server()")
         super().__init__()
         if lifespan is not None:
             check_lifespan(lifespan)
@@ -127,6 +130,27 @@ class Server(Registration):
         # Shallow: registry, threads and running services stay shared, so that a later `add_tool` reaches both.
         other = copy(self)
         other.options = check_service(options)
+        return other
+
+    def with_tool(self, function: Function, **options: Unpack[ToolKeywords]) -> Server:
+        """Return a server that has one tool more than this one has now, and shares everything else with it.
+
+        Raises what `add_tool` raises.
+        """
+        other = copy(self)
+        tool = make_tool(function, options, self._threads)
+        other._registry = self._registry.with_tool(tool)  # noqa: SLF001  it is of this class
+        return other
+
+    def with_lifespan(self, lifespan: Lifespan) -> Server:
+        """Return a server with another lifespan that shares everything registered with this one.
+
+        Raises:
+            TypeError: it is not a function decorated with `@asynccontextmanager`.
+        """
+        check_lifespan(lifespan)
+        other = copy(self)
+        other._lifespan = lifespan  # noqa: SLF001  it is of this class
         return other
 
     @property
@@ -200,12 +224,11 @@ class Server(Registration):
 
     async def serve_channel(self, channel: AnyChannel) -> None:
         """Serve one connection; returns when it has ended and its calls have cleaned up."""
-        options, raised = self.options, None
-        if isinstance(channel, MessageChannel):
-            raised = channel.raised
-            if channel.in_process and options.tell_errors is None:
-                options = replace(options, tell_errors=True)
-        async with self._open_service(options, raised) as service:
+        options = self.options
+        known = channel if isinstance(channel, MessageChannel) else None
+        if known is not None and known.in_process and options.tell_errors is None:
+            options = replace(options, tell_errors=True)
+        async with self._open_service(options, known) as service:
             await serve_channel(service, channel)
 
     def open_service(self) -> AbstractAsyncContextManager[Service]:
@@ -222,22 +245,22 @@ class Server(Registration):
 
     @asynccontextmanager
     async def _open_service(
-        self, options: ServiceOptions, raised: RaisedErrors | None = None
+        self, options: ServiceOptions, channel: MessageChannel | None = None
     ) -> AsyncIterator[Service]:
         check_event_loop()
         if self._lifespan is None:
-            async with self._open_with(None, options, raised) as service:
+            async with self._open_with(None, options, channel) as service:
                 yield service
             return
         if self.options.keys is None:
             KeyRing.from_environment()
         async with open_lifespan(partial(self._lifespan, self), self.identity.name) as state:
-            async with self._open_with(state, options, raised) as service:
+            async with self._open_with(state, options, channel) as service:
                 yield service
 
     @asynccontextmanager
     async def _open_with(
-        self, state: object, options: ServiceOptions, raised: RaisedErrors | None
+        self, state: object, options: ServiceOptions, channel: MessageChannel | None
     ) -> AsyncIterator[Service]:
         routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
         opened = open_service(
@@ -253,7 +276,8 @@ class Server(Registration):
             self._message_middleware,
         )
         async with opened as service:
-            service.calls.raised = raised
+            if channel is not None:
+                service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
             self._services[service] = None
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()

@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -16,7 +16,6 @@ from pydantic import (
     Field,
     GetJsonSchemaHandler,
     PydanticUserError,
-    TypeAdapter,
     ValidationError,
     create_model,
 )
@@ -33,6 +32,7 @@ from .forms import MAX_PROBLEMS, error_summary
 from .plain_schemas import PlainSchema, inlined
 from .provide import provide_of
 from .schema_checks import checked
+from .schema_references import UnknownReference
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
             continue
         # A parameter without an annotation takes any JSON, as an untyped parameter in Python takes anything.
         annotation = hints.get(name, Any)
-        if provide_of(annotation, f"{where}: the parameter {name!r}") is not None:
+        if provide_of(parameter, annotation, f"{where}: the parameter {name!r}") is not None:
             continue
         if is_context(annotation):
             if context is not None:
@@ -228,8 +228,12 @@ def unsupported_parameters(parameters: Sequence[inspect.Parameter]) -> str:
     """Return which of the parameters has a type that JSON Schema cannot describe."""
     # Pydantic's error is about the whole model and does not name the field, so each is tried alone.
     for parameter in parameters:
+        default = ... if parameter.default is parameter.empty else parameter.default
         try:
-            TypeAdapter(cast("type[object]", parameter.annotation)).json_schema()
+            alone = create_model("Arguments", __base__=ArgumentsModel, argument=(parameter.annotation, default))
+            alone.model_json_schema(schema_generator=PlainSchema)
+        except UnknownReference as error:
+            return f"the parameter {parameter.name!r}: {error.message}"
         except PydanticUserError as error:
             return f"the parameter {parameter.name!r} has the type {unsupported_type(parameter.annotation, error)}"
     return "the parameters cannot be described by a JSON Schema"

@@ -11,7 +11,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
-from ..checks import check_instance
+from ..checks import check_instance, check_names
 from ..errors import (
     CapabilityError,
     InvalidRequestState,
@@ -26,7 +26,7 @@ from ..errors import (
     ToolError,
     UrlElicitationRequired,
 )
-from ..logs import OwnText, peer_logger
+from ..logs import FailureLog, peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
@@ -43,9 +43,8 @@ from .catalog import Catalog
 from .concurrency import ConcurrencyLimit, ToolBusy
 from .forms import error_summary
 from .handler import Function, Handler, make_handler
-from .large_results import run_limited
+from .large_results import LimitedBody
 from .options import (
-    check_names,
     listed_members,
     name_for,
     question_keys,
@@ -121,7 +120,7 @@ class Tool:
         if self.requires and (missing := lacks(facts.client_capabilities, self.requires)) is not None:
             needed = ", ".join(self.requires)
             lacking = CapabilityError(f"the tool {self.name} needs a client that supports {needed}", missing)
-            result = self._error_result(facts, lacking)
+            result = lacking_result(facts, lacking)
             if result is None:
                 raise lacking
             return result
@@ -135,14 +134,15 @@ class Tool:
         if handler.admit is not None:
             handler.admit()
         if self.max_result is not None:
-            run = partial(run_limited, run, self.name, self.max_result)
+            limited = LimitedBody(run, self.name, self.max_result)
+            return Plan(limited, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
         return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
 
     async def _run_if_valid(
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane
     ) -> CallToolResult:
         try:
-            values = await check.decide()
+            values = await check.decide(self._handler.threads)
         except ValueError as error:
             return self._invalid(error)
         return await self._handler.run(values, self._convert, call, place)
@@ -155,15 +155,17 @@ class Tool:
         # A result and not a protocol error, so that the model reads it and corrects its call.
         return error_result(f"Invalid arguments for {self.name}: {error}")
 
-    def _error_result(self, facts: RequestFacts, cause: BaseException | CancelReason) -> CallToolResult | None:
+    def _error_result(
+        self, facts: RequestFacts, cause: BaseException | CancelReason, failures: FailureLog
+    ) -> CallToolResult | None:
         """Return the result for a failure; None to answer with a protocol error, or not at all."""
         match cause:
             # The first case that matches counts: `LocalProtocolError` is a `ProtocolError` too, but a bug of this tool.
             case LocalProtocolError():
-                logger.error("the tool %s broke a rule", self.name, exc_info=cause)
+                failures.log(logger, self.name, f"the tool {self.name} broke a rule", cause)
                 return error_result(f"{self.name}: {cause}")
-            case CapabilityError() if facts.terms.codec.revision.missing_capability_is_result:
-                return error_result(str(cause), {REQUIRED_CAPABILITIES: cause.required})
+            case CapabilityError():
+                return lacking_result(facts, cause)
             case UrlElicitationRequired() if url_required_code(facts) is not None:
                 return None
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
@@ -171,17 +173,24 @@ class Tool:
                 return error_result(str(cause))
             case LimitExceeded() if not isinstance(cause, ToolBusy):
                 return error_result(str(cause))
-            case CancelReason() | ProtocolError() | CapabilityError() | ToolBusy():
+            case CancelReason() | ProtocolError() | ToolBusy():
                 return None
             case _:
                 # The reference connects what the user reports with the traceback in the log.
                 reference = secrets.token_hex(4)
-                hint = OwnText(asyncio_hint(cause, "tool"))
-                logger.error("the tool %s failed [%s]%s", self.name, reference, hint, exc_info=cause)
+                hint = asyncio_hint(cause, "tool")
+                failures.log(logger, self.name, f"the tool {self.name} failed", cause, reference=reference, hint=hint)
                 return error_result(internal_error_text(self.name, reference))
 
     def __repr__(self) -> str:
         return f"<Tool {self.name}>"
+
+
+def lacking_result(facts: RequestFacts, lacking: CapabilityError) -> CallToolResult | None:
+    """Return the result that says which capability the client lacks; None if its revision has an error code for that."""
+    if facts.terms.codec.revision.missing_capability_is_result:
+        return error_result(str(lacking), {REQUIRED_CAPABILITIES: lacking.required})
+    return None
 
 
 def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model | Plan:

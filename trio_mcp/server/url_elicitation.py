@@ -6,7 +6,7 @@ import inspect
 import logging
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import urlsplit
@@ -22,6 +22,7 @@ from ..types import ElicitRequestURLParams, ElicitResult
 from .ask_timeout import AskTimeout
 from .asking import Declined, Dismissed, UrlAccepted, UrlElicited
 from .branching import BranchTerms
+from .unawaited import UnawaitedAnswer
 
 logger = logging.getLogger("trio_mcp.elicitation")
 
@@ -83,12 +84,15 @@ def made_url(make: Callable[[str], str], elicitation_id: str) -> str:
     return url
 
 
-def elicit_url(call: Call, lane: Lane, terms: BranchTerms, page: Page, timeout: float) -> Awaitable[UrlElicited]:
+def elicit_url(
+    call: Call, lane: Lane, terms: BranchTerms, page: Page, timeout: float
+) -> Coroutine[object, object, UrlElicited]:
     """Ask the user to open a page; see `Context.elicit_url`. Raises for wrong arguments before it is awaited."""
     if not terms.allow_elicit:
         raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
     page.check()
-    return _elicit_url(call, lane, page, None if timeout == math.inf else AskTimeout(timeout))
+    asking = _elicit_url(call, lane, page, None if timeout == math.inf else AskTimeout(timeout))
+    return UnawaitedAnswer(asking, "ctx.elicit_url")
 
 
 async def _elicit_url(call: Call, lane: Lane, page: Page, limit: AskTimeout | None) -> UrlElicited:

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias, cast
 
 import trio
 
-from ..runtime import Outbox
+from ..runtime import Account, Outbox
 from ..runtime.loop_turn import TURN, LoopTurn
 from .batch import OpenBatch
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
@@ -33,12 +33,15 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
         peer: the other end; a transport that knows more of it sets it before the channel is served.
         in_process: whether the peer is in the same process, so that nothing needs to be hidden from it.
+        account: set by the session while it serves the channel. What the channel holds of a message that has not arrived
+            completely draws from it, if that may be large. None counts nothing.
         raised: takes the exceptions of the server's functions, for a client at the other end that raises them; None without one.
     """
 
     on_stop: Callable[[], None] | None = None
     peer: Peer = ANONYMOUS
     in_process: bool = False
+    account: Account | None = None
     raised: RaisedErrors | None = None
 
     async def send_many(self, values: Sequence[Envelope[Sent]]) -> None:

@@ -1,8 +1,8 @@
 """The client's end of a connection: it sends requests, matches answers to them, and serves the requests of the server.
 
 Each request waits in a slot of one mailbox. If its caller is cancelled or times out, the request is withdrawn: the transport
-cancels it at the server in its own way. If the terms allow the server to send requests, tasks in the nursery given to `run`
-serve them (`server_requests`), and the server may cancel them.
+cancels it at the server in its own way. If the terms allow the server to send requests, tasks in a nursery given to `run`
+serve them (`server_requests`). The server may cancel them, and the end of the channel does.
 """
 
 # Everything that arrives is dispatched in the reader's task, without an await between a message and its effect: the order of
@@ -63,7 +63,7 @@ from .channel import AnyChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope, Peer, Received
 from .idle_timeout import IdleTimeout, OnProgress
 from .pump import CLEAN_UP
-from .server_requests import RequestHandler, ServerRequests
+from .server_requests import MAX_HANDLERS, RequestHandler, ServerRequests
 
 logger = peer_logger("trio_mcp.client")
 
@@ -106,6 +106,7 @@ class ClientSession:
         on_notification: called with each notification that belongs to no request of this client.
         on_session_lost: called when the transport learns that the server no longer knows the session that is open now.
         on_stream_lost: called with the reason when what belongs to no request no longer arrives in this session.
+        max_handlers: requests of the server that are served concurrently.
 
     Attributes:
         terms: the terms of every message; the client sets them once it knows the revision.
@@ -120,6 +121,7 @@ class ClientSession:
         on_notification: OnNotification,
         on_session_lost: Callable[[], None] = lambda: None,
         on_stream_lost: Callable[[str], None] = lambda _why: None,
+        max_handlers: int = MAX_HANDLERS,
     ) -> None:
         self.connection = Connection(Side.SERVER)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
@@ -130,7 +132,9 @@ class ClientSession:
         self._on_stream_lost = on_stream_lost
         self._outbox: Outbox[Envelope] = Outbox()
         self.records = RepeatedRecords(logger)
-        self._server_requests = ServerRequests(request_handlers, self.connection, self._outbox, self.records)
+        self._server_requests = ServerRequests(
+            request_handlers, self.connection, self._outbox, self.records, max_handlers
+        )
         self._mailbox = Mailbox(limit=100_000)
         self._progress: dict[RequestId, OnProgress] = {}
         self._streams: dict[str, OnNotification] = {}
@@ -205,12 +209,21 @@ class ClientSession:
         self.connection.notified = True
         self._outbox.post(Envelope(Notification(method, self.terms.codec.encode_notification(method, params))))
 
-    async def run(self, nursery: trio.Nursery) -> None:
-        """Send and receive until the channel ends; then raise `Disconnected` in every request that waits for an answer."""
+    def cancel_handlers(self) -> None:
+        """Cancel the handlers that serve requests of the server: the session that would get their answers was lost."""
+        self._server_requests.cancel_all()
+
+    async def run(self, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
+        """Send and receive until the channel ends; then raise `Disconnected` in every request that waits for an answer.
+
+        Args:
+            nursery: runs the writer.
+            handlers: runs the handlers of the server's requests, which are cancelled at the end of the channel.
+        """
         why = "the server closed the connection"
         nursery.start_soon(self._write)
         try:
-            await read_all(self._channel, partial(self._receive, nursery), self._outbox)
+            await read_all(self._channel, partial(self._receive, handlers), self._outbox)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             why = f"the connection broke: {error}" if str(error) else "the connection broke"
         except trio.Cancelled:
@@ -273,9 +286,10 @@ class ClientSession:
             self.connection.close()
             self._mailbox.close(self.closed_because)
             self._outbox.close()
+            self._server_requests.cancel_all()
             self.records.close()
 
-    def _receive(self, nursery: trio.Nursery, envelope: Envelope[Received], batch: OpenBatch | None = None) -> None:
+    def _receive(self, handlers: trio.Nursery, envelope: Envelope[Received], batch: OpenBatch | None = None) -> None:
         message = envelope.message
         # With an id, the request itself gets `SessionLost`, and its sender reopens the session.
         if isinstance(message, Unanswered) and message.id is None:
@@ -294,7 +308,7 @@ class ClientSession:
                 self.records.log("the server sent the request %s, which its revision forbids; it was ignored", method)
                 self.connection.release_id(request_id)
             case RequestIn():
-                self._server_requests.admit(event, nursery, batch)
+                self._server_requests.admit(event, handlers, batch)
             case CancelIn(request_id):
                 self._cancelled(request_id)
             case Rejected(error, answer):
@@ -305,15 +319,15 @@ class ClientSession:
                         batch.expect()
                     self._server_requests.reply(error_response(error), batch)
             case BatchIn():
-                self._receive_batch(event, nursery)
+                self._receive_batch(event, handlers)
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
 
-    def _receive_batch(self, event: BatchIn, nursery: trio.Nursery) -> None:
+    def _receive_batch(self, event: BatchIn, handlers: trio.Nursery) -> None:
         """Receive each message of a batch; the answers to its requests go back in one array (L-RPC-1b)."""
         batch = OpenBatch(self._outbox)
         for message in event.messages:
-            self._receive(nursery, Envelope(message), batch)
+            self._receive(handlers, Envelope(message), batch)
         batch.all_read()
 
     def _cancelled(self, request_id: RequestId) -> None:

@@ -6,9 +6,10 @@ import logging
 from collections.abc import Iterator
 
 from ..errors import McpError, RemoteProtocolError
-from ..protocol.codec.reading import Inbound
+from ..protocol.codec.reading import Inbound, codec_for
 from ..protocol.connection import CancelIn, Event, NotificationIn, Rejected
-from ..protocol.jsonrpc import Encoded, Malformed, Message, RequestId, Unanswered
+from ..protocol.jsonrpc import Encoded, Malformed, Message, Notification, RequestId, Unanswered, decoded
+from ..protocol.revisions import Side
 from ..runtime import Account, Outbox
 from ..types import CancelledNotificationParams, Model
 from .batch import OpenBatch
@@ -42,6 +43,19 @@ class WatchedSession(ServerSession):
     ) -> ReplyTarget | OpenBatch | Rejected | None:
         self._sender, self._size = envelope.peer, envelope.size
         return super().receive(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
+
+    def receive_ignored(self, envelope: Envelope[Received], version: str) -> None:
+        message = envelope.message
+        assert isinstance(message, Notification)
+        self._sender, self._size = envelope.peer, envelope.size
+        try:
+            params = codec_for(version).decode_notification(message.method, decoded(message.params), sender=Side.CLIENT)
+        except RemoteProtocolError as error:
+            self._take(Rejected(error, answer=False))
+            return
+        if params is not None:
+            # Also a cancellation: on a session that all requests share, its id may be that of another client's request.
+            self._take(NotificationIn(message.method, params))
 
     def _read_batch(
         self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch

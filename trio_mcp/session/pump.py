@@ -39,7 +39,7 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
     channel.deliver_to(take, outbox)
     session.attach(outbox)
     reading = trio.CancelScope()
-    channel.on_stop = reading.cancel
+    channel.on_stop, channel.account = reading.cancel, outbox.account
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, service, channel, outbox, nursery.cancel_scope)
         try:
@@ -56,6 +56,7 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
             with trio.move_on_after(CLEAN_UP, shield=True):
                 await session.requests.wait_none_left()
             outbox.close()
+            channel.account = None
             nursery.cancel_scope.deadline = trio.current_time() + CLEAN_UP
 
 

@@ -80,7 +80,7 @@ class ServerSession:
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
-        self._asks = PendingAsks(self.connection, self._state.notify)
+        self._asks = PendingAsks(self.connection, self._state.notify, account)
         self._records: RepeatedRecords | None = None
 
     def receive(
@@ -121,6 +121,13 @@ class ServerSession:
                 return None if batch.finished and not batch.expects_reply else batch
             case _:
                 return self._take(event)
+
+    def receive_ignored(self, envelope: Envelope[Received], version: str) -> None:
+        """Take a notification that no revision of its era gives an effect; message middleware sees it.
+
+        Args:
+            version: the revision in which it was sent.
+        """
 
     def _read_batch(
         self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
@@ -177,7 +184,7 @@ class ServerSession:
         """Cancel every running call of a connection that has ended. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
         self._state.close()
-        self._asks.mailboxes.clear()
+        self._asks.close()
         if self._records is not None:
             self._records.close()
         for target in list(self.requests):
@@ -229,8 +236,9 @@ class ServerSession:
         try:
             answer = self._answer(facts, request.params, target)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
-            told = told_error(facts, error, "") if self.service.options.tell_errors else error
-            target.finish(error_detail(facts, told))
+            failures = self.service.calls.failures
+            told = told_error(failures, facts, error, "") if self.service.options.tell_errors else error
+            target.finish(error_detail(failures, facts, told))
             # Its traceback holds this frame.
             del told
         else:

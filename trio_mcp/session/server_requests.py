@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ..errors import CapabilityError, McpError, PeerError
+from ..errors import CapabilityError, MalformedQuestion, McpError, PeerError, ProviderError
 from ..logs import RepeatedRecords
 from ..protocol.connection import Connection, RequestIn
 from ..protocol.jsonrpc import (
@@ -30,10 +30,8 @@ from .envelope import Envelope
 RequestHandler: TypeAlias = Callable[[Model], Awaitable[Model]]
 """Serves one method of the server's requests: gets the params, returns the result."""
 
-MAX_SERVER_REQUESTS: Final = 64
-"""Requests of the server that this client serves concurrently."""
-
-BUSY: Final = f"this client already answers {MAX_SERVER_REQUESTS} requests, which is its limit"
+MAX_HANDLERS: Final = 64
+"""Handlers of one server's questions that run at once, unless the program allows more or fewer."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -44,12 +42,14 @@ class ServerRequests:
         connection: learns which requests were answered.
         outbox: where the answers go.
         records: counts how often handlers failed.
+        limit: requests that are served concurrently.
     """
 
     _handlers: Mapping[str, RequestHandler]
     _connection: Connection
     _outbox: Outbox[Envelope]
     _records: RepeatedRecords
+    _limit: int
     _scopes: dict[RequestId, trio.CancelScope] = field(default_factory=dict[RequestId, trio.CancelScope])
 
     def __len__(self) -> int:
@@ -63,8 +63,9 @@ class ServerRequests:
         answer: Response | ErrorResponse
         if request.method == "ping":
             answer = Response(request.id, request.terms.codec.encode_result("ping", EmptyResult()))
-        elif len(self._scopes) >= MAX_SERVER_REQUESTS:
-            answer = ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, BUSY))
+        elif len(self._scopes) >= self._limit:
+            busy = f"this client already answers {self._limit} requests; the limit is max_handlers"
+            answer = ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, busy))
         else:
             scope = self._scopes[request.id] = trio.CancelScope()
             nursery.start_soon(self._serve, request, scope, batch)
@@ -78,6 +79,11 @@ class ServerRequests:
         if scope is not None:
             scope.cancel()
         return scope is not None
+
+    def cancel_all(self) -> None:
+        """Cancel the handlers of all requests: the session that would get their answers has ended."""
+        for scope in self._scopes.values():
+            scope.cancel()
 
     def reply(self, answer: Response | ErrorResponse | None, batch: OpenBatch | None) -> None:
         """Send an answer, with the others of its batch if it is part of one; None is the end of a request without an answer."""
@@ -94,7 +100,8 @@ class ServerRequests:
         finally:
             del self._scopes[request.id]
             self._connection.release_id(request.id)
-        self.reply(answer, batch)
+        # A handler may turn its cancel into an error or ignore it. The id may belong to another session by now.
+        self.reply(None if scope.cancel_called else answer, batch)
 
     async def _answer(self, request: RequestIn) -> Response | ErrorResponse:
         try:
@@ -105,8 +112,12 @@ class ServerRequests:
             return Response(request.id, request.terms.codec.encode_result(request.method, result))
         except PeerError as error:
             detail = ErrorDetail(error.code, error.message, error.data)
-        except CapabilityError as error:
+        except (CapabilityError, MalformedQuestion) as error:
             detail = ErrorDetail(INVALID_PARAMS, str(error))
+        except ProviderError as error:
+            # Without the traceback, which may show what the provider's libraries were called with.
+            self._records.log("the model's provider gave no answer (%s): %s", error.kind, error, level=logging.ERROR)
+            detail = ErrorDetail(INTERNAL_ERROR, error.public_text)
         except Exception as error:  # noqa: BLE001  whatever a handler raises
             # The method is a part of the kind: those that have a handler are few.
             kind = f"the handler of {request.method} failed"

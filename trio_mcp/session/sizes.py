@@ -28,6 +28,9 @@ OUTCOME_SIZE: Final = 2 * 1024
 KEPT_RESULT_SIZE: Final = 2 * 1024
 """A result that is kept until its caller reads it, besides its content."""
 
+PAGE_SIZE: Final = 1024
+"""A URL elicitation that nothing waits for, until it is completed."""
+
 MESSAGE_SIZE: Final = 512
 """A message that waits to be sent, besides its content."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from ..types import (
@@ -37,6 +38,38 @@ TOKENS_PER_MEDIUM = 1_600
 TOTALS = ("totalTokens", "total_tokens")
 INPUTS = ("inputTokens", "input_tokens", "promptTokens", "prompt_tokens")
 OUTPUTS = ("outputTokens", "output_tokens", "completionTokens", "completion_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """The tokens that were reported for one answer of a model, or for several of them.
+
+    Attributes:
+        input_tokens, output_tokens: what the model read and wrote; None if no answer had the number.
+    """
+
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        return TokenUsage(
+            add_counts(self.input_tokens, other.input_tokens), add_counts(self.output_tokens, other.output_tokens)
+        )
+
+
+def add_counts(one: int | None, other: int | None) -> int | None:
+    """Return the sum of two counts, of which one may be unknown; None if both are."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one + other
+
+
+def usage_of(result: CreateMessageResult) -> TokenUsage:
+    """Return the tokens that `_meta.usage` of an answer reports, in any of the usual spellings."""
+    usage = (result.meta or {}).get("usage")
+    if not isinstance(usage, dict):
+        return TokenUsage()
+    return TokenUsage(first_count(usage, INPUTS), first_count(usage, OUTPUTS))
 
 
 def used_tokens(params: CreateMessageRequestParams, result: CreateMessageResult | None, estimate: TokenEstimate) -> int:

@@ -6,13 +6,14 @@ A transport is found by name through the entry-point group `trio_mcp.transports`
 from __future__ import annotations
 
 import threading
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from inspect import Parameter, signature
 from typing import Final, Literal, Protocol, cast
 
+from ..checks import nearest
 from .channel import AnyChannel
 
 GROUP = "trio_mcp.transports"
@@ -71,11 +72,17 @@ def find_transport(name: str) -> Transport:
     return cast("Transport", entry.load())
 
 
-def check_options(name: str, end: Literal["serve", "connect"], options: Mapping[str, object]) -> None:
+def check_options(
+    name: str, end: Literal["serve", "connect"], options: Mapping[str, object], caller: Iterable[str] = ()
+) -> None:
     """Raise for options that this end of the transport does not have.
 
+    Args:
+        caller: the options of the function that passes the others on.
+
     Raises:
-        TypeError: there is such an option; the message says which transport has it, or which options this one has.
+        TypeError: there is such an option; the message says which transport has it, or suggests the nearest name, and says which
+            options this transport has.
     """
     known = () if not options else options_of(name, end)
     for option in options:
@@ -84,7 +91,9 @@ def check_options(name: str, end: Literal["serve", "connect"], options: Mapping[
         others = [other for other in BUILT_IN if other != name and option in (options_of(other, end) or ())]
         whose = f"of the transport {' and '.join(others)}" if others else "of no transport"
         hint = f': run("{others[0]}", {option}=...)' if others and end == "serve" else ""
-        raise TypeError(f"{option}= is an option {whose}{hint}; this is {name}, which has {listed(known)}")
+        near = "" if others else nearest(option, (*known, *caller))
+        advice = f": {near}" if near else ""
+        raise TypeError(f"{option}= is an option {whose}{hint}{advice}; this is {name}, which has {listed(known)}")
 
 
 def options_of(name: str, end: Literal["serve", "connect"]) -> Sequence[str] | None:

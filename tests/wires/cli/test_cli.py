@@ -296,6 +296,33 @@ def test_a_server_that_a_file_does_not_have_is_named(tmp_path: Path) -> None:
     assert "has no server called 'three'" in refused(3, "serve", f"{file}:three")
 
 
+def test_a_file_that_fails_is_reported_once(tmp_path: Path) -> None:
+    file = server_file(tmp_path, "\n1 / 0\n")
+    assert unnamed(refused(3, "call", file, "tool"), file, "ZeroDivisionError") == []
+
+
+def test_a_lifespan_for_asyncio_is_reported_with_the_page_to_read(tmp_path: Path) -> None:
+    file = server_file(
+        tmp_path,
+        "import asyncio\nfrom contextlib import asynccontextmanager\n@asynccontextmanager\n"
+        "async def lifespan(server):\n    await asyncio.sleep(1)\n    yield\n"
+        "server = Server('one', lifespan=lifespan)\n",
+    )
+    assert unnamed(refused(3, "run", file), "line 6", "lifespan", "docs/asyncio.md") == []
+
+
+def test_answers_that_no_question_used_are_named(tmp_path: Path) -> None:
+    done = trio_mcp("call", TRAVEL, "search_flights", "destination=Oslo", "--answer", "seat=aisle", "--sample", "hop")
+    assert done.returncode == 0
+    (warning,) = done.stderr.splitlines()
+    assert unnamed(warning, "warning", "--answer seat=aisle", "--sample 'hop'") == []
+
+
+def test_a_call_of_a_file_says_nothing_about_keys() -> None:
+    done = trio_mcp("call", TRAVEL, "book_flight", "destination=Lisbon", *ANSWERS)
+    assert "TRIO_MCP_KEYS" not in done.stderr
+
+
 def test_a_traceback_shows_only_when_it_is_asked_for(tmp_path: Path) -> None:
     done = trio_mcp("run", "--debug", server_file(tmp_path, "1 / 0\n"))
     assert done.returncode == 3

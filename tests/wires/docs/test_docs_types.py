@@ -21,6 +21,7 @@ PAGES = [
     "results",
     "servers",
     "state",
+    "testing",
     "websocket",
 ]
 

@@ -272,8 +272,9 @@ def process_modern(
         HttpRejection, RemoteProtocolError: the message is none that a modern client sends.
     """
     message, headers = inbound.message, envelope.peer.headers
-    # MCP defines no notification that a client sends over HTTP; one is accepted and ignored (M-HTTP-9s).
+    # MCP defines no notification that a client sends over HTTP; one is accepted and has no effect (M-HTTP-9s).
     if isinstance(message, Notification):
+        session.receive_ignored(envelope, headers[VERSION_HEADER])
         return partial(respond, incoming.send, 202)
     if not isinstance(message, Request):
         raise HttpRejection(400, "A modern client sends requests only.")

@@ -17,6 +17,7 @@ from typing import Final
 
 import trio
 
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.framing import Line, LineDecoder, LineTooLong, LongLineEnded
 from trio_mcp.protocol.jsonrpc import Malformed, dump, unreadable
 from trio_mcp.protocol.strict_json import JsonLimits
@@ -24,6 +25,8 @@ from trio_mcp.session.channel import MessageChannel
 from trio_mcp.session.envelope import Envelope, Received, received
 
 MAX_READ: Final = 65536
+BUFFER_STEP: Final = 64 * 1024
+"""What is buffered of an unfinished line draws from the memory budget in steps of this many bytes; less draws nothing."""
 MAX_LINE: Final = 4 * 1024 * 1024
 MAX_VALUES: Final = 100_000
 WRITE_DEADLINE: Final = 30.0
@@ -119,6 +122,8 @@ class LineChannel(MessageChannel):
         self._write_deadline = write_deadline
         self._decoder = LineDecoder(max_line)
         self._lines: deque[bytes | Malformed] = deque()
+        self._drawn = 0
+        """Bytes that were drawn for the unfinished line."""
         self._write_scope: trio.CancelScope | None = None
         self._broken: str | None = None
         self._ended = False
@@ -222,6 +227,25 @@ class LineChannel(MessageChannel):
         self._check_open()
         while not self._lines:
             self._lines.extend(filter(None, map(readable, self._decoder.feed(await self._read()))))
+            if self._drawn or self._decoder.buffered >= BUFFER_STEP:
+                self._draw_buffered()
+
+    def _draw_buffered(self) -> None:
+        """Draw what is buffered of an unfinished line from the account of the session; drop the line if that has no room."""
+        account, buffered = self.account, self._decoder.buffered
+        if account is None:
+            return
+        more = buffered - buffered % BUFFER_STEP - self._drawn
+        if not more:
+            return
+        try:
+            if more > 0:
+                account.check(more)
+        except LimitExceeded as error:
+            why, more = str(error), -self._drawn
+            self._lines.extend(filter(None, (readable(self._decoder.discard(why)),)))
+        self._drawn += more
+        account.draw(more)
 
     async def _read(self) -> bytes:
         """Return the next bytes."""

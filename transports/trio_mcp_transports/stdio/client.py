@@ -127,9 +127,13 @@ class ProcessChannel(LineChannel):
         self._reading.deadline = trio.current_time() + _LINGER
 
     async def _read(self) -> bytes:
-        with trio.CancelScope(relative_deadline=self._linger) as self._reading:
-            return await super()._read()
-        self._ended = True
+        with suppress(trio.EndOfChannel):
+            with trio.CancelScope(relative_deadline=self._linger) as self._reading:
+                return await super()._read()
+            self._ended = True
+        # A process that ends closes its pipe a moment before its status is known, which says why.
+        with trio.move_on_after(_LINGER):
+            await self.process.wait()
         raise trio.EndOfChannel
 
     def _state(self) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,13 +21,14 @@ from ...errors import (
 )
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
-from ...runtime import CALL_OVER_MESSAGE, Lane, Mailbox, Slot
+from ...runtime import CALL_OVER_MESSAGE, Account, Lane, Mailbox, Slot
 from ...types import ClientCapabilities, ElicitationCompleteNotificationParams, Model
 from ...types.capabilities import lacks
 from ..envelope import Envelope, content_size
 from .call import Call
 from .facts import Question
 from .failures import check_capabilities
+from .url_elicitations import SessionPages, UrlElicitations
 
 T = TypeVar("T", bound=Model)
 
@@ -43,19 +43,44 @@ EXPECTED: Final[Mapping[str, str]] = {
 ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 
 
-@dataclass(slots=True, eq=False, repr=False, weakref_slot=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PendingAsks:
     """The requests that the calls of one connection have sent to its client, and the mailboxes that wait for the answers.
 
     Args:
         notify: sends the client a notification that belongs to no request, if it can be reached now.
+        account: counts what the session keeps; None counts nothing.
     """
 
     _connection: Connection
-    notify: Callable[[str, Model], None]
+    _notify: Callable[[str, Model], None]
+    _account: Account | None = None
     mailboxes: dict[RequestId, Mailbox] = field(default_factory=dict[RequestId, Mailbox])
     prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
     """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
+    _pages: SessionPages | None = None
+    """The pages whose completion the client is notified of; None before the first."""
+    _closed: bool = False
+
+    def expect_completion(self, elicitations: UrlElicitations, elicitation_id: str) -> None:
+        """Notify the client when its user has finished at a page, unless the session ends before. Raises as `add` does."""
+        if self._closed:
+            return
+        if self._pages is None:
+            self._pages = SessionPages(elicitations, self._account, self._notify_completed)
+        self._pages.add(elicitation_id)
+
+    def close(self) -> None:
+        """Wait for no answer and no page any more: the session has ended."""
+        self._closed = True
+        self.mailboxes.clear()
+        if self._pages is not None:
+            self._pages.close()
+            # It refers to this object.
+            self._pages = None
+
+    def _notify_completed(self, elicitation_id: str) -> None:
+        self._notify(ELICITATION_COMPLETE, ElicitationCompleteNotificationParams(elicitation_id=elicitation_id))
 
     def new_request(self, question: Question[T], mailbox: Mailbox) -> Request:
         """Return a request that asks the question; its answer goes to the mailbox, under the request's id."""
@@ -126,10 +151,8 @@ class CallByRequests(Call[PendingAsks]):
 
     def expect_completion(self, elicitation_ids: Iterable[str]) -> None:
         if self.facts.terms.codec.can_notify(ELICITATION_COMPLETE):
-            # The session may end before the user has finished, and is not kept for it.
-            session = weakref.ref(self._origin)
             for name in elicitation_ids:
-                self.services.url_elicitations.add(name, partial(notify_session, session, name))
+                self._origin.expect_completion(self.services.url_elicitations, name)
 
     def _open_request(self, question: Question[T]) -> tuple[Request, Slot[T]]:
         """Return the request that asks, and the slot that its answer will be in."""
@@ -181,10 +204,3 @@ class CallByRequests(Call[PendingAsks]):
             turn.unpark()
         else:
             del self._origin.prompting[self]
-
-
-def notify_session(session: weakref.ref[PendingAsks], elicitation_id: str) -> None:
-    """Tell a client that its user has finished at a page, unless its session has ended."""
-    asks = session()
-    if asks is not None:
-        asks.notify(ELICITATION_COMPLETE, ElicitationCompleteNotificationParams(elicitation_id=elicitation_id))

@@ -68,6 +68,7 @@ class CallInRounds(Call[RequestDigest]):
             answer = await slot.take()
         except BaseException:
             slot.give_up()
+            self._claim_place(question)
             raise
         finally:
             legs.questions.pop(key, None)
@@ -76,12 +77,25 @@ class CallInRounds(Call[RequestDigest]):
             await self.actor.place.enter()
         return answer
 
+    def _claim_place(self, question: Question[T]) -> None:
+        """Hold a place of the tool, unless the call ends or `AskTimeout` waits for one: the body goes on, though maybe parked."""
+        place, timeout = self.actor.place, question.timeout
+        if place is None or self.actor.scope.cancel_called:
+            return
+        if timeout is None or trio.current_time() < timeout.deadline:
+            place.claim()
+
     # the end of a leg
 
     def on_quiescent(self) -> None:
         """End the leg with the open questions if no lane is busy; else do so when the round delay is over."""
         legs = self.legs
-        if legs is None or legs.joining or not legs.questions or not self.is_answering:
+        if legs is None or legs.joining or not legs.questions:
+            return
+        if not self.is_answering:
+            # Parked, and its body went on for a while, without an answer.
+            if self.actor.place is not None and not self.actor.busy:
+                self.actor.place.leave()
             return
         if not self.actor.busy:
             self._end_round(legs)

@@ -54,7 +54,7 @@ from ...types import JsonValue, LoggingLevel, Model
 from ..envelope import Envelope
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
-from .facts import Question, RequestFacts, ResumeMode
+from .facts import ErrorResult, Question, RequestFacts, ResumeMode
 from .failures import CANCEL_ERRORS, EXPECTED_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error, told_error
 from .legs import LegBook
 from .memory import CallMemory
@@ -313,7 +313,7 @@ class Call(ABC, Generic[OriginT_co]):
         try:
             answer = self._encoded_outcome(outcome)
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
-            answer = error_detail(self.facts, self._told(error), self._plan.target)
+            answer = error_detail(self.services.failures, self.facts, self._told(error), self._plan.target)
         return None if self.actor.cancel_reason in NO_REPLY_REASONS else answer
 
     def _encoded_outcome(self, outcome: Outcome) -> LegOutcome:
@@ -332,12 +332,14 @@ class Call(ABC, Generic[OriginT_co]):
                 cause = (
                     timeout_error(plan.target, plan.timeout, self.services.options.max_seconds) if timed_out else reason
                 )
-        result = plan.error_result(self.facts, cause)
+        result = plan.error_result(self.facts, cause, self.services.failures)
         if result is not None:
             return self._encoded(result)
         if isinstance(cause, UrlElicitationRequired):
             self.expect_completion(page.elicitation_id for page in cause.pages)
-        return CANCEL_ERRORS[cause] if isinstance(cause, CancelReason) else error_detail(self.facts, cause, plan.target)
+        if isinstance(cause, CancelReason):
+            return CANCEL_ERRORS[cause]
+        return error_detail(self.services.failures, self.facts, cause, plan.target)
 
     def _told(self, error: BaseException) -> BaseException:
         """Return the error that the caller may read, and hand an unexpected one to a client that raises it."""
@@ -345,14 +347,15 @@ class Call(ABC, Generic[OriginT_co]):
         if services.raised is not None and isinstance(error, Exception) and not isinstance(error, EXPECTED_ERRORS):
             for target in filter(None, (self.target, *self._copies)):
                 services.raised.put(target.request_id, error)
-        return told_error(self.facts, error, self._plan.target) if services.options.tell_errors else error
+        tells = services.options.tell_errors
+        return told_error(services.failures, self.facts, error, self._plan.target) if tells else error
 
     def _encoded(self, result: Model) -> Encoded:
         facts, info = self.facts, self.services.server_info_json
         try:
             return facts.terms.codec.encode_result(facts.method, result, info)
         except LocalProtocolError as error:
-            instead = self._plan.error_result(facts, error)
+            instead = self._plan.error_result(facts, error, self.services.failures)
             if instead is None:
                 raise
             return facts.terms.codec.encode_result(facts.method, instead, info)
@@ -383,7 +386,7 @@ class Plan(NamedTuple):
     run: Body
     target: str
     timeout: float = math.inf
-    error_result: Callable[[RequestFacts, BaseException | CancelReason], Model | None] = lambda _facts, _cause: None
+    error_result: ErrorResult = lambda _facts, _cause, _failures: None
     resume: ResumeMode = ResumeMode.PARKED
     heartbeat: float | None = None
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, NamedTuple, TypeVar, cast
+from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
 
+from ...logs import FailureLog
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import RequestId
+from ...runtime import CancelReason
 from ...runtime.loop_turn import LoopTurn
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
 from ..caller import Caller, caller_of
@@ -94,3 +96,7 @@ class ResumeMode(Enum):
 
     REPLAY = "replay"
     PARKED = "parked"
+
+
+ErrorResult: TypeAlias = Callable[[RequestFacts, BaseException | CancelReason, FailureLog], Model | None]
+"""Returns the result that reports a failure, which it logs, or a cancellation; None to answer otherwise, or not at all."""

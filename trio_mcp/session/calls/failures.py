@@ -20,7 +20,7 @@ from ...errors import (
     UrlToOpen,
 )
 from ...groups import leaf_exceptions
-from ...logs import OwnText, peer_logger
+from ...logs import FailureLog, peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ...runtime import CancelReason
 from ...types import ClientCapabilities, ElicitRequestURLParams, JsonValue, Model
@@ -62,11 +62,11 @@ MAX_TOLD = 10_000
 """Characters of an unexpected error's text that a caller is told."""
 
 
-def told_error(facts: RequestFacts, error: BaseException, target: str) -> BaseException:
+def told_error(failures: FailureLog, facts: RequestFacts, error: BaseException, target: str) -> BaseException:
     """Return an error that the caller may read: an unexpected one becomes a `ToolError` with its type and text, and is logged."""
     if isinstance(error, EXPECTED_ERRORS):
         return error
-    logger.error("%s failed", log_name(facts, target), exc_info=error)
+    failures.log(logger, facts.method, f"{log_name(facts, target)} failed", error)
     return ToolError(exception_text(error, runner_name(facts)))
 
 
@@ -81,27 +81,27 @@ def runner_name(facts: RequestFacts) -> str:
     return "tool" if facts.method == "tools/call" else "function"
 
 
-def error_detail(facts: RequestFacts, error: BaseException, target: str = "") -> ErrorDetail:
+def error_detail(failures: FailureLog, facts: RequestFacts, error: BaseException, target: str = "") -> ErrorDetail:
     """Return the error to answer the caller with, in a form that can be sent.
 
     The log names the `target`, where the request has one.
     """
     # An error that cannot be encoded would otherwise surface in the writer, and end the connection for every call on it.
     try:
-        detail = describe_error(facts, error, target)
+        detail = describe_error(failures, facts, error, target)
         dump(ErrorResponse(None, detail))
     except (TypeError, ValueError) as unsendable:
-        return describe_error(facts, unsendable, target)
+        return describe_error(failures, facts, unsendable, target)
     return detail
 
 
-def describe_error(facts: RequestFacts, error: BaseException, target: str) -> ErrorDetail:
+def describe_error(failures: FailureLog, facts: RequestFacts, error: BaseException, target: str) -> ErrorDetail:
     """Return the error for the caller; an unexpected one is only a reference number, with its traceback in the log."""
     match error:
         case UrlElicitationRequired() if (code := url_required_code(facts)) is not None:
             return ErrorDetail(code, str(error), {"elicitations": [page_to_json(page) for page in error.pages]})
         case LocalProtocolError():
-            logger.error("%s broke a rule", log_name(facts, target), exc_info=error)
+            failures.log(logger, facts.method, f"{log_name(facts, target)} broke a rule", error)
             return ErrorDetail(INTERNAL_ERROR, str(error))
         # Before `ProtocolError`, and not with the code of the client: its -32601 would say that this server lacks the method.
         case ToolError() | RequestTimeout() | QuestionRejected() | MalformedAnswer():
@@ -121,8 +121,10 @@ def describe_error(facts: RequestFacts, error: BaseException, target: str) -> Er
             return ErrorDetail(SERVER_BUSY, str(error))
         case _:
             reference = secrets.token_hex(4)
-            hint = OwnText(asyncio_hint(error, runner_name(facts)))
-            logger.error("%s failed [%s]%s", log_name(facts, target), reference, hint, exc_info=error)
+            hint = asyncio_hint(error, runner_name(facts))
+            failures.log(
+                logger, facts.method, f"{log_name(facts, target)} failed", error, reference=reference, hint=hint
+            )
             return ErrorDetail(INTERNAL_ERROR, f"Internal error; the server's log has the details under {reference}.")
 
 

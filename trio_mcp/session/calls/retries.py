@@ -88,7 +88,7 @@ class Retry:
             self.replay(plan, fetched)
         except Exception as error:  # noqa: BLE001  there is no caller that could answer the request
             if not self.target.finished:
-                self.target.finish(error_detail(self.facts, error))
+                self.target.finish(error_detail(self.services.failures, self.facts, error))
 
     def check_not_replayed(self, node: str) -> None:
         """Raise `InvalidRequestState` if the call was replayed from this very state of that process before."""
@@ -169,9 +169,9 @@ def timeout_outcome(
         plan = route(facts, params)
     except ProtocolError:
         raise InvalidRequestState("what was called no longer exists") from None
-    result = plan.error_result(facts, timeout) if isinstance(plan, Plan) else None
+    result = plan.error_result(facts, timeout, services.failures) if isinstance(plan, Plan) else None
     if result is None:
-        return error_detail(facts, timeout)
+        return error_detail(services.failures, facts, timeout)
     return facts.terms.codec.encode_result(facts.method, result, services.server_info_json)
 
 

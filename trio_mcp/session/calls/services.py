@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from ...logs import RepeatedRecords, peer_logger
+from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
@@ -42,6 +42,8 @@ class CallServices(Generic[C]):
         state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
+        failures: logs the failures of the author's functions.
+        in_process: whether the only client is in the same process, which ends with it.
         url_elicitations: the pages that users were asked to open.
     """
 
@@ -58,6 +60,8 @@ class CallServices(Generic[C]):
     state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
     raised: RaisedErrors | None = None
+    failures: FailureLog = field(default_factory=FailureLog)
+    in_process: bool = False
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations)
 
     @cached_property
@@ -66,10 +70,11 @@ class CallServices(Generic[C]):
         keys = self.keys
         if keys is None:
             keys = KeyRing.random()
-            logger.warning(
-                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to another "
-                "process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
-            )
+            if not self.in_process:
+                logger.warning(
+                    "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to "
+                    "another process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
+                )
         return Sealer(keys, audience=self.audience, ttl=self.options.actors.park_ttl)
 
     def note_divergence(self, what: str) -> None:

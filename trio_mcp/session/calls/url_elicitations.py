@@ -7,11 +7,12 @@ gets `notifications/elicitation/complete`, the client that was asked and no othe
 
 # An elicitation is known here
 #
-#     from        the tool asks                       raises UrlElicitationRequired, or asks with wait=False
-#     until       it is completed, or the tool        it is completed, or newer ones need the room
+#     from        the tool asks, and its call waits   raises UrlElicitationRequired, or asks with wait=False
+#     until       it is completed, or the tool        it is completed, its session ends, or newer ones need the room
 #                 no longer waits
-#     then        the call goes on, and its request   the session gets the notice, if it still exists and can be reached now
+#     then        the call goes on, and its request   the session gets the notice, if it can be reached now
 #                 carries the notice
+#     too many    the new one is rejected             the oldest is forgotten
 
 from __future__ import annotations
 
@@ -21,38 +22,60 @@ from typing import Final
 
 import trio
 
+from ...errors import LimitExceeded
+from ...runtime import Account
+from ..sizes import PAGE_SIZE
+
+MAX_WAITED: Final = 10_000
+"""Elicitations of one service that calls wait for; the next is rejected."""
 MAX_PAGES: Final = 10_000
-"""Elicitations of one service that may be unfinished; the oldest is forgotten first."""
+"""Elicitations of one service that nothing waits for; the oldest is forgotten first."""
+MAX_SESSION_PAGES: Final = 100
+"""Those of one session."""
 
 
 class UrlElicitations:
     """The unfinished URL elicitations of one service, by id. `complete` works in any thread, the rest in Trio's."""
 
-    __slots__ = ("_on_complete", "_token")
+    __slots__ = ("_expected", "_token", "_waited")
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        self._on_complete: OrderedDict[str, Callable[[], None]] = OrderedDict()
+        self._waited: dict[str, Callable[[], None]] = {}
+        self._expected: OrderedDict[str, SessionPages] = OrderedDict()
 
     def add(self, elicitation_id: str, on_complete: Callable[[], None]) -> None:
-        """Call `on_complete` when this elicitation is completed.
+        """Call `on_complete` when this elicitation, which a call waits for, is completed.
 
         Raises:
             ValueError: the id is in use; an id identifies one elicitation of a server.
+            LimitExceeded: calls wait for as many as they may.
         """
-        if elicitation_id in self._on_complete:
+        self._check_new(elicitation_id)
+        if len(self._waited) >= MAX_WAITED:
+            raise LimitExceeded(f"the calls of this server wait for {MAX_WAITED} pages, which is the limit")
+        self._waited[elicitation_id] = on_complete
+
+    def expect(self, elicitation_id: str, pages: SessionPages) -> None:
+        """Notify a session when this elicitation, which nothing waits for, is completed. Raises `ValueError` as `add` does."""
+        self._check_new(elicitation_id)
+        self._expected[elicitation_id] = pages
+        if len(self._expected) > MAX_PAGES:
+            oldest, its_pages = self._expected.popitem(last=False)
+            its_pages.release(oldest)
+
+    def _check_new(self, elicitation_id: str) -> None:
+        if elicitation_id in self._waited or elicitation_id in self._expected:
             raise ValueError(f"the elicitation id {elicitation_id[:64]!r} is in use: each elicitation needs a new one")
-        self._on_complete[elicitation_id] = on_complete
-        if len(self._on_complete) > MAX_PAGES:
-            self._on_complete.popitem(last=False)
 
     def discard(self, elicitation_id: str) -> None:
         """Forget an elicitation; to complete it does nothing from now on."""
-        self._on_complete.pop(elicitation_id, None)
+        self._waited.pop(elicitation_id, None)
+        self._expected.pop(elicitation_id, None)
 
     def complete(self, elicitation_id: str) -> bool:
         """Complete an elicitation, soon; return whether it was unfinished. Safe in any thread, also after the service."""
-        if elicitation_id not in self._on_complete:
+        if elicitation_id not in self._waited and elicitation_id not in self._expected:
             return False
         try:
             self._token.run_sync_soon(self._complete, elicitation_id)
@@ -62,12 +85,70 @@ class UrlElicitations:
 
     def _complete(self, elicitation_id: str) -> None:
         # Looked up again: two threads may complete the same one.
-        on_complete = self._on_complete.pop(elicitation_id, None)
+        on_complete, pages = self._waited.pop(elicitation_id, None), self._expected.pop(elicitation_id, None)
         if on_complete is not None:
             on_complete()
+        elif pages is not None:
+            pages.completed(elicitation_id)
 
     def __len__(self) -> int:
-        return len(self._on_complete)
+        return len(self._waited) + len(self._expected)
 
     def __repr__(self) -> str:
         return f"<UrlElicitations unfinished={len(self)}>"
+
+
+class SessionPages:
+    """The elicitations of one session that nothing waits for. They end with it.
+
+    Args:
+        account: of the session; each draws `PAGE_SIZE`. None counts nothing.
+        notify: tells the client that its user has finished at a page.
+    """
+
+    __slots__ = ("_account", "_elicitations", "_names", "_notify")
+
+    def __init__(self, elicitations: UrlElicitations, account: Account | None, notify: Callable[[str], None]) -> None:
+        self._elicitations = elicitations
+        self._account = account
+        self._notify = notify
+        self._names: dict[str, None] = {}
+
+    def add(self, elicitation_id: str) -> None:
+        """Notify the client when this elicitation is completed.
+
+        Raises:
+            ValueError: the id is in use.
+            LimitExceeded: the memory budget has no room.
+        """
+        if self._account is not None:
+            self._account.check(PAGE_SIZE)
+        self._elicitations.expect(elicitation_id, self)
+        self._names[elicitation_id] = None
+        if self._account is not None:
+            self._account.draw(PAGE_SIZE)
+        if len(self._names) > MAX_SESSION_PAGES:
+            self._discard(next(iter(self._names)))
+
+    def completed(self, elicitation_id: str) -> None:
+        """Notify the client."""
+        self.release(elicitation_id)
+        self._notify(elicitation_id)
+
+    def release(self, elicitation_id: str) -> None:
+        """Give back what an elicitation drew that is no longer known."""
+        del self._names[elicitation_id]
+        if self._account is not None:
+            self._account.give_back(PAGE_SIZE)
+
+    def close(self) -> None:
+        """Forget them all: the session has ended."""
+        while self._names:
+            self._discard(next(iter(self._names)))
+
+    def _discard(self, elicitation_id: str) -> None:
+        self._elicitations.discard(elicitation_id)
+        self.release(elicitation_id)
+
+    def __repr__(self) -> str:
+        return f"<SessionPages {len(self._names)}>"

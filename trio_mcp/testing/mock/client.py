@@ -13,12 +13,13 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeAlias, cast
+from typing import Never, Self, TypeAlias, TypeVar, Unpack, cast, overload
 
 import trio
 from pydantic_core import to_jsonable_python
+from typing_extensions import TypedDict
 
-from ...checks import check_choice, check_instance, mistake
+from ...checks import check_choice, check_instance, check_no_options, mistake
 from ...client import Client, ClientOptions
 from ...client.handlers import as_root
 from ...client.target import open_target
@@ -46,6 +47,8 @@ from .questions import Kind, Question
 from .script import Script
 from .target import Target, find_tool
 from .workers import Workers
+
+S = TypeVar("S")
 
 ElicitScript: TypeAlias = Sequence[object] | Callable[[ElicitRequestFormParams], object]
 """Answers to forms, in order, or a function that answers every form."""
@@ -106,7 +109,9 @@ class MockClient:
         era: str = "modern",
         capabilities: ClientCapabilities | None = None,
         principal: str | None = None,
+        **unknown: Never,
     ) -> None:
+        check_no_options(unknown, MockClient, "MockClient()")
         self._era = check_choice("era", era, ERAS)
         if capabilities is not None:
             check_instance("capabilities", capabilities, ClientCapabilities, "ClientCapabilities(...)")
@@ -156,19 +161,30 @@ class MockClient:
             self.check_used_up()
         return result
 
-    def context(self, *, declares: Sequence[AnyElicit] = ()) -> AbstractAsyncContextManager[Context]:
+    @overload
+    def context(
+        self, *, state: S, server: Server | None = None, declares: Sequence[AnyElicit] = ()
+    ) -> AbstractAsyncContextManager[Context[S]]: ...
+    @overload
+    def context(
+        self, *, server: Server | None = None, declares: Sequence[AnyElicit] = ()
+    ) -> AbstractAsyncContextManager[Context]: ...
+    def context(
+        self, *, state: object = None, server: Server | None = None, declares: Sequence[AnyElicit] = ()
+    ) -> AbstractAsyncContextManager[Context[object]]:
         """Return a context manager that makes a call and yields its context: for functions that take one.
 
         Args:
+            state: `ctx.state`; the lifespan of `server` is not entered then.
+            server: the server of the call, with its lifespan, middleware, resources and prompts; by default an empty one.
             declares: the questions that may be asked by key, as the `elicits` of a tool.
 
         The block raises `AssertionError` as `call` does. It is cancelled if the call ends before it.
         """
-        return self._open_context(declares)
+        return self._open_context(HeldCall(declares, server, state))
 
     @asynccontextmanager
-    async def _open_context(self, declares: Sequence[AnyElicit]) -> AsyncGenerator[Context]:
-        held = HeldCall(declares)
+    async def _open_context(self, held: HeldCall) -> AsyncGenerator[Context]:
         attempt = self._attempt(held.server)
         # Not raised inside of the block: the nursery would wrap it, and a failure of the call counts more than what follows.
         error: BaseException | None = None
@@ -250,31 +266,42 @@ def to_json(name: str, value: object) -> JsonValue:
         raise TypeError(mistake(name, "a value that JSON has", value, str(error))) from None
 
 
+class ScriptKeywords(TypedDict, total=False, closed=True):
+    """The keyword arguments of `MockClient`, as `make_context` takes them."""
+
+    elicits: ElicitScript | None
+    urls: UrlScript | None
+    samples: SampleScript | None
+    roots: Sequence[Root | Path] | None
+    era: str
+    capabilities: ClientCapabilities | None
+    principal: str | None
+
+
+@overload
 def make_context(
     *,
-    elicits: ElicitScript | None = None,
-    urls: UrlScript | None = None,
-    samples: SampleScript | None = None,
-    roots: Sequence[Root | Path] | None = None,
-    era: str = "modern",
-    capabilities: ClientCapabilities | None = None,
-    principal: str | None = None,
+    state: S,
+    server: Server | None = None,
     declares: Sequence[AnyElicit] = (),
-) -> AbstractAsyncContextManager[Context]:
+    **options: Unpack[ScriptKeywords],
+) -> AbstractAsyncContextManager[Context[S]]: ...
+@overload
+def make_context(
+    *, server: Server | None = None, declares: Sequence[AnyElicit] = (), **options: Unpack[ScriptKeywords]
+) -> AbstractAsyncContextManager[Context]: ...
+def make_context(
+    *,
+    state: object = None,
+    server: Server | None = None,
+    declares: Sequence[AnyElicit] = (),
+    **options: Unpack[ScriptKeywords],
+) -> AbstractAsyncContextManager[Context[object]]:
     """Return a context manager that yields the context of a call, for a function that takes one.
 
-        async with make_context(elicits=[True]) as ctx:
+        async with make_context(elicits=[True], state=Database()) as ctx:
             assert await confirm(ctx, "Sure?")
 
-    The arguments and errors are those of `MockClient` and `MockClient.context`.
+    `state`, `server` and `declares` are those of `MockClient.context`, the other arguments and the errors those of `MockClient`.
     """
-    client = MockClient(
-        elicits=elicits,
-        urls=urls,
-        samples=samples,
-        roots=roots,
-        era=era,
-        capabilities=capabilities,
-        principal=principal,
-    )
-    return client.context(declares=declares)
+    return MockClient(**options).context(state=state, server=server, declares=declares)

@@ -9,7 +9,8 @@ from functools import partial
 import trio
 
 from ...client import Handlers, dismiss
-from ...client.handlers import FindHandler, maybe_await
+from ...client.handlers import FindHandler
+from ...client.maybe_await import maybe_await
 from ...errors import Disconnected
 from ...session import RequestHandler
 from ...types import (

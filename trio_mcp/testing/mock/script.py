@@ -102,7 +102,9 @@ class Script:
 
     @property
     def left(self) -> list[Step]:
-        """The answers that no question has used."""
+        """The answers that no question has used; a function that answers every question, if there was none."""
+        if self._every is not None:
+            return [] if self._used else [Step(self.name, self._every)]
         return [
             Step(f"answer {number} of {self.name}", answer)
             for number, answer in enumerate(self._answers[self._used :], self._used + 1)
@@ -110,13 +112,15 @@ class Script:
 
     def take(self) -> Step | None:
         """Return the next answer, or None if none is left."""
-        if self._every is not None:
-            return Step(self.name, self._every)
-        if self._used == len(self._answers):
+        if self._every is None and self._used == len(self._answers):
             return None
         self._used += 1
+        if self._every is not None:
+            return Step(self.name, self._every)
         return Step(f"answer {self._used} of {self.name}", self._answers[self._used - 1])
 
     def __str__(self) -> str:
+        if self._every is not None:
+            return f"{self.name} is a function"
         count = len(self._answers)
         return f"{self.name} has {count} answer{'' if count == 1 else 's'}"

@@ -1,0 +1,538 @@
+"""`run_agent`: a model that calls the tools of servers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from naming import unnamed
+from scripted import OFFERS, as_legacy, as_modern, conversation
+from scripted_model import ScriptedModel, StreamingModel, answer, results_in, use
+
+from trio_mcp import (
+    AgentCall,
+    Client,
+    Context,
+    Image,
+    LimitExceeded,
+    ProviderError,
+    Server,
+    accept,
+    run_agent,
+)
+from trio_mcp.client import agent_tools
+from trio_mcp.client.agent_tools import model_name
+from trio_mcp.errors import ConfigurationError, Disconnected, ProviderErrorKind, RemoteProtocolError
+from trio_mcp.protocol.conversation import conversation_problem
+from trio_mcp.session.token_usage import TokenUsage
+from trio_mcp.types import (
+    AudioContent,
+    ImageContent,
+    ResourceLink,
+    SamplingMessage,
+    TextContent,
+    ToolResultContent,
+)
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def mode(request: pytest.FixtureRequest) -> str:
+    """The era that the servers of a test speak."""
+    era: str = request.param
+    return era
+
+
+@asynccontextmanager
+async def clients_of(mode: str, *servers: Server, **options: Any) -> AsyncIterator[list[Client]]:
+    clients = [Client.connect(server, mode=mode, **options) for server in servers]
+    try:
+        for client in clients:
+            await client.open()
+        yield clients
+    finally:
+        for client in clients:
+            await client.aclose()
+
+
+def calculator() -> Server:
+    server = Server("calculator")
+
+    @server.tool(annotations={"readOnlyHint": True})
+    async def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    @server.tool
+    async def divide(a: int, b: int) -> float:
+        return a / b
+
+    return server
+
+
+def weather() -> Server:
+    server = Server("weather")
+
+    @server.tool
+    async def forecast(city: str) -> str:
+        return f"rain in {city}"
+
+    return server
+
+
+def texts(results: list[ToolResultContent]) -> list[str]:
+    return ["".join(block.text for block in result.content if isinstance(block, TextContent)) for result in results]
+
+
+# what it does
+
+
+async def test_the_model_gets_the_tools_of_all_servers_and_the_results_of_its_calls(mode: str) -> None:
+    model = ScriptedModel([use("add", "1", a=1, b=2), use("forecast", "2", city="Lisbon")], "3, and it rains")
+    async with clients_of(mode, calculator(), weather()) as clients:
+        result = await run_agent(model, "1 + 2, and the weather?", clients, system_prompt="Be brief.", max_tokens=50)
+    assert [tool.name for tool in model.asked[0].tools or ()] == ["add", "divide", "forecast"]
+    assert (model.asked[0].system_prompt, model.asked[0].max_tokens) == ("Be brief.", 50)
+    assert texts(results_in(model.asked[1].messages)) == ["3", "rain in Lisbon"]
+    assert (result.text, result.iterations, result.stop_reason) == ("3, and it rains", 2, "endTurn")
+    assert result.model == "scripted"
+    assert conversation_problem(result.messages) is None
+
+
+async def test_the_usage_of_all_answers_is_summed(mode: str) -> None:
+    model = ScriptedModel(
+        answer([use("add", a=1, b=2)], {"inputTokens": 10, "outputTokens": 4}), answer("3", {"inputTokens": 20})
+    )
+    async with clients_of(mode, calculator()) as clients:
+        assert (await run_agent(model, "1 + 2?", clients)).usage == TokenUsage(30, 4)
+
+
+async def test_the_results_come_in_the_order_of_the_calls_and_not_of_their_ends(mode: str) -> None:
+    server = Server("sleeper")
+    ended: list[int] = []
+
+    @server.tool
+    async def sleep(seconds: int) -> int:
+        await trio.sleep(seconds)
+        ended.append(seconds)
+        return seconds
+
+    model = ScriptedModel([use("sleep", "a", seconds=2), use("sleep", "b", seconds=1)], "done")
+    async with clients_of(mode, server) as clients:
+        await run_agent(model, "sleep", clients)
+    assert ended == [1, 2], "the calls run at once"
+    assert [result.tool_use_id for result in results_in(model.asked[1].messages)] == ["a", "b"]
+
+
+async def test_calls_above_the_limit_wait(mode: str) -> None:
+    server = Server("counter")
+    running: list[int] = [0, 0]
+
+    @server.tool
+    async def count() -> None:
+        running[0] += 1
+        running[1] = max(running)
+        await trio.sleep(1)
+        running[0] -= 1
+
+    model = ScriptedModel([use("count", str(number)) for number in range(5)], "done")
+    async with clients_of(mode, server) as clients:
+        await run_agent(model, "count", clients, max_parallel=2)
+    assert running == [0, 2]
+
+
+async def test_every_kind_of_content_reaches_the_model(mode: str) -> None:
+    server = Server("gallery")
+
+    @server.tool
+    async def show() -> list[Any]:
+        sound = AudioContent(data="AAAA", mime_type="audio/wav")
+        link = ResourceLink(name="plan", uri="file:///plan")
+        return ["a cat", Image(data=b"\x89PNG\r\n\x1a\n", mime_type="image/png"), sound, link]
+
+    @server.tool
+    async def measure() -> dict[str, int]:
+        return {"width": 3}
+
+    model = ScriptedModel([use("show", "1"), use("measure", "2")], "nice")
+    async with clients_of(mode, server) as clients:
+        await run_agent(model, "show", clients)
+    shown, measured = results_in(model.asked[1].messages)
+    assert [type(block) for block in shown.content] == [TextContent, ImageContent, AudioContent, ResourceLink]
+    assert measured.structured_content == {"width": 3}
+
+
+async def test_a_tool_may_ask_the_user_meanwhile(mode: str) -> None:
+    server = Server("travel")
+
+    @server.tool
+    async def book(ctx: Context) -> str:
+        return str(await ctx.elicit.strict("Which seat?", str))
+
+    model = ScriptedModel(use("book"), "booked")
+    async with clients_of(mode, server, on_elicit=lambda _form: accept(value="1A")) as clients:
+        await run_agent(model, "book", clients)
+    assert texts(results_in(model.asked[1].messages)) == ["1A"]
+
+
+async def test_a_server_without_tools_is_left_out(mode: str) -> None:
+    server = Server("prompts only")
+
+    @server.prompt
+    async def hello() -> str:
+        return "hello"
+
+    model = ScriptedModel("hi")
+    async with clients_of(mode, server) as clients:
+        result = await run_agent(model, "hello", clients)
+    assert result.text == "hi"
+    assert model.asked[0].tools is None
+
+
+async def test_a_second_run_continues_the_conversation(mode: str) -> None:
+    model = ScriptedModel(use("add", a=1, b=2), "3", "still 3")
+    async with clients_of(mode, calculator()) as clients:
+        first = await run_agent(model, "1 + 2?", clients)
+        second = await run_agent(model, "Sure?", clients, messages=first.messages)
+    assert [message.role for message in second.messages] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert second.iterations == 1
+
+
+async def test_messages_that_end_with_the_user_need_no_prompt(mode: str) -> None:
+    asked = SamplingMessage(role="user", content=TextContent(text="1 + 2?"))
+    async with clients_of(mode, calculator()) as clients:
+        result = await run_agent(ScriptedModel("3"), None, clients, messages=[asked])
+    assert result.messages[0] == asked
+
+
+async def test_a_prompt_may_be_an_image(mode: str) -> None:
+    picture = ImageContent(data="AAAA", mime_type="image/png")
+    model = ScriptedModel("a cat", "a cat")
+    async with clients_of(mode) as clients:
+        for prompt in (picture, [TextContent(text="What is this?"), picture]):
+            await run_agent(model, prompt, clients)
+    assert [request.messages[0].content for request in model.asked] == [
+        picture,
+        [TextContent(text="What is this?"), picture],
+    ]
+
+
+async def test_the_last_request_has_no_tools(mode: str) -> None:
+    model = ScriptedModel(use("add", a=1, b=2), "I think 3")
+    async with clients_of(mode, calculator()) as clients:
+        result = await run_agent(model, "1 + 2?", clients, max_iterations=2)
+    assert model.asked[1].tools is None
+    assert (result.text, result.iterations) == ("I think 3", 2)
+
+
+@pytest.mark.parametrize(("kind", "pieces"), [(StreamingModel, ["h", "i", "3"]), (ScriptedModel, ["hi", "3"])])
+async def test_the_text_is_shown_as_it_comes(mode: str, kind: type[ScriptedModel], pieces: list[str]) -> None:
+    shown: list[str] = []
+    model = kind([TextContent(text="hi"), use("add", a=1, b=2)], "3")
+    async with clients_of(mode, calculator()) as clients:
+        await run_agent(model, "1 + 2?", clients, on_text=shown.append)
+    assert shown == pieces
+
+
+async def test_each_message_is_passed_on_when_it_is_part_of_a_whole_conversation(mode: str) -> None:
+    appended: list[SamplingMessage] = []
+    model = ScriptedModel(use("add", a=1, b=2), ProviderError("no", kind=ProviderErrorKind.UNAVAILABLE))
+    async with clients_of(mode, calculator()) as clients:
+        with pytest.raises(ProviderError):
+            await run_agent(model, "1 + 2?", clients, on_message=appended.append)
+    assert [message.role for message in appended] == ["assistant", "user"]
+    assert conversation_problem(appended) is None
+
+
+# consent
+
+
+async def test_each_call_is_approved_in_order_before_it_is_made(mode: str) -> None:
+    asked: list[tuple[str, Any]] = []
+
+    async def approve(call: AgentCall) -> bool:
+        asked.append((call.tool.name, call.arguments))
+        await trio.sleep(1)
+        assert call.client in clients
+        return bool(call.tool.annotations and call.tool.annotations.read_only_hint)
+
+    model = ScriptedModel([use("divide", "1", a=1, b=2), use("add", "2", a=1, b=2)], "done")
+    async with clients_of(mode, calculator()) as clients:
+        await run_agent(model, "?", clients, approve=approve)
+    assert asked == [("divide", {"a": 1, "b": 2}), ("add", {"a": 1, "b": 2})]
+    refused, made = results_in(model.asked[1].messages)
+    assert refused.is_error
+    assert texts([refused, made]) == ["The user did not allow this call.", "3"]
+
+
+async def test_an_approval_that_is_neither_yes_nor_no_is_a_mistake_and_not_a_yes(mode: str) -> None:
+    async with clients_of(mode, calculator()) as clients:
+        with pytest.raises(TypeError, match="approve"):
+            await run_agent(ScriptedModel(use("add", a=1, b=2)), "?", clients, approve=lambda _: None)  # type: ignore[arg-type,return-value]
+
+
+async def test_what_an_approval_raises_ends_the_run_and_its_calls(mode: str) -> None:
+    server, cancelled = Server("sleeper"), list[bool]()
+
+    @server.tool
+    async def sleep() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            cancelled.append(True)
+
+    async def approve(call: AgentCall) -> bool:
+        if call.id == "2":
+            await trio.sleep(1)
+            raise LookupError("enough")
+        return True
+
+    async with clients_of(mode, server) as clients:
+        with pytest.raises(LookupError, match="enough"):
+            await run_agent(ScriptedModel([use("sleep", "1"), use("sleep", "2")]), "?", clients, approve=approve)
+        await trio.testing.wait_all_tasks_blocked()
+        assert cancelled == [True]
+
+
+# what goes wrong with a call
+
+
+async def result_of(mode: str, server: Server, call: Any, **options: Any) -> ToolResultContent:
+    """The result that the model gets for its call."""
+    model = ScriptedModel(call, "done")
+    async with clients_of(mode, server) as clients:
+        assert (await run_agent(model, "?", clients, **options)).text == "done"
+    (result,) = results_in(model.asked[1].messages)
+    return result
+
+
+async def test_a_tool_that_fails_is_an_error_result(mode: str) -> None:
+    result = await result_of(mode, calculator(), use("divide", a=1, b=0))
+    assert result.is_error
+
+
+async def test_wrong_arguments_are_an_error_result_that_names_them(mode: str) -> None:
+    result = await result_of(mode, calculator(), use("add", a="one", b=2))
+    assert result.is_error
+    assert unnamed(texts([result])[0], "a") == []
+
+
+async def test_a_tool_that_is_not_there_is_an_error_result_that_names_it(mode: str) -> None:
+    result = await result_of(mode, calculator(), use("subtract", a=1, b=2))
+    assert result.is_error
+    assert unnamed(texts([result])[0], "subtract") == []
+
+
+async def test_a_call_that_takes_too_long_is_an_error_result_that_names_the_limit(mode: str) -> None:
+    server = Server("sleeper")
+
+    @server.tool
+    async def sleep() -> None:
+        await trio.sleep_forever()
+
+    result = await result_of(mode, server, use("sleep"), tool_timeout=5)
+    assert result.is_error
+    assert unnamed(texts([result])[0], "sleep", 5) == []
+
+
+async def test_a_result_that_is_too_large_is_an_error_result_that_names_the_limit(mode: str) -> None:
+    server = Server("writer")
+
+    @server.tool
+    async def write() -> str:
+        return "a" * 1000
+
+    result = await result_of(mode, server, use("write"), max_result=900)
+    assert result.is_error
+    assert unnamed(texts([result])[0], "max_result", 900) == []
+
+
+async def test_what_a_provider_says_is_not_shown_to_the_model(mode: str) -> None:
+    server = Server("curious")
+
+    @server.tool
+    async def wonder(ctx: Context) -> str:
+        return (await ctx.sample("why?")).text
+
+    provider = ScriptedModel(ProviderError("the API said hunter2", kind=ProviderErrorKind.REJECTED))
+    model = ScriptedModel(use("wonder"), "done")
+    async with clients_of(mode, server, sampling=provider) as clients:
+        await run_agent(model, "?", clients)
+    (result,) = results_in(model.asked[1].messages)
+    assert result.is_error
+    assert "hunter2" not in texts([result])[0]
+
+
+async def test_a_connection_that_is_lost_fails_its_calls_and_no_others(mode: str) -> None:
+    opening = as_legacy if mode == "legacy" else as_modern
+    model = ScriptedModel([use("book", "1"), use("add", "2", a=1, b=2)], use("book", "3"), "done")
+    async with clients_of(mode, calculator()) as clients, conversation(opening) as (other, wire, start):
+        run = start(run_agent, model, "?", [*clients, other])
+        listing = {"tools": [{"name": "book", "inputSchema": {"type": "object"}}], "ttlMs": 0, "cacheScope": "private"}
+        await wire.reply("tools/list", listing)
+        await wire.request("tools/call")
+        await wire.close()
+        result = await run.result()
+    assert result.text == "done"
+    assert [bool(given.is_error) for given in results_in(result.messages)] == [True, False, True]
+
+
+async def test_an_exception_of_the_programs_own_handler_ends_the_run_where_a_call_raises_it(mode: str) -> None:
+    server = Server("travel")
+
+    @server.tool
+    async def book(ctx: Context) -> str:
+        return str(await ctx.elicit.strict("Which seat?", str))
+
+    def broken(_form: object) -> Any:
+        raise LookupError("mine")
+
+    model = ScriptedModel(use("book"), "done")
+    async with clients_of(mode, server, on_elicit=broken) as clients:
+        if mode == "legacy":  # the server gets the error, and its tool fails
+            assert (await run_agent(model, "book", clients)).text == "done"
+        else:
+            with pytest.raises(LookupError, match="mine"):
+                await run_agent(model, "book", clients)
+
+
+# what goes wrong with the model
+
+
+async def test_a_failure_of_the_model_is_raised_unchanged(mode: str) -> None:
+    failure = ProviderError("no", kind=ProviderErrorKind.RATE_LIMITED)
+    async with clients_of(mode, calculator()) as clients:
+        with pytest.raises(ProviderError) as caught:
+            await run_agent(ScriptedModel(failure), "?", clients)
+    assert caught.value is failure
+
+
+async def test_an_answer_that_breaks_a_rule_ends_the_run_before_any_call(mode: str) -> None:
+    async with clients_of(mode, calculator()) as clients:
+        with pytest.raises(RemoteProtocolError):
+            await run_agent(ScriptedModel([use("add", "1"), use("add", "1")]), "?", clients)
+
+
+# lists and names
+
+
+async def test_a_list_that_fails_ends_the_run_and_names_the_server(mode: str) -> None:
+    opening = as_legacy if mode == "legacy" else as_modern
+    async with conversation(opening) as (client, wire, start):
+        run = start(run_agent, ScriptedModel(), "?", [client])
+        await wire.request("tools/list")
+        await wire.close()
+        with pytest.raises(Disconnected) as caught:
+            await run.result()
+    assert unnamed(" ".join(caught.value.__notes__), "scripted") == []
+
+
+async def test_all_pages_of_a_list_are_read(mode: str) -> None:
+    opening: Callable[..., Any] = as_legacy if mode == "legacy" else as_modern
+    model = ScriptedModel("done")
+    hints = {"ttlMs": 0, "cacheScope": "private"}
+    async with conversation(opening) as (client, wire, start):
+        assert "tools" in OFFERS
+        run = start(run_agent, model, "?", [client])
+        for name, more in (("one", {"nextCursor": "next"}), ("two", {})):
+            await wire.reply("tools/list", {"tools": [{"name": name, "inputSchema": {}}], **hints, **more})
+        await run.result()
+    assert [tool.name for tool in model.asked[0].tools or ()] == ["one", "two"]
+
+
+async def test_names_that_models_reject_are_changed_for_the_model_and_back_for_the_server(mode: str) -> None:
+    server = Server("files")
+
+    @server.tool(name="files.read")
+    async def read_file() -> str:
+        return "content"
+
+    name = model_name("files.read")
+    model = ScriptedModel(use(name), "done")
+    async with clients_of(mode, server) as clients:
+        await run_agent(model, "?", clients)
+    assert [tool.name for tool in model.asked[0].tools or ()] == [name]
+    assert texts(results_in(model.asked[1].messages)) == ["content"]
+
+
+async def test_two_servers_with_one_name_are_rejected_before_the_model_is_asked(mode: str) -> None:
+    model = ScriptedModel()
+    async with clients_of(mode, calculator(), calculator()) as clients:
+        with pytest.raises(ConfigurationError) as caught:
+            await run_agent(model, "?", clients)
+    assert unnamed(str(caught.value), "add", "calculator") == []
+    assert model.asked == []
+
+
+async def test_a_client_that_is_given_twice_counts_once(mode: str) -> None:
+    async with clients_of(mode, calculator()) as clients:
+        assert (await run_agent(ScriptedModel("3"), "?", clients * 2)).text == "3"
+
+
+async def test_too_many_tools_are_rejected(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agent_tools, "MAX_TOOLS", 1)
+    async with clients_of(mode, calculator()) as clients:
+        with pytest.raises(LimitExceeded, match="1"):
+            await run_agent(ScriptedModel(), "?", clients)
+
+
+# arguments
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"provider": str}, TypeError),
+        ({"prompt": None}, ValueError),
+        ({"prompt": 5}, ValueError),
+        ({"messages": ["hi"]}, TypeError),
+        ({"messages": [SamplingMessage(role="assistant", content=use("add"))]}, ValueError),
+        ({"approve": True}, TypeError),
+        ({"on_text": True}, TypeError),
+        ({"on_message": True}, TypeError),
+        ({"max_tokens": 0}, ValueError),
+        ({"max_iterations": 0}, ValueError),
+        ({"tool_timeout": 0}, ValueError),
+        ({"list_timeout": 0}, ValueError),
+        ({"max_parallel": 0}, ValueError),
+        ({"max_result": 0}, ValueError),
+        ({"temperature": "hot"}, ValueError),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else value.__name__,
+)
+async def test_a_wrong_argument_is_rejected_before_anything_is_sent(
+    arguments: dict[str, Any], kind: type[Exception]
+) -> None:
+    given: dict[str, Any] = {"provider": ScriptedModel(), "prompt": "?", "clients": [Unused()], **arguments}
+    with pytest.raises(kind):
+        await run_agent(**given)
+
+
+class Unused:
+    """What no test may use."""
+
+
+@pytest.mark.parametrize("clients", ["one client", 5])
+async def test_clients_are_a_list_of_clients(mode: str, clients: Any) -> None:
+    async with clients_of(mode, calculator()) as (client,):
+        with pytest.raises(TypeError, match="client"):
+            await run_agent(ScriptedModel(), "?", client if clients == "one client" else [clients])
+
+
+def test_a_name_is_changed_only_if_it_must_be_and_never_into_another() -> None:
+    accepted = ["add", "Get_Weather-2", "a" * 64]
+    assert [model_name(name) for name in accepted] == accepted
+    changed = ["files.read", "files/read", "files_read.", "a" * 65, "a" * 66, "naïve", ""]
+    names = [model_name(name) for name in changed]
+    assert all(agent_tools.ACCEPTED.fullmatch(name) for name in names)
+    assert len({*names, "files_read"}) == len(changed) + 1
+    assert [model_name(name) for name in changed] == names

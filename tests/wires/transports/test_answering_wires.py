@@ -1,0 +1,125 @@
+"""What ends the handlers of a client, and an agent, over real wires."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import asking_app
+import pytest
+import trio
+from scripted import Thinker
+from scripted_model import ScriptedModel, results_in, use
+from serving import IMPORTS, SOON, START, served
+
+from trio_mcp import Client, Disconnected, Server, run_agent
+
+COMMAND = [sys.executable, str(Path(__file__).with_name("asking_app.py"))]
+
+modes = pytest.mark.parametrize("mode", ["legacy", "modern"])
+wires = pytest.mark.parametrize("wire", ["stdio", "http", "websocket"])
+
+
+@asynccontextmanager
+async def connected(wire: str, mode: str, **options: Any) -> AsyncIterator[Client]:
+    """A client of the asking server."""
+    asking_app.decided = trio.Event()
+    if wire == "stdio":
+        async with Client.connect(COMMAND, mode=mode, env=IMPORTS, **options) as client:
+            yield client
+    else:
+        async with served(asking_app.server, wire) as url, Client.connect(url, mode=mode, **options) as client:
+            yield client
+
+
+class Thinks(Thinker):
+    """A handler that never returns, and sets an event when it is cancelled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ended = trio.Event()
+
+    async def __call__(self, params: object) -> Any:
+        try:
+            return await super().__call__(params)
+        finally:
+            self.ended.set()
+
+    async def wait_ended(self) -> None:
+        with trio.fail_after(SOON):
+            await self.ended.wait()
+        assert self.cancelled
+
+
+@modes
+@wires
+async def test_the_cancel_of_a_call_reaches_the_handler_of_its_question(wire: str, mode: str) -> None:
+    thinks = Thinks()
+    with trio.fail_after(START):
+        async with connected(wire, mode, on_elicit=thinks) as client:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "ask")
+                await thinks.asked.wait()
+                nursery.cancel_scope.cancel()
+            await thinks.wait_ended()
+            assert (await client.call_tool("double", {"n": 2})).data == 4
+
+
+@wires
+async def test_a_question_that_a_legacy_server_withdraws_cancels_its_handler(wire: str) -> None:
+    thinks = Thinks()
+    with trio.fail_after(START):
+        async with connected(wire, "legacy", on_elicit=thinks) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(client.call_tool, "ask_or_decide")
+            await thinks.asked.wait()
+            await client.call_tool("decide")
+            await thinks.wait_ended()
+
+
+@modes
+async def test_a_server_process_that_dies_ends_the_handlers_of_its_questions(mode: str) -> None:
+    thinks = Thinks()
+    with trio.fail_after(START):
+        async with connected("stdio", mode, on_elicit=thinks) as client, trio.open_nursery() as nursery:
+            nursery.start_soon(lost, client, "ask")
+            await thinks.asked.wait()
+            nursery.start_soon(lost, client, "die")
+            await thinks.wait_ended()
+
+
+@modes
+async def test_a_websocket_that_is_lost_ends_the_handlers_of_its_questions(mode: str) -> None:
+    thinks = Thinks()
+    with trio.fail_after(START):
+        async with trio.open_nursery() as nursery:
+            async with served(asking_app.server, "websocket") as url:
+                client = await Client.connect(url, mode=mode, on_elicit=thinks).open()
+                nursery.start_soon(lost, client, "ask")
+                await thinks.asked.wait()
+            await thinks.wait_ended()
+            await client.aclose()
+
+
+async def lost(client: Client, tool: str) -> None:
+    """Call a tool whose connection is going to be lost."""
+    with pytest.raises(Disconnected):
+        await client.call_tool(tool)
+
+
+@modes
+async def test_an_agent_works_with_servers_on_several_wires(mode: str) -> None:
+    model = ScriptedModel([use("double", "1", n=21), use("greet", "2"), use("ask", "3")], "42")
+    other = Server("greeter")
+
+    @other.tool
+    async def greet() -> str:
+        return "hello"
+
+    with trio.fail_after(START):
+        async with connected("stdio", mode) as child, served(other) as url, Client.connect(url, mode=mode) as near:
+            result = await run_agent(model, "21 * 2?", [child, near], approve=lambda call: call.tool.name != "ask")
+    assert result.text == "42"
+    assert [bool(given.is_error) for given in results_in(result.messages)] == [False, False, True]
