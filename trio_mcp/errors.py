@@ -23,7 +23,7 @@
     │   ├── ElicitationCancelled     the user closed a question that `ctx.elicit.strict` asked
     │   ├── ElicitationDeclined      the user declined to answer it
     │   ├── ElicitationInvalid       no answer matched the schema, in any attempt
-    │   ├── SampleInvalid            no answer of a model had the required form, in any attempt
+    │   ├── SampleInvalid            no answer of a model had the required form, in any attempt; in `trio_mcp.server`
     │   └── UrlElicitationRequired   raised by a tool: the user has to open a page before the tool can be called
     ├── ToolFailed               raised by a client that asks for it: the result of a tool is an error
     ├── RequestTimeout           no answer within the time allowed
@@ -315,31 +315,6 @@ class ElicitationCancelled(ToolError):
 
 class ElicitationInvalid(ToolError):
     """None of the user's answers matched the schema of the question, in any attempt."""
-
-
-class SampleAttempt(NamedTuple):
-    """An answer of a model that did not have the required form, and why not."""
-
-    text: str
-    reason: str
-
-
-class SampleInvalid(ToolError):
-    """None of a model's answers had the required form, in any attempt.
-
-    Attributes:
-        helper: which method of the context asked: "sample", "sample_schema" or "sample_tools".
-        attempts: what each attempt got, and why it was refused; oldest first.
-        last_result: the answer of the last attempt (a `Sampled`).
-    """
-
-    def __init__(self, helper: str, attempts: Sequence[SampleAttempt], last_result: object) -> None:
-        reason = attempts[-1].reason if attempts else "there was no answer"
-        times = "attempt" if len(attempts) == 1 else "attempts"
-        super().__init__(f"The model gave no valid answer in {len(attempts)} {times}. The last one: {reason}")
-        self.helper = helper
-        self.attempts = tuple(attempts)
-        self.last_result = last_result
 
 
 class UrlToOpen(NamedTuple):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Final, Protocol, runtime_checkable
 
 from .types import CreateMessageRequestParams, CreateMessageResult
+
+SCHEMA_TOOL: Final = "__schema__"
+"""The name of the tool by whose arguments a model gives a structured answer. No other tool may have it."""
 
 
 @runtime_checkable

@@ -8,11 +8,14 @@ import re
 from collections.abc import Callable
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 from naming import naming
 from samples import LINK
 
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.protocol.codec import Codec, codec_for
+from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPORTED, Side
 from trio_mcp.types import (
     CallToolRequestParams,
@@ -280,6 +283,45 @@ BARE_CALL = CallToolRequestParams(name="a")
 def test_what_a_revision_does_not_have_is_never_written(version: str, write: Callable[[Codec], object]):
     with pytest.raises(LocalProtocolError):
         write(codec_for(version))
+
+
+class OwnResult(CallToolResult):
+    """Written the general way, which looks at every member."""
+
+
+def written(codec: Codec, kind: type[CallToolResult], identity: Encoded | None, members: JsonObject) -> bytes | str:
+    try:
+        return codec.encode_result("tools/call", kind.model_validate(members), identity).raw
+    except LocalProtocolError as error:
+        return str(error)
+
+
+BLOCKS = st.fixed_dictionaries(
+    {"type": st.just("text"), "text": st.text(st.characters() | st.sampled_from('"\\\n\ud800\u2028'), max_size=9)},
+    optional={"annotations": st.just({"priority": 1}), "_meta": st.just({"a": 1}), "x": st.none() | st.just(1)},
+)
+RESULTS = st.fixed_dictionaries(
+    {"content": st.lists(BLOCKS, max_size=2)},
+    optional={
+        "isError": st.booleans(),
+        "structuredContent": st.none() | st.just({"a": 1}),
+        "_meta": st.just({"a": 1}),
+        "resultType": st.just("complete"),
+        "x": st.just(1),
+    },
+)
+
+
+@pytest.mark.parametrize("version", SUPPORTED)
+@pytest.mark.parametrize("identity", [None, Encoded(b'{"name":"x","version":"1"}')])
+@given(members=RESULTS)
+@example(members={"content": [{"type": "text", "text": "NaN"}]})
+@example(members={"content": [{"type": "text", "text": "\ud800"}]})
+def test_a_bare_text_is_written_as_the_general_way_writes_it(
+    version: str, identity: Encoded | None, members: JsonObject
+) -> None:
+    codec = codec_for(version)
+    assert written(codec, CallToolResult, identity, members) == written(codec, OwnResult, identity, members)
 
 
 def test_an_authors_own_result_class_is_written_as_the_type_it_extends():

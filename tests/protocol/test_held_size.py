@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from trio_mcp.protocol.strict_json import VALUE_SIZE, held_size, loads
+from trio_mcp.protocol.json_limits import VALUE_SIZE, held_size
+from trio_mcp.protocol.strict_json import loads
 
 TEXTS = {
     "a number": (b"7", 1, 1),

@@ -173,6 +173,23 @@ async def test_a_reader_that_waits_has_written_what_it_took() -> None:
         outbox.close()
 
 
+async def test_what_a_fixed_cost_covers_is_not_drawn_and_more_is_drawn_whole() -> None:
+    budget, outbox = counting()
+    outbox.prepaid = 6
+    outbox.post(b"four")
+    assert budget.statistics().drawn == 0
+    outbox.take_nowait()
+    outbox.post(b"two")  # while the first is still being written
+    assert budget.statistics().drawn == 7
+    outbox.written()
+    assert budget.statistics().drawn == 0
+    outbox.post(b"seven..")
+    assert budget.statistics().drawn == 10
+    outbox.take_nowait()
+    outbox.written()
+    assert budget.statistics().drawn == 0
+
+
 async def test_an_item_that_is_sent_at_once_is_not_counted() -> None:
     budget, outbox = counting()
     outbox.on_ready, outbox.send_now = (lambda: None), (lambda _item: True)

@@ -22,6 +22,8 @@ METHODS: dict[str, Callable[[Context], Any]] = {
     "ctx.elicit.with_retry": lambda ctx: ctx.elicit.with_retry("Delete?", bool, on_decline="error"),
     "ctx.elicit_url": lambda ctx: ctx.elicit_url("Connect", "https://example.com"),
     "ctx.sample": lambda ctx: ctx.sample("Hello"),
+    "ctx.sample_schema": lambda ctx: ctx.sample_schema("Hello", int),
+    "ctx.sample_tools": lambda ctx: ctx.sample_tools("Hello", [look]),
     "ctx.roots": lambda ctx: ctx.roots(),
     "ctx.step": lambda ctx: ctx.step("search", list),
     "ctx.read_resource": lambda ctx: ctx.read_resource("test://one"),
@@ -47,6 +49,10 @@ USES: dict[str, Callable[[Any], object]] = {
     "text": str,
     "format": lambda answer: f"{answer:>3}",
 }
+
+
+def look(at: str) -> str:
+    return at
 
 
 async def child(_child: Context) -> int:

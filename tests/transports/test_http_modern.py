@@ -12,8 +12,8 @@ from asgi_peer import JSON_HEADERS, MODERN, AsgiPeer, Reply, legacy_call, modern
 from stage import Stage
 
 from trio_mcp import Context, MessageFacts, Mirrored, ProtocolError, Server
+from trio_mcp.protocol.json_limits import JsonLimits, Measure
 from trio_mcp.protocol.jsonrpc import Malformed, Message, parse
-from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import ServerSession
 from trio_mcp.session.channel import TURN
 from trio_mcp_transports.http import asgi_app
@@ -62,9 +62,9 @@ async def test_others_have_a_turn_between_the_parsing_and_the_validation_of_a_la
 ) -> None:
     events: list[str] = []
 
-    def parsed(data: bytes, limits: JsonLimits) -> Message | Malformed:
+    def parsed(data: bytes, limits: JsonLimits, measured: Measure) -> Message | Malformed:
         events.append("parsed")
-        return parse(data, limits)
+        return parse(data, limits, measured)
 
     def received(self: ServerSession, *args: Any, **options: Any) -> Any:
         events.append("received")

@@ -6,8 +6,8 @@ import pytest
 import trio
 import trio.testing
 
+from trio_mcp.protocol.json_limits import held_size
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
-from trio_mcp.protocol.strict_json import held_size
 from trio_mcp.session.envelope import Envelope
 from trio_mcp_transports.entry_points import memory as transport
 from trio_mcp_transports.memory import memory_pair

@@ -9,8 +9,8 @@ import trio
 import trio.testing
 from naming import unnamed
 
+from trio_mcp.protocol.json_limits import held_size
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Malformed, Notification, Request, RequestId, Response
-from trio_mcp.protocol.strict_json import held_size
 from trio_mcp.runtime import Account, MemoryBudget
 from trio_mcp.session.envelope import ANONYMOUS, Envelope
 from trio_mcp.session.sizes import CONNECTION_SIZE

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from ..types import SamplingContentBlock, SamplingMessage, ToolResultContent, ToolUseContent
+from ..types import SamplingContentBlock, SamplingMessage, TextContent, ToolResultContent, ToolUseContent
 
 MAX_ID_SHOWN = 64
 """Characters of an id that an error shows. A peer may have chosen it."""
@@ -24,6 +24,9 @@ def conversation_problem(messages: Sequence[SamplingMessage]) -> str | None:
     """
     open_ids: Counter[str] = Counter()
     for index, message in enumerate(messages):
+        # Nearly every message, of which a conversation may have thousands.
+        if isinstance(message.content, TextContent) and not open_ids:
+            continue
         blocks = blocks_of(message.content)
         uses = [block.id for block in blocks if isinstance(block, ToolUseContent)]
         results = [block.tool_use_id for block in blocks if isinstance(block, ToolResultContent)]

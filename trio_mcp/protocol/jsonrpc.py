@@ -17,7 +17,8 @@ from pydantic_core import to_json
 
 from ..errors import ProtocolError, RemoteProtocolError, without_traceback
 from ..types.base import JsonObject, JsonValue
-from .strict_json import DEFAULT_LIMITS, JsonLimits, dumps, loads
+from .json_limits import DEFAULT_LIMITS, JsonLimits, Measure
+from .strict_json import dumps, loads
 
 # JSON-RPC 2.0, section 5.1.
 PARSE_ERROR = -32700
@@ -152,12 +153,19 @@ class Unanswered(NamedTuple):
     session_lost: bool = False
 
 
-def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Message | Malformed:
-    """The message in these bytes. Raises nothing, whatever the bytes are."""
+def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | None = None) -> Message | Malformed:
+    """The message in these bytes. Raises nothing, whatever the bytes are.
+
+    Args:
+        measured: what `json_limits.measure` returned for them, if it was called before.
+    """
     try:
-        value = loads(data, limits)
+        value = loads(data, limits, measured)
     except RemoteProtocolError as error:
         return unreadable(error, data)
+    # Nearly every message.
+    if type(value) is dict:
+        return _parse_object(value)
     return Batch(RemoteProtocolError(NO_BATCHES), items=value) if isinstance(value, list) else _parse_member(value)
 
 

@@ -40,9 +40,11 @@ def quick_loads(data: bytes, max_number_chars: int) -> JsonValue | Literal[Unpro
         written = to_json(value)
     except ValueError:
         return UNPROVEN
-    if _count_quotes(written) != _count_quotes(data) or is_infinite_in(value, written):
+    # What is read without escapes is written without them.
+    escaped = b"\\" in data
+    if (_count_quotes(written) != _count_quotes(data)) if escaped else (written.count(b'"') != data.count(b'"')):
         return UNPROVEN
-    return value
+    return UNPROVEN if b"I" in written and is_infinite_in(value, written) else value
 
 
 def is_infinite_in(value: JsonValue, written: bytes) -> bool:

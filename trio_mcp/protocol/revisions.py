@@ -116,6 +116,7 @@ class Revision:
         mirrors: HTTP headers repeat what a request says (M-HTTP-3c).
         batches: several messages may come in one array (2025-03-26 alone).
         polling: a response stream over HTTP begins with a priming event, and may end before the answer (L-HTTP-7s).
+        sampling_tools: a model can be offered tools (since 2025-11-25), whatever a client of an older revision declares.
     """
 
     name: str
@@ -131,6 +132,7 @@ class Revision:
     mirrors: bool = False
     batches: bool = False
     polling: bool = False
+    sampling_tools: bool = False
 
 
 def unsupported_version(requested: str) -> RemoteProtocolError:
@@ -222,6 +224,7 @@ _2025_11_25 = replace(
     notifications=_changed(_2025_06_18.notifications, [_ELICITED]),
     url_required=URL_ELICITATION_REQUIRED,
     polling=True,
+    sampling_tools=True,
 )
 
 _2026_07_28 = replace(

@@ -17,19 +17,18 @@ from __future__ import annotations
 
 import json
 import re
-from array import array
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from itertools import accumulate, compress
+from itertools import compress
 from math import isfinite
 from operator import ne
-from typing import Final
 
 from pydantic_core import to_json
 
 from ..errors import RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
+from .json_limits import DEFAULT_LIMITS, MAX_ENCODED_DEPTH, SHORT, Measure, measure, over_limit
+from .json_limits import JsonLimits as JsonLimits  # noqa: PLC0414  re-exported
 from .quick_json import (
     UNPROVEN,
     has_number_over,
@@ -40,55 +39,20 @@ from .quick_json import (
     without_escapes,
 )
 
-_MAX_ENCODED_DEPTH = 255  # the limit of pydantic_core
-_MAX_DIGITS = 640  # the least value that `sys.set_int_max_str_digits` allows
 
-
-@dataclass(frozen=True, slots=True)
-class JsonLimits:
-    """The limits of one message.
-
-    Attributes:
-        max_bytes: bytes of text.
-        max_depth: nested arrays and objects, 255 at most: a message that can be read can also be written again.
-        max_number_chars: characters of a number, 640 at most; the largest double has 309 digits.
-        max_values: arrays, objects, strings, numbers, booleans and nulls together, and the names of members. Each costs some
-            hundred bytes of memory, and some hundred nanoseconds in which nothing else runs, however few bytes of text it has.
-    """
-
-    max_bytes: int = 4 * 1024 * 1024
-    max_depth: int = 64
-    max_number_chars: int = 320
-    max_values: int = 100_000
-
-    def __post_init__(self) -> None:
-        if not 0 < self.max_depth <= _MAX_ENCODED_DEPTH:
-            raise ValueError(f"max_depth must be from 1 to {_MAX_ENCODED_DEPTH}, not {self.max_depth}")
-        if not 0 < self.max_number_chars <= _MAX_DIGITS:
-            raise ValueError(f"max_number_chars must be from 1 to {_MAX_DIGITS}, not {self.max_number_chars}")
-
-
-DEFAULT_LIMITS = JsonLimits()
-
-VALUE_SIZE: Final = 120
-"""Bytes of memory that a value takes besides its text, at most; measured with CPython 3.11 to 3.13."""
-
-EXACT_FROM: Final = 64 * 1024
-"""Bytes by which a rough count of the values may be too high before they are counted exactly."""
-
-
-def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
+def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | None = None) -> JsonValue:
     """Parse a JSON text in UTF-8.
+
+    Args:
+        measured: what `measure` returned for this text and these limits, if it was called before.
 
     Raises:
         RemoteProtocolError: -32700 if it is not JSON (malformed, not UTF-8, a name twice in one object, NaN, an infinite
             number, a lone surrogate), -32600 if it exceeds a limit, which the message names.
     """
-    if len(data) > limits.max_bytes:
-        raise _over_limit(f"has {len(data)} bytes", limits.max_bytes, "max_bytes")
-    values = _check_shape(data, limits)
+    values = (measured or measure(data, limits)).values
     # Escapes are dear there: the text is searched for them twice more.
-    quick = values * _DENSE >= len(data) and (len(data) <= _SHORT or b"\\" not in data)
+    quick = values * _DENSE >= len(data) and (len(data) <= SHORT or b"\\" not in data)
     if quick and (value := quick_loads(data, limits.max_number_chars)) is not UNPROVEN:
         return value
     return _strict_loads(data, limits, many=values > _MANY)
@@ -97,7 +61,7 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> JsonValue:
 def _strict_loads(data: bytes, limits: JsonLimits, *, many: bool) -> JsonValue:
     """Parse a text whose shape was checked; with `many` values no Python code runs for each number."""
     if many and has_number_over(data, limits.max_number_chars):
-        raise _over_limit(
+        raise over_limit(
             f"has a number of more than {limits.max_number_chars} characters",
             limits.max_number_chars,
             "max_number_chars",
@@ -110,7 +74,7 @@ def _strict_loads(data: bytes, limits: JsonLimits, *, many: bool) -> JsonValue:
     except json.JSONDecodeError as error:
         raise _not_json(_other_encoding(data) or f"{error.msg} (character {error.pos})") from None
     except RecursionError:
-        raise _over_limit("is nested too deep for the stack", limits.max_depth, "max_depth") from None
+        raise over_limit("is nested too deep for the stack", limits.max_depth, "max_depth") from None
     # Nearly every text ends at the search for one character, which is fifty times faster than one for several.
     if "\\" in text and "\\u" in text and ("\\ud" in text or "\\uD" in text):
         _check_surrogates(value)
@@ -140,18 +104,6 @@ def dumps(value: JsonValue, root: str = "") -> bytes:
     return raw
 
 
-def held_size(data: bytes) -> int:
-    """Return how many bytes of memory the value of a JSON text takes, at most; the text must have been accepted by `loads`."""
-    # A string with one character beyond Latin-1 takes up to four bytes for each of its characters.
-    width = 1 if data.isascii() and b"\\u" not in data else 4
-    values = 1 + data.count(b",") + data.count(b"[") + data.count(b"{")
-    # This counts the commas in strings too: a text of a megabyte may have a hundred thousand.
-    if values * VALUE_SIZE > len(data) + EXACT_FROM:
-        skeleton = _without_strings(data, len(data))
-        values = _count_values(skeleton, _structure(skeleton))
-    return width * len(data) + VALUE_SIZE * values
-
-
 def has_long_number(raw: bytes) -> bool:
     """Return whether a JSON text has a number of more than 320 characters: readers with the default limits reject the message."""
     # Such a number is an integer with 320 digits in a row, of which a sample takes 24. Only if the sample has as many is the text
@@ -176,10 +128,6 @@ _SAMPLED_DIGITS = b"0" * (_MAX_NUMBER_CHARS // _SAMPLE_STEP)
 
 def _not_json(reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"The message is not JSON: {reason}.", code=-32700)
-
-
-def _over_limit(measure: str, limit: int, name: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"The message {measure}; the limit is {limit} ({name}).", code=-32600)
 
 
 def _quoted(text: str) -> str:
@@ -212,7 +160,7 @@ _UNHOOKED = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant
 def _decoder(max_number_chars: int) -> json.JSONDecoder:
 
     def too_long(digits: str) -> RemoteProtocolError:
-        return _over_limit(f"has a number of {len(digits)} characters", max_number_chars, "max_number_chars")
+        return over_limit(f"has a number of {len(digits)} characters", max_number_chars, "max_number_chars")
 
     def integer(digits: str) -> int:
         if len(digits) > max_number_chars:
@@ -230,82 +178,8 @@ def _decoder(max_number_chars: int) -> json.JSONDecoder:
     return json.JSONDecoder(object_pairs_hook=_object, parse_int=integer, parse_float=real, parse_constant=_constant)
 
 
-_WHITE_SPACE = b" \t\r\n"
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
-_NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},:"))
 _MANY = 1_000  # values from which on two passes over the text cost less than a call for each number
 _DENSE = 256  # bytes for each value up to which `quick_loads` is faster: it writes long texts again
-_SHORT = 4096  # bytes up to which `bytes.count` is faster than `_count`
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-
-
-def _check_shape(data: bytes, limits: JsonLimits) -> int:
-    """Raise if the text has too many values or is nested too deep. Takes milliseconds for each MiB, whatever is in it.
-
-    Returns:
-        an upper bound of the values.
-    """
-    # These counts include what stands in strings. Only if there is enough of it are strings taken out and the rest measured.
-    if len(data) <= _SHORT:
-        brackets = data.count(b"[") + data.count(b"{")
-        opened = brackets + data.count(b",")
-    else:
-        brackets = _count(data, b"[", limits.max_values) + _count(data, b"{", limits.max_values)
-        opened = brackets + _count(data, b",", limits.max_values)
-    # Each value but the first has one of these before it, and so has each name.
-    if brackets > limits.max_depth or 2 * opened >= limits.max_values:
-        skeleton = _without_strings(data, limits.max_values)
-        structure = _structure(skeleton)
-        opened = _check_values(skeleton, structure, limits.max_values)
-        _check_depth(structure, limits.max_depth)
-    return opened + 1
-
-
-def _count(data: bytes, byte: bytes, limit: int) -> int:
-    """Return how often a byte occurs, or the limit if that is less."""
-    # A replacement finds the next occurrence with `memchr`. `bytes.count` looks at each byte, which takes ten times longer where
-    # the byte is rare: a picture in base64 has none.
-    return len(data) - len(data.replace(byte, b"", limit))
-
-
-def _without_strings(data: bytes, max_values: int) -> bytes:
-    """Return a JSON text with a quote in place of each string."""
-    text = without_escapes(data)
-    # Each string has two quotes, and is a value or a name.
-    if text.count(b'"') > 2 * max_values:
-        raise _over_limit("has too many values", max_values, "max_values")
-    return outside_strings(text)
-
-
-def _count_values(skeleton: bytes, structure: bytes) -> int:
-    # A comma brings one more value, and a bracket its first value unless it is closed at once.
-    opened = structure.count(b",") + structure.count(b"[") + structure.count(b"{")
-    if b"[]" in structure or b"{}" in structure:
-        # Nothing stood between them in the text, or a number.
-        dense = skeleton.translate(None, _WHITE_SPACE)
-        return 1 + opened - dense.count(b"[]") - dense.count(b"{}")
-    return 1 + opened
-
-
-def _structure(skeleton: bytes) -> bytes:
-    """Return the brackets, commas and colons alone: a message may have millions of digits for few of them."""
-    return skeleton.translate(None, _NOT_STRUCTURE)
-
-
-def _check_values(skeleton: bytes, structure: bytes, max_values: int) -> int:
-    # A name takes as long to read as a value, and a colon follows each.
-    values = _count_values(skeleton, structure) + structure.count(b":")
-    if values > max_values:
-        raise _over_limit(f"has {values} values and names", max_values, "max_values")
-    return values
-
-
-def _check_depth(structure: bytes, max_depth: int) -> None:
-    # +1 for each opening and -1 for each closing bracket; the depth is the largest sum of a prefix.
-    steps = array("b", structure.translate(_STEPS, _NOT_BRACKETS))
-    depth = max(accumulate(steps), default=0)
-    if depth > max_depth:
-        raise _over_limit(f"is nested {depth} levels deep", max_depth, "max_depth")
 
 
 def _check_surrogates(value: JsonValue) -> None:
@@ -358,8 +232,8 @@ def _flaw(value: JsonValue, steps: list[str | int]) -> str | None:
 
 
 def _flaw_within(members: Iterable[tuple[str | int, JsonValue]], steps: list[str | int]) -> str | None:
-    if len(steps) >= _MAX_ENCODED_DEPTH:
-        return f"is nested more than {_MAX_ENCODED_DEPTH} levels deep, or contains itself"
+    if len(steps) >= MAX_ENCODED_DEPTH:
+        return f"is nested more than {MAX_ENCODED_DEPTH} levels deep, or contains itself"
     for step, member in members:
         # Most members are plain text or whole numbers, and there may be a hundred thousand of them.
         plain = member.isascii() if isinstance(member, str) else isinstance(member, int) and member.bit_length() < 64

@@ -115,7 +115,7 @@ class MemoryBudget:
         # Services in several threads may share a budget, and `+=` is not atomic.
         with self._lock:
             self.drawn += size
-            # Not by `add_to`: a tool call comes here up to nine times, mostly without a principal.
+            # Not by `add_to`: every tool call comes here twice, mostly without a principal.
             held = self._by_connection.get(account.connection, 0) + size
             if held:
                 self._by_connection[account.connection] = held
@@ -156,7 +156,8 @@ class Account:
 
     def has_room(self, size: int) -> bool:
         """Return whether these bytes may be drawn."""
-        return self.budget.refusal(size, self) is None
+        budget = self.budget
+        return budget.drawn + size <= budget.half or budget.refusal(size, self) is None
 
     def check(self, size: int) -> None:
         """Raise `LimitExceeded`, which names the budget, unless these bytes may be drawn."""

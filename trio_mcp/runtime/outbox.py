@@ -18,7 +18,7 @@ together, so that many messages cost one write.
 #   any                      yes      no        drops      drops   all items; [] if there are none, without waiting
 #
 # With an account, the bytes of an item are counted from `post` until the item was written. The reader does not report it: it has
-# written what it took when it takes again, or waits.
+# written what it took when it takes again, or waits. Nothing is drawn while `prepaid` covers all of it, which is nearly always.
 
 from __future__ import annotations
 
@@ -64,8 +64,11 @@ class Outbox(Generic[T]):
     """Counts the bytes that are queued or being written; None counts nothing."""
     size_of: Callable[[T], int] = no_size
     """The bytes of an item."""
+    prepaid: int = 0
+    """Bytes up to which nothing is drawn: the fixed cost of what the outbox belongs to includes them."""
     _queued_bytes: int = 0
     _taken_bytes: int = 0
+    _drawn: int = 0
     # Made for the first sender that has to wait: most outboxes are never full.
     _senders: trio.lowlevel.ParkingLot | None = None
 
@@ -77,9 +80,11 @@ class Outbox(Generic[T]):
         if send_now is None or not send_now(item):
             self.items.append(item)
             if self.account is not None:
-                size = self.size_of(item)
-                self.account.draw(size)
-                self._queued_bytes += size
+                self._queued_bytes += self.size_of(item)
+                held = self._queued_bytes + self._taken_bytes
+                if held > self.prepaid:
+                    self.account.draw(held - self._drawn)
+                    self._drawn = held
             self.is_full = len(self.items) >= self.limit or self._queued_bytes >= MAX_QUEUED_BYTES
             self._ready()
         if last:
@@ -115,9 +120,11 @@ class Outbox(Generic[T]):
 
     def written(self) -> None:
         """Note that what was taken has been written; taking again, and waiting, note it too."""
-        if self._taken_bytes and self.account is not None:
-            self.account.give_back(self._taken_bytes)
-            self._taken_bytes = 0
+        self._taken_bytes = 0
+        if self._drawn and self.account is not None:
+            held = self._queued_bytes if self._queued_bytes > self.prepaid else 0
+            self.account.give_back(self._drawn - held)
+            self._drawn = held
 
     async def take(self) -> list[T]:
         """Wait until something is queued and return all of it; an empty list once the outbox is closed and drained."""

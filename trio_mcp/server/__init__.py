@@ -6,7 +6,6 @@ from .asking import (
     Dismissed,
     Elicited,
     KeyedElicited,
-    Sampled,
     UrlAccepted,
     UrlElicited,
 )
@@ -25,6 +24,19 @@ from .prompts import PromptKeywords
 from .provide import Provide
 from .resources import ResourceKeywords
 from .results import ToolResult
+from .sampling import (
+    IncludeContext,
+    OfferedTool,
+    Prompt,
+    PromptPart,
+    SampleAttempt,
+    Sampled,
+    SampleExchange,
+    SampleInvalid,
+    SampleOptions,
+    ToolChoiceMode,
+    ToolOutput,
+)
 from .server import Lifespan, Server
 from .signature import Mirrored
 from .tool import Tool
@@ -50,21 +62,31 @@ __all__ = [
     "File",
     "FormError",
     "Image",
+    "IncludeContext",
     "KeyedElicited",
     "Lifespan",
     "Mirrored",
     "OfferKeywords",
+    "OfferedTool",
     "OnDecline",
+    "Prompt",
     "PromptKeywords",
+    "PromptPart",
     "Provide",
     "ResourceKeywords",
+    "SampleAttempt",
+    "SampleExchange",
+    "SampleInvalid",
+    "SampleOptions",
     "Sampled",
     "Server",
     "Titled",
     "Tool",
     "ToolBuilder",
+    "ToolChoiceMode",
     "ToolKeywords",
     "ToolLimits",
+    "ToolOutput",
     "ToolResult",
     "UrlAccepted",
     "UrlElicited",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Awaitable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -46,3 +48,14 @@ class AskTimeout:
         if call.actor.place is not None:
             await call.actor.place.enter()
         raise RequestTimeout(text)
+
+
+def ask_timeout(seconds: float) -> AskTimeout | None:
+    """Return the limit of a question, which begins now; None for infinity."""
+    return None if seconds == math.inf else AskTimeout(seconds)
+
+
+def ask_within(call: Call, lane: Lane, question: Question[T], limit: AskTimeout | None) -> Awaitable[T]:
+    """Ask the client, with or without a limit."""
+    # Not `async def`: each coroutine more is half a kilobyte of a call that waits, and thousands may wait.
+    return call.ask(lane, question) if limit is None else limit.ask(call, lane, question)

@@ -3,33 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import Generic, Self, TypeAlias, Unpack, cast, overload
 
 import trio
 from typing_extensions import TypeVar
 
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
-from ..session import Call, Question
+from ..session import Question
 from ..types import (
-    CreateMessageRequestParams,
     GetPromptResult,
-    JsonObject,
     ListRootsResult,
-    Model,
-    ModelPreferences,
     ReadResourceResult,
     RequestParams,
     Root,
-    SamplingMessage,
 )
-from .ask_timeout import AskTimeout
-from .asking import Sampled, UrlElicited, charge, sampling_question, user_message
-from .branching import BODY, NO_OPTIONS, BranchOptions, BranchTerms, Messages, check_branch_options, freeze_messages
+from .ask_timeout import ask_timeout, ask_within
+from .asking import UrlElicited
+from .branching import NO_OPTIONS, BranchOptions, Messages, check_branch_options, freeze_messages
 from .elicitation import Elicitation
 from .nested import get_prompt, read_resource
 from .options import check_branch
-from .reporting import Reporter
+from .sampling import Sampler
 from .step_results import run_step
 from .unawaited import must_be_awaited
 from .url_elicitation import Done, Page, Url, elicit_url
@@ -38,25 +33,18 @@ T = TypeVar("T")
 A = TypeVar("A")
 B = TypeVar("B")
 C = TypeVar("C")
-R = TypeVar("R", bound=Model)
 S = TypeVar("S")
 StateT_co = TypeVar("StateT_co", default=object, covariant=True)
 
 
-class Context(Reporter, Generic[StateT_co]):
+class Context(Sampler, Generic[StateT_co]):
     """The running call: asks the user and the model, reports, and starts branches. A function gets it by declaring a parameter.
 
     It can be used until the call ends, in any task of the call. Each branch gets a separate context, with separate messages.
     `Context[Database]` says what type `state` has.
     """
 
-    __slots__ = ("_lane", "_messages", "_terms")
-
-    def __init__(self, call: Call, lane: Lane, terms: BranchTerms = BODY, messages: Messages = ()) -> None:
-        super().__init__(call)
-        self._lane = lane
-        self._terms = terms
-        self._messages = messages
+    __slots__ = ()
 
     # asking
 
@@ -99,67 +87,6 @@ class Context(Reporter, Generic[StateT_co]):
         page = Page(message, url, elicitation_id, done, wait)
         return elicit_url(self._call, self._lane, self._terms, page, timeout)
 
-    @must_be_awaited("ctx.sample")
-    async def sample(
-        self,
-        prompt: str | None = None,
-        *,
-        messages: Sequence[SamplingMessage] | None = None,
-        max_tokens: int = 1024,
-        system_prompt: str | None = None,
-        temperature: float | None = None,
-        stop_sequences: Sequence[str] | None = None,
-        model_preferences: ModelPreferences | None = None,
-        metadata: JsonObject | None = None,
-        timeout: float = math.inf,
-    ) -> Sampled:
-        """Ask the client's model, with either a prompt or complete messages, and return its answer.
-
-        A prompt continues the conversation of this body or branch: the model gets `ctx.messages` and the prompt, and afterwards
-        `ctx.messages` ends with the prompt and its answer. A failure or a cancel adds nothing. Given `messages` are sent as they
-        are and not stored.
-
-        Args:
-            max_tokens: limit for the answer.
-            system_prompt: defaults to that of the branch.
-            timeout: seconds. By default, only the call's own timeout applies.
-
-        Raises:
-            BranchLimit: no tokens of this branch or of the call are left, or the answer exceeded them.
-            RequestTimeout: there was no answer within `timeout`; the request was withdrawn.
-            CapabilityError: the client offers no model; nothing was sent.
-            PeerError: the client returned an error; uncaught, it is the error result of the tool. Only a legacy client can; a
-                modern one does not retry the call.
-            TypeError: neither or both of `prompt` and `messages` were given.
-
-        A cancel withdraws the request.
-        """
-        if (prompt is None) == (messages is None):
-            raise TypeError("sample() takes either a prompt or messages")
-        asked = None if prompt is None else user_message(prompt)
-        params = CreateMessageRequestParams(
-            messages=list(messages or ()) if asked is None else [*self._messages, asked],
-            max_tokens=max_tokens,
-            system_prompt=self._terms.system_prompt if system_prompt is None else system_prompt,
-            temperature=temperature,
-            stop_sequences=None if stop_sequences is None else list(stop_sequences),
-            model_preferences=model_preferences,
-            metadata=metadata,
-        )
-        question = sampling_question(params)
-        limit = None if timeout == math.inf else AskTimeout(timeout)
-        if self._terms.budget is None:
-            answer = await self._ask(question, limit)
-        else:
-            estimate = self._call.services.options.estimate_tokens
-            answer = await charge(lambda: self._ask(question, limit), params, self._terms.budget, estimate)
-        if asked is not None:
-            # Both in one assignment, after the answer: no other task sees a prompt without its answer. Read again here, since
-            # other tasks of this body may have sampled in the meantime.
-            reply = SamplingMessage(role=answer.role, content=answer.content)
-            self._messages = (*self._messages, asked, *freeze_messages([reply]))
-        return Sampled(answer)
-
     @must_be_awaited("ctx.roots")
     async def roots(self, *, timeout: float = math.inf) -> list[Root]:
         """Return the folders that the client works in. They are hints, not permissions (L-ROOT-1c).
@@ -170,11 +97,7 @@ class Context(Reporter, Generic[StateT_co]):
             RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
         """
         question = Question("roots", "roots/list", RequestParams(), ListRootsResult, ("roots",))
-        return (await self._ask(question, None if timeout == math.inf else AskTimeout(timeout))).roots
-
-    def _ask(self, question: Question[R], limit: AskTimeout | None) -> Awaitable[R]:
-        # Not `async def`: each coroutine more is half a kilobyte of a call that waits, and thousands may wait.
-        return self._call.ask(self._lane, question) if limit is None else limit.ask(self._call, self._lane, question)
+        return (await ask_within(self._call, self._lane, question, ask_timeout(timeout))).roots
 
     # running
 

@@ -200,11 +200,17 @@ def form_of_type(schema: Hashable) -> Form[object]:
         raise FormError(f"a form cannot ask for {schema!r}: {error.message.partition(chr(10))[0]}") from None
 
 
-def error_summary(error: ValidationError) -> str:
-    """Return a validation error in one line: `flight: Input should be a valid string; ...`."""
+def error_summary(error: ValidationError, *steps: str) -> str:
+    """Return a validation error in one line: `flight: Input should be a valid string; ...`.
+
+    Args:
+        steps: where the value is that was validated, if it is a member of another one.
+    """
     # Bounded, because names and texts come from the peer, and the line goes into a log and into a model's context.
     problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(f"{error_path(problem['loc'])}: {problem['msg'][:200]}" for problem in problems[:MAX_PROBLEMS])
+    return "; ".join(
+        f"{error_path((*steps, *problem['loc']))}: {problem['msg'][:200]}" for problem in problems[:MAX_PROBLEMS]
+    )
 
 
 def error_path(steps: tuple[int | str, ...]) -> str:

@@ -14,7 +14,8 @@ from typing import Final
 
 from ..errors import LimitExceeded, ResourceNotFound
 from ..protocol.http.headers import SESSION_HEADER
-from ..protocol.strict_json import dumps, held_size
+from ..protocol.json_limits import held_size
+from ..protocol.strict_json import dumps
 from ..runtime import Actor, Lane
 from ..session import Call, Plan
 from ..session.calls.call import Body

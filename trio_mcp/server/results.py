@@ -34,6 +34,7 @@ from .content import (
     as_json,
     check_not_coroutine,
     content_of,
+    convert_or_read,
     json_text,
     reading_files,
     take_apart,
@@ -112,7 +113,9 @@ def return_spec(annotation: object) -> ReturnSpec:
         raise TypeError(ASK_INSTEAD)
     if any(issubclass(part, bytes | bytearray | memoryview) for part in parts):
         raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and JSON has no bytes; {USE_MEDIA}")
-    if annotation in (inspect.Signature.empty, object) or is_text(annotation):
+    if is_text(annotation):
+        return ReturnSpec(None, text_result)
+    if annotation in (inspect.Signature.empty, object):
         return ReturnSpec(None, reading_files(content_result))
     if any(issubclass(part, Block | Media | CallToolResult) for part in parts):
         return ReturnSpec(None, reading_files(blocks_result))
@@ -160,6 +163,13 @@ def schema_return_spec(schema: JsonObject) -> ReturnSpec:
 def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
     """Return a result that tells the model about an error, and programs what is in `meta`."""
     return CallToolResult(content=[TextContent(text=text)], is_error=True, meta=meta)
+
+
+def text_result(value: object) -> CallToolResult:
+    """Return the result for a value that is declared to be text, which nearly all of them are."""
+    if type(value) is str:
+        return CallToolResult(content=[TextContent(text=value)])
+    return convert_or_read(content_result, value)
 
 
 def content_result(value: object) -> CallToolResult:

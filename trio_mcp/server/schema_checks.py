@@ -43,6 +43,13 @@ class DearCheck(Exception, Generic[T]):
         Args:
             threads: those of the server, for a check that may take any time.
 
+        A cancel ends the wait for the thread.
+        """
+        return await self.make()
+
+    async def make(self) -> T:
+        """Make a check by a schema in the thread for those.
+
         A cancel ends the wait for the thread. A check that has begun ends by itself, after `MAX_STEPS` at the latest.
         """
         try:

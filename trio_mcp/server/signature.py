@@ -27,10 +27,10 @@ from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
 from .callables import bound_names, callable_name, type_hints
-from .context import Context
 from .forms import MAX_PROBLEMS, error_summary
 from .plain_schemas import PlainSchema, inlined
 from .provide import provide_of
+from .reporting import Reporter
 from .schema_checks import checked
 from .schema_references import UnknownReference
 
@@ -157,7 +157,10 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
 
     def bind(arguments: JsonObject) -> dict[str, object]:
         try:
-            values = validator.validate_python(without_most_unknown(arguments, wire_names)).__dict__
+            # Nearly no call has more.
+            if len(arguments) > len(wire_names):
+                arguments = without_most_unknown(arguments, wire_names)
+            values = validator.validate_python(arguments).__dict__
         except ValidationError as error:
             raise ValueError(error_summary(error)) from None
         return {name: values[field] for field, name in names.items()}
@@ -280,4 +283,5 @@ def is_context(annotation: object) -> bool:
     if origin in (Union, UnionType):
         members = [member for member in get_args(annotation) if member is not NoneType]
         return all(map(is_context, members))
-    return isinstance(origin, type) and issubclass(origin, Context)
+    # Its base class, because `Context` is above this module: it makes tools for a model out of functions.
+    return isinstance(origin, type) and issubclass(origin, Reporter)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 
 from ..checks import check_instance, check_int, check_seconds
+from ..sampling import SCHEMA_TOOL
 from ..types import JsonObject, ToolAnnotations
 from .large_results import LEAST_MAX_RESULT
 from .options import OfferKeywords, check_count, check_offer
@@ -84,6 +85,8 @@ def check_limit(limit: object, queue: object) -> None:
 
 
 def check_tool_name(name: str) -> None:
-    """Raise `ValueError` unless this is the name of a tool."""
+    """Raise `ValueError` unless this is the name of a tool, and not the reserved one."""
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
+    if name == SCHEMA_TOOL:
+        raise ValueError(f"{name!r} is reserved: models give structured answers with a tool of this name")

@@ -15,7 +15,7 @@ from .server import ServerSession
 from .server_requests import RequestHandler
 from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
-from .token_usage import TokenEstimate, estimate_tokens, used_tokens
+from .token_usage import TokenEstimate, TokenUsage, estimate_tokens, usage_of, used_tokens
 from .transport import ChannelServer, Transport, check_options, find_transport
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "ServiceOptions",
     "ServiceStatistics",
     "TokenEstimate",
+    "TokenUsage",
     "Transport",
     "as_message_channel",
     "check_options",
@@ -56,5 +57,6 @@ __all__ = [
     "open_service",
     "received",
     "serve_channel",
+    "usage_of",
     "used_tokens",
 ]

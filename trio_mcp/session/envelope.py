@@ -8,6 +8,8 @@ from typing import Generic, NamedTuple, TypeAlias
 
 from typing_extensions import TypeVar
 
+from ..errors import RemoteProtocolError
+from ..protocol.json_limits import JsonLimits, measure
 from ..protocol.jsonrpc import (
     Answers,
     Encoded,
@@ -18,8 +20,8 @@ from ..protocol.jsonrpc import (
     Response,
     Unanswered,
     parse,
+    unreadable,
 )
-from ..protocol.strict_json import JsonLimits, held_size
 from ..types import Model
 from .caller import Caller, caller_of
 from .sizes import MESSAGE_SIZE
@@ -103,8 +105,12 @@ MessageMiddleware: TypeAlias = Callable[[MessageFacts], None]
 
 def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelope[Received]:
     """Return the message in these bytes; `Envelope(Malformed(...))` if they are not one."""
-    message = parse(data, limits)
-    return Envelope(message, peer=peer, size=0 if type(message) is Malformed else held_size(data))
+    try:
+        measured = measure(data, limits)
+    except RemoteProtocolError as error:
+        return Envelope(unreadable(error, data), peer=peer)
+    message = parse(data, limits, measured)
+    return Envelope(message, None, peer, 0 if type(message) is Malformed else measured.size)
 
 
 def sent_size(envelope: Envelope) -> int:

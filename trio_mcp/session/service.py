@@ -30,6 +30,7 @@ from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
 from .kept_results import KeptResults
 from .options import ServiceOptions
+from .sizes import QUEUE_SIZE
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
 
@@ -98,12 +99,12 @@ class Service:
         """Return an outbox for messages to a client that counts what it holds; leaving its block closes it.
 
         Args:
-            size: bytes that it takes while it is empty, with what exists for as long as it does; a call includes its outbox.
+            size: bytes that it takes with `QUEUE_SIZE` in it, and what exists for as long as it does; a call includes its outbox.
         """
         account = self.open_account(peer)
         if size:
             account.draw(size)
-        return Outbox(self.options.outbox, account=account, size_of=sent_size)
+        return Outbox(self.options.outbox, account=account, size_of=sent_size, prepaid=QUEUE_SIZE)
 
     def declare(self, capabilities: ServerCapabilities) -> None:
         """Offer these capabilities from now on; called again when an item of a new kind is added while serving."""

@@ -9,9 +9,9 @@ from typing import Final
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..logs import peer_logger
 from ..protocol.connection import Connection
+from ..protocol.json_limits import held_size
 from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
-from ..protocol.strict_json import held_size
 from ..protocol.uri.uris import check_uri
 from ..runtime import Account, Outbox
 from ..types import (

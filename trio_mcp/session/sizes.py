@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 CONNECTION_SIZE: Final = 32 * 1024
-"""An HTTP or WebSocket connection, with what of a request head may be buffered."""
+"""An HTTP or WebSocket connection, with what of a request head may be buffered, or of a small request or response."""
 
 SESSION_SIZE: Final = 8 * 1024
 """A legacy session, or the session of a channel."""
@@ -13,11 +13,14 @@ SESSION_SIZE: Final = 8 * 1024
 SUBSCRIPTION_SIZE: Final = 1024
 """A subscription of a session to a resource, besides its URI."""
 
-STREAM_SIZE: Final = 4 * 1024
-"""A stream that belongs to no call, or the queue of a channel, while it is empty."""
+QUEUE_SIZE: Final = 8 * 1024
+"""What may wait to be sent on a stream or a channel before more is drawn: the fixed cost of each includes it."""
+
+STREAM_SIZE: Final = 4 * 1024 + QUEUE_SIZE
+"""A stream that belongs to no call, or the queue of a channel."""
 
 CALL_SIZE: Final = 16 * 1024
-"""A call with its stream, besides its request and what its body uses."""
+"""A call with its stream, besides its request and what its body uses; it takes half of it without what waits on the stream."""
 
 HEADER_SIZE: Final = 256
 """A header of the HTTP request that started a call."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Target,
         UrlScript,
         make_context,
+        tool_use,
     )
     from .replay import ReplayReport, replay_tool
 
@@ -41,6 +42,7 @@ __all__ = [
     "UrlScript",
     "make_context",
     "replay_tool",
+    "tool_use",
 ]
 
 _IN_REPLAY = ("ReplayReport", "replay_tool")

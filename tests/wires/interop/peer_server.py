@@ -134,6 +134,21 @@ async def think(ctx: Context, about: str) -> str:
     return f"{sampled.model}: {sampled.text}"
 
 
+def height(of: str) -> str:
+    """Return how high something is."""
+    return f"{of}: {len(of)} m"
+
+
+@server.tool
+async def measure(ctx: Context) -> str:
+    """Ask the client's model, which may call a tool, and then for its answer as a number."""
+    answer = await ctx.sample("Which is higher, a hut or a tower?", tools=[height], tool_choice="required")
+    ctx.add_tool_results({call.id: height(str(call.input["of"])) for call in answer.tool_calls})
+    await ctx.sample(tools=[height])
+    total = await ctx.sample("What is the sum?", returns=int)
+    return f"{total.data} after {len(ctx.messages)} messages"
+
+
 @server.tool
 async def folders(ctx: Context) -> list[str]:
     """Ask for the client's folders."""

@@ -201,6 +201,47 @@ async def test_what_a_tool_asks_and_tells_arrives(connect: Connect, revision: st
         assert summed.is_error
 
 
+class ToolModel:
+    """Calls the tool that it is offered twice, reads the results, and gives data: first what is no number, then their sum."""
+
+    def __init__(self) -> None:
+        self.prompts: list[wire.CreateMessageRequestParams] = []
+
+    async def __call__(
+        self, _context: object, params: wire.CreateMessageRequestParams
+    ) -> wire.CreateMessageResultWithTools:
+        self.prompts.append(params)
+        step = len(self.prompts)
+        if step == 1:
+            return uses(("a", "height", {"of": "hut"}), ("b", "height", {"of": "tower"}))
+        if step == 2:
+            return wire.CreateMessageResultWithTools(
+                role="assistant", content=[wire.TextContent(type="text", text="The tower.")], model="m"
+            )
+        return uses(("c", "__schema__", {"result": "eight" if step == 3 else 8}))
+
+
+def uses(*calls: tuple[str, str, dict[str, object]]) -> wire.CreateMessageResultWithTools:
+    content = [wire.ToolUseContent(type="tool_use", id=name, name=tool, input=given) for name, tool, given in calls]
+    return wire.CreateMessageResultWithTools(role="assistant", content=content, model="m", stop_reason="toolUse")
+
+
+@newest
+async def test_a_model_calls_tools_reads_their_results_and_gives_data(connect: Connect) -> None:
+    model = ToolModel()
+    capabilities = wire.SamplingCapability(tools=wire.SamplingToolsCapability())
+    async with connect(sampling_callback=model, sampling_capabilities=capabilities) as client:
+        assert only_text(await client.call_tool("measure")) == "8 after 6 messages"
+    first, second, third, fourth = model.prompts
+    assert [tool.name for tool in first.tools] == ["height"]
+    assert (first.tool_choice.mode, second.tool_choice, third.tool_choice.mode) == ("required", None, "required")
+    assert [(block.tool_use_id, block.content[0].text) for block in second.messages[2].content] == [
+        ("a", "hut: 3 m"),
+        ("b", "tower: 5 m"),
+    ]
+    assert "result" in fourth.messages[-1].content[1].text
+
+
 @pytest.mark.parametrize(
     ("revision", "transport"), [(NEWEST_LEGACY, "stdio"), (NEWEST_LEGACY, "http"), OLDEST_OVER_SSE]
 )

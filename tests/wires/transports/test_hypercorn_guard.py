@@ -36,6 +36,8 @@ from hypercorn_peer import (
 )
 from hyperframe.frame import HeadersFrame, SettingsFrame
 
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session.sizes import CONNECTION_SIZE
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, GuardedConfig, guarded_config
 from trio_mcp_transports.hypercorn.connections import connection_limit
 from trio_mcp_transports.hypercorn.guard import GuardedTCPServer, UnsupportedHypercorn, install
@@ -327,6 +329,63 @@ async def test_pipelined_requests_are_answered_in_order(app: Exchanges) -> None:
         await client.send(b"P/1.1\r\nhost: x\r\n\r\n")
         await exchange.reply()
         assert [(await client.response())[2] for _ in range(3)] == [b"ok"] * 3
+
+
+async def test_nothing_stays_counted_of_requests_that_came_before_their_turn(app: Exchanges) -> None:
+    memory = MemoryBudget(10**9)
+    async with guarded(serving(app), guarded_config(memory=memory)) as server, server.client() as client:
+        await client.send(GET + get("/bystander") + b"GET /bystander HTT")
+        exchange = await app.next()
+        await client.send(b"P/1.1\r\nhost: x\r\n\r\n")
+        await exchange.reply()
+        assert [(await client.response())[2] for _ in range(3)] == [b"ok"] * 3
+        assert await client.ask(get("/bystander")) == (200, b"ok")
+        assert await client.ask(get("/bystander")) == (200, b"ok")
+        assert memory.drawn == CONNECTION_SIZE
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps that the tasks of connections and of their exchanges take."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task.name.endswith(("._run_handler", ".run_app"))
+
+
+async def test_a_request_that_comes_whole_takes_two_steps() -> None:
+    steps = Steps()
+    async with guarded(serving(answer)) as server, server.client() as client:
+        assert await client.ask() == (200, b"ok")
+        trio.lowlevel.add_instrument(steps)
+        for _ in range(10):
+            assert await client.ask() == (200, b"ok")
+        trio.lowlevel.remove_instrument(steps)
+    # The reader hands it to the application, which answers; neither wakes the other.
+    assert steps.count == 20
+
+
+async def test_an_app_that_sends_without_a_pause_lets_others_run() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        turns.clear()
+        for _ in range(50):
+            await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        seen.append(len(turns))
+        await send({"type": "http.response.body", "body": b""})
+
+    async def bystand() -> None:
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns.append(1)
+
+    turns, seen = list[int](), list[int]()
+    async with guarded(serving(app)) as server, trio.open_nursery() as nursery:
+        nursery.start_soon(bystand)
+        assert await server.ask() == (200, b"a" * 50)
+        nursery.cancel_scope.cancel()
+    assert seen[0] >= 40
 
 
 async def test_a_client_that_pipelines_more_than_the_limit_is_cut_off(app: Exchanges) -> None:

@@ -46,6 +46,7 @@ from trio_mcp.session.session_state import LISTEN_METHOD
 from ..background import open_background
 from .access import HttpRejection
 from .authentication import Expiry
+from .fast_path import events_of
 from .messages import AuthorizedRequest, Respond, respond
 
 MODERN_STATUS = {
@@ -82,6 +83,7 @@ class Exchange:
         "_headers",
         "_opened",
         "_receive",
+        "_request",
         "_send",
         "_statuses",
         "_wake",
@@ -97,6 +99,7 @@ class Exchange:
         self.closing_bytes = b""
         """The last bytes of a stream."""
         self._receive = incoming.receive
+        self._request = events_of(incoming.receive)
         self._send = incoming.send
         self._statuses = statuses
         self._headers: list[tuple[bytes, bytes]] = []
@@ -169,12 +172,16 @@ class Exchange:
         """Wait for something to send; False when the client has gone."""
         self.outbox.written()
         with trio.CancelScope(deadline=trio.current_time() + self._max_silence) as ready:
-            wake = self._wake = self.outbox.on_ready = partial(expire, ready)
+            wake = partial(expire, ready) if self._request is None else self._request.stop_waiting
+            self._wake = self.outbox.on_ready = wake
             try:
-                # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
-                while (await self._receive())["type"] != "http.disconnect":
-                    pass
-                return False
+                if self._request is None:
+                    # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
+                    while (await self._receive())["type"] != "http.disconnect":
+                        pass
+                    return False
+                if await self._request.wait_disconnect():
+                    return False
             finally:
                 self._wake = None
                 # Another exchange may wait for this outbox by now, if a client has resumed its stream.

@@ -1,9 +1,9 @@
-"""The fast path of a WebSocket that our own server offers next to ASGI messages, as the endpoint sees it."""
+"""What our own server offers next to ASGI messages: the fast path of a WebSocket, and the events of a request without a wait."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any, Final, Protocol
 
 from trio_mcp.runtime.loop_turn import LoopTurn
 
@@ -30,3 +30,27 @@ class FastPath(Protocol):
 
     async def send_many(self, messages: Iterable[bytes]) -> None:
         """Send messages in order, small ones in one write. Raises `OSError` if the client has gone or did not read in time."""
+
+
+class RequestEvents:
+    """The ASGI events of a request, for an application that need not cancel its `receive` to stop waiting."""
+
+    __slots__ = ()
+
+    def whole_body(self) -> bytes | None:
+        """Return the body if all of it has arrived; None, and nothing is taken, if there is more to come."""
+        raise NotImplementedError
+
+    async def wait_disconnect(self) -> bool:
+        """Wait until the client has gone, and drop what else it sends; False if `stop_waiting` was called first."""
+        raise NotImplementedError
+
+    def stop_waiting(self) -> None:
+        """End a `wait_disconnect` that is in progress."""
+        raise NotImplementedError
+
+
+def events_of(receive: Callable[[], Awaitable[MutableMapping[str, Any]]]) -> RequestEvents | None:
+    """Return the events that `receive` gives out; None under another server, or where a middleware has its own `receive`."""
+    owner = getattr(receive, "__self__", None)
+    return owner if isinstance(owner, RequestEvents) else None

@@ -14,6 +14,7 @@ from trio_mcp.session import Peer
 
 from .access import HttpRejection
 from .authentication import Expiry
+from .fast_path import events_of
 
 Scope: TypeAlias = MutableMapping[str, Any]
 Message: TypeAlias = MutableMapping[str, Any]
@@ -75,6 +76,14 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
     length = int(announced) if announced is not None and announced.isdigit() and len(announced) < 20 else 0
     if length > limit:
         raise too_large
+    # A scope with a time limit costs as much as to read a small body, and nearly every body came with its head. It is counted
+    # by the connection's fixed cost, and by the caller.
+    events = events_of(receive)
+    whole = None if events is None else events.whole_body()
+    if whole is not None:
+        if len(whole) > limit:
+            raise too_large
+        return whole
     check_room(account, length)
     chunks: list[bytes] = []
     size = 0

@@ -12,7 +12,8 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TypeVarTuple, cast
+from types import TracebackType
+from typing import Self, TypeVarTuple, cast
 
 import trio
 from hypercorn.config import Config
@@ -22,7 +23,7 @@ from trio_mcp.logs import RepeatedRecords
 from trio_mcp.runtime import Account
 
 from ..asgi.failures import log_failures
-from ..asgi.fast_path import FAST_PATH_KEY
+from ..asgi.fast_path import FAST_PATH_KEY, RequestEvents
 from .connections import connections_of
 
 Args = TypeVarTuple("Args")
@@ -30,6 +31,8 @@ Send = Callable[[ASGISendEvent | None], Awaitable[None]]
 MAX_QUEUED_BYTES = 1 << 20
 # Of an ASGI event besides its payload: it is a dict.
 EVENT_SIZE = 512
+# Queued bytes that the fixed cost of a connection includes: the head of the request, which took their place, has been parsed.
+PREPAID_BYTES = 8 * 1024
 # Of a WebSocket; then its client is slowed down.
 MAX_QUEUED_MESSAGES = 256
 # Seconds that a write may still take once its connection is being cut.
@@ -37,20 +40,26 @@ LAST_SEND = 1.0
 DISCONNECTS = frozenset({"http.disconnect", "websocket.disconnect"})
 
 
-class Inbox:
+class Inbox(RequestEvents):
     """What one exchange has received and its app has not read yet.
 
     Bounded in messages, in bytes and by the memory budget: `put` waits while it is full, so the client is slowed down by
-    TCP. The disconnect is never refused, and is given again to every later `receive`.
+    TCP. The disconnect is never refused, and is given again to every later `receive`. As a context manager, it gives back
+    what it has drawn.
+
+    Args:
+        account: of the connection. What is queued counts there if it is more than `PREPAID_BYTES`.
     """
 
     def __init__(self, max_messages: int, account: Account) -> None:
-        self.account = account
+        self._account = account
+        self._drawn = 0
         self._messages: deque[ASGIReceiveEvent] = deque()
         self._bytes = 0
         self._max_messages = max_messages
         self._last: ASGIReceiveEvent | None = None
         self._awaited = False
+        self._stopped = False
         self._changed: trio.Event | None = None
 
     async def put(self, message: ASGIReceiveEvent) -> None:
@@ -82,10 +91,27 @@ class Inbox:
                 await self._wait()
             finally:
                 self._awaited = False
-        message = self._messages.popleft()
-        self._count(-payload_size(message))
+        return self._take()
+
+    def whole_body(self) -> bytes | None:
+        message = self._messages[0] if len(self._messages) == 1 else None
+        if message is None or message["type"] != "http.request" or message["more_body"]:
+            return None
+        self._take()
+        return message["body"]
+
+    async def wait_disconnect(self) -> bool:
+        self._stopped = False
+        while True:
+            while self._messages:
+                self._take()
+            if self._stopped or self._last is not None:
+                return not self._stopped
+            await self._wait()
+
+    def stop_waiting(self) -> None:
+        self._stopped = True
         self._notify()
-        return message
 
     @property
     def app_is_waiting(self) -> bool:
@@ -96,11 +122,32 @@ class Inbox:
         if len(self._messages) >= self._max_messages or self._bytes >= MAX_QUEUED_BYTES:
             return True
         # While nothing is queued one more is let in, whatever the budget says: nothing else would end the wait.
-        return bool(self._messages) and not self.account.has_room(0)
+        return bool(self._messages) and not self._account.has_room(0)
+
+    def _take(self) -> ASGIReceiveEvent:
+        message = self._messages.popleft()
+        self._count(-payload_size(message))
+        self._notify()
+        return message
 
     def _count(self, size: int) -> None:
         self._bytes += size
-        self.account.draw(size)
+        held = self._bytes if self._bytes > PREPAID_BYTES else 0
+        if held != self._drawn:
+            self._account.draw(held - self._drawn)
+            self._drawn = held
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # What comes for an app that has ended is dropped; its connection may live on.
+        self._last = self._last or {"type": "http.disconnect"}
+        self._messages.clear()
+        self._count(-self._bytes)
+        self._notify()
 
     def _merged(self, message: ASGIReceiveEvent) -> bool:
         """Fold the empty end of a request body into its last chunk: a short request is then one event."""
@@ -147,7 +194,7 @@ class ConnectionTasks:
     ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
         """Start `app` for one exchange; returns what feeds it."""
         fast = scope["state"].get(FAST_PATH_KEY) if scope["type"] == "websocket" else None
-        inbox = Inbox(config.max_app_queue_size if fast is None else MAX_QUEUED_MESSAGES, self.account.open())
+        inbox = Inbox(config.max_app_queue_size if fast is None else MAX_QUEUED_MESSAGES, self.account)
         if fast is not None:
             fast.inbox = inbox
         self._nursery.start_soon(run_app, app, scope, inbox, send, connections_of(config).records)
@@ -163,7 +210,7 @@ async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send, recor
     `send(None)` is hypercorn's word for "the app is done": it answers 500 if nothing was sent.
     """
     try:
-        with inbox.account, log_failures(f"the ASGI app failed in a {scope['type']} exchange", records):
+        with inbox, log_failures(f"the ASGI app failed in a {scope['type']} exchange", records):
             await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
     except BaseException:
         # Shielded: hypercorn must hear that the app is done, or the exchange would never be closed. Bounded, since it

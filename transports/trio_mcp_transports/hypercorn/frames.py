@@ -36,8 +36,9 @@ def writes_of(messages: Iterable[bytes]) -> Iterator[bytes]:
         # It may be large, and its frame is a copy.
         del message
         if size >= MAX_WRITE:
-            yield b"".join(waiting)
-            waiting, size = [], 0
+            joined, waiting, size = b"".join(waiting), [], 0
+            yield joined
+            del joined
     if waiting:
         yield b"".join(waiting)
 

@@ -17,8 +17,6 @@ from __future__ import annotations
 import importlib.metadata
 import logging
 import os
-import socket
-import struct
 from contextlib import suppress
 from math import inf
 from typing import Final, cast
@@ -32,19 +30,17 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
-from trio_mcp.runtime import Account
-
 from ..asgi.failures import log_failures
-from .config import ALPN_PROTOCOLS, limits_of, memory_of
+from .config import ALPN_PROTOCOLS, memory_of
 from .connections import connections_of
 from .exchange import LAST_SEND, ConnectionTasks
 from .h11 import Address, GuardedH11Protocol
+from .writes import WritingTCPServer
 
 SUPPORTED: Final = "0.18."
 MAX_RECV: Final = 1 << 16
 SHORT_RECV: Final = 1 << 13
 COPIES: Final = 3
-SEND_SLICE: Final = 1 << 16
 # Seconds, and bytes, that a refused client may go on sending, so that it can read the refusal.
 LINGER: Final = 2.0
 MAX_LINGER_BYTES: Final = 16 << 20
@@ -77,10 +73,8 @@ def install() -> None:
     Config.alpn_protocols = ALPN_PROTOCOLS
 
 
-class GuardedTCPServer(TCPServer):
+class GuardedTCPServer(WritingTCPServer):
     """One connection: its errors stay inside it, its writes end, its idle time is a deadline."""
-
-    protocol: GuardedH11Protocol  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -90,21 +84,11 @@ class GuardedTCPServer(TCPServer):
         state: LifespanState,
         stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream,
     ) -> None:
-        super().__init__(app, config, context, state, cast("trio.SSLStream[trio.SocketStream]", stream))
-        self._tls = stream if isinstance(stream, trio.SSLStream) else None
-        self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
-        # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
-        self._readable = self._socket if self._tls is None else None
-        self._limits = limits_of(config)
+        super().__init__(app, config, context, state, stream)
         self._watching = trio.CancelScope()
         self._reading = trio.CancelScope()
-        self._sending: set[trio.CancelScope] = set()
-        self._last_send_at = inf
         self._idle = True
         self._in_head = True
-        self._lingering: int | None = None
-        self._unsent = b""
-        self._account: Account
         self._stored = 0
 
     async def run(self) -> None:
@@ -174,12 +158,6 @@ class GuardedTCPServer(TCPServer):
                 if not self._watching.cancel_called:
                     self._limit_last_write()
 
-    def _limit_last_write(self) -> None:
-        """The connection is being cut from outside: no write may take long any more."""
-        self._last_send_at = trio.current_time() + LAST_SEND
-        for scope in self._sending:
-            scope.deadline = min(scope.deadline, self._last_send_at)
-
     async def _end(self) -> None:
         """Close as the protocol requires. A client that is still sending may continue for a moment first.
 
@@ -203,19 +181,12 @@ class GuardedTCPServer(TCPServer):
         with trio.move_on_after(LAST_SEND, shield=True):
             await self.stream.aclose()
 
-    async def _abort(self) -> None:
-        """Close at once and let the kernel forget what could not be sent."""
-        with suppress(OSError):
-            # Without SO_LINGER of 0 the kernel would keep trying to send for minutes to a peer that does not read.
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        await trio.aclose_forcefully(self.stream)
-
     # Reading
 
     async def _read_data(self) -> None:
         self._reading.deadline = trio.current_time() + self._limits.header_timeout
         with self._reading:
-            while await self._feed(await self._receive()):
+            while await self._feed(await (self._receive_next() if self.protocol.paused else self._receive())):
                 pass
         await self.protocol.handle(Closed())
 
@@ -245,11 +216,12 @@ class GuardedTCPServer(TCPServer):
         if self._lingering is not None:
             self._lingering += len(data)
             return self._lingering <= MAX_LINGER_BYTES
-        if self._idle and not self._in_head:
-            self._start_head()
+        begins_head = self._idle and not self._in_head
+        self._in_head |= begins_head
         # Counted while the layers have it: they may have to wait, for a write say, and all connections at the same time.
         size = COPIES * len(data) if len(data) > SHORT_RECV else 0
-        self._account.draw(size)
+        if size:
+            self._account.draw(size)
         try:
             left = self.protocol.take(data)
             # A part was taken, or nothing because the turn is over. More is taken in turn with other tasks.
@@ -259,25 +231,37 @@ class GuardedTCPServer(TCPServer):
             if left:
                 await self.protocol.handle(RawData(left))
         finally:
-            self._account.give_back(size)
+            if size:
+                self._account.give_back(size)
+        # A head that came whole needs no deadline.
+        if begins_head and self._idle and self._in_head:
+            self._start_head()
         # Not kept while a request is in progress: that may take an hour, and these may be 64 KiB.
         del data, left
         # What has come with the request, or as the first bytes after it, was not counted yet.
-        if self.protocol.paused:
+        if self.protocol.paused or self._stored:
             uncounted = self.protocol.buffered - self._stored
             if uncounted > 0 and not self._has_room_ahead(uncounted):
                 return False
             self._count_stored()
+        return True
+
+    async def _receive_next(self) -> bytes:
+        """Wait for what comes after the answer to the request in progress, if there is one; b"" at the end.
+
+        Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
+        """
         while self.protocol.paused:
-            # Read on while a request is in progress: that is the only way to learn that the client has gone. What comes
-            # is kept for its turn.
             ahead = await self.protocol.read_ahead(self._receive)
+            if ahead is not None and not self.protocol.paused:
+                return ahead
             if ahead is not None and not (ahead and self._store(ahead)):
-                return False
+                return b""
+            del ahead
             if not self.protocol.paused:
                 await self.protocol.resume()
             self._count_stored()
-        return True
+        return await self._receive()
 
     def _has_room_ahead(self, size: int) -> bool:
         """Return whether so many bytes more may be stored that were sent before an answer."""
@@ -303,8 +287,9 @@ class GuardedTCPServer(TCPServer):
     def _count_stored(self) -> None:
         """Count what a client has sent before the response to its previous request."""
         stored = self.protocol.buffered
-        self._account.draw(stored - self._stored)
-        self._stored = stored
+        if stored != self._stored:
+            self._account.draw(stored - self._stored)
+            self._stored = stored
 
     def _set_idle(self, idle: bool) -> None:
         # The states of reading, each with its deadline: in a head (`header_timeout`), in a request (none: the app
@@ -331,68 +316,3 @@ class GuardedTCPServer(TCPServer):
             self._set_idle(event.idle)
         elif isinstance(event, Closed):
             await self._end()
-
-    def write_now(self, data: bytes) -> bool:
-        """Write all of `data` if no other write is under way and the kernel takes it at once; False: nothing was written."""
-        if self._readable is None or self._unsent or self._lingering is not None or self.send_lock.locked():
-            return False
-        try:
-            count = os.write(self._readable.fileno(), data)
-        except OSError:
-            # What is wrong shows in the next write, which is the one that reports it.
-            return False
-        # The kernel took a part. The rest must go before any other byte, so it is kept and a task writes it; nothing
-        # else is written at once meanwhile.
-        if count < len(data):
-            self._unsent = data[count:]
-            # No queue counts it any more.
-            self._account.draw(len(self._unsent))
-            self.protocol.task_group.spawn(self._write, b"")
-        return True
-
-    async def _write(self, data: bytes) -> None:
-        """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off."""
-        if self._lingering is not None:
-            # The end was already announced to the client, by a half-close.
-            return
-        # Shielded, because a cancel in the middle would leave half a message on a connection that others still use. The
-        # deadline is what ends a stalled write.
-        scope = trio.CancelScope(shield=True, deadline=self._send_deadline())
-        self._sending.add(scope)
-        try:
-            with scope:
-                await self._write_in_turn(data, scope)
-                return
-        except (trio.BrokenResourceError, trio.ClosedResourceError):
-            pass
-        finally:
-            self._sending.discard(scope)
-        await self._abort()
-        await self.protocol.handle(Closed())
-
-    async def _write_in_turn(self, data: bytes, scope: trio.CancelScope) -> None:
-        try:
-            # `acquire` is a checkpoint even where the lock is free, which is nearly always: that would be a turn of the
-            # event loop for each answer.
-            self.send_lock.acquire_nowait()
-        except trio.WouldBlock:
-            await self.send_lock.acquire()
-        unsent = len(self._unsent)
-        try:
-            if unsent:
-                data, self._unsent = self._unsent + data, b""
-            if len(data) <= SEND_SLICE:
-                await self.stream.send_all(data)
-                return
-            view = memoryview(data)
-            # In slices, so that the time limit is for progress and not for the whole: a large answer over a slow link
-            # is no stalled one.
-            for start in range(0, len(data), SEND_SLICE):
-                scope.deadline = self._send_deadline()
-                await self.stream.send_all(view[start : start + SEND_SLICE])
-        finally:
-            self._account.give_back(unsent)
-            self.send_lock.release()
-
-    def _send_deadline(self) -> float:
-        return min(trio.current_time() + self._limits.send_timeout, self._last_send_at)

@@ -11,7 +11,7 @@ While a request is in progress the connection is read on, so that a pipelined re
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from itertools import chain
+from itertools import chain, groupby
 from typing import Final, TypeAlias, cast
 
 import h11
@@ -79,12 +79,20 @@ class GuardedH11Protocol(H11Protocol):
         return self.connection.their_state in (h11.SEND_BODY, h11.ERROR)
 
     @property
+    def is_ending(self) -> bool:
+        """Whether what is being sent is the end of a response."""
+        return self.stream is not None and self.stream.ending
+
+    @property
     def buffered(self) -> int:
         """The bytes received and not parsed yet."""
         return len(self.connection.trailing_data[0])
 
     async def read_ahead(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | None:
-        """Receive while paused. None: the request in progress was answered first, and `resume` is due."""
+        """Receive while paused, or longer; None if the request in progress was answered and `resume` is due."""
+        # Without stored bytes `_recycle` wakes nobody.
+        if not self.buffered:
+            return await receive()
         with trio.CancelScope() as self._ahead:
             return await receive()
         return None
@@ -255,10 +263,11 @@ class GuardedH11Protocol(H11Protocol):
 
     async def _flush(self) -> None:
         parts, self._out = self._out, []
-        # A large body is written as it is: joined with its head it would be there twice.
-        if any(len(part) > MAX_JOINED_BYTES for part in parts):
-            for part in parts:
-                await self.send(RawData(data=part))
+        # A large body is written as it is: joined with its head, of which each line is a part, it would be there twice.
+        if max(map(len, parts), default=0) > MAX_JOINED_BYTES:
+            for large, group in groupby(parts, lambda part: len(part) > MAX_JOINED_BYTES):
+                for data in group if large else (b"".join(group),):
+                    await self.send(RawData(data=data))
         else:
             await self.send(RawData(data=b"".join(parts)))
 
@@ -291,7 +300,9 @@ class GuardedH11Protocol(H11Protocol):
         self.connection.start_next_cycle()
         await self.send(Updated(idle=True))
         self.paused = False
-        expire(self._ahead)
+        # Else the reader goes on waiting for the next request: to cancel its wait would cost more than to parse one.
+        if self.buffered:
+            expire(self._ahead)
 
 
 def has_short_body(request: h11.Request) -> bool:

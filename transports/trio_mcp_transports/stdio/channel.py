@@ -226,7 +226,8 @@ class LineChannel(MessageChannel):
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
         while not self._lines:
-            self._lines.extend(filter(None, map(readable, self._decoder.feed(await self._read()))))
+            lines = self._decoder.feed(await self._read())
+            self._lines.extend([line for each in lines if (line := each if type(each) is bytes else readable(each))])
             if self._drawn or self._decoder.buffered >= BUFFER_STEP:
                 self._draw_buffered()
 

@@ -259,7 +259,7 @@ class SessionTerms:
             self.client_info,
             self.log_threshold,
             token,
-            encoded_meta(meta),
+            encoded_meta(meta) if meta else _NO_META,
             asks_in_rounds=False,
         )
 

@@ -177,6 +177,7 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     offers.add_changing_tools,
     asking.add_forms,
     asking.add_sampling_tools,
+    asking.add_tools_for_models,
     asking.add_telling_tools,
     noise.add_noisy_tools,
     structured.add_splitting_tools,

@@ -1,5 +1,6 @@
 """A client whose user and model follow a script."""
 
+from .answers import tool_use
 from .client import ElicitScript, MockClient, SampleScript, UrlScript, make_context
 from .questions import Question
 from .script import Delay, Disconnect, Never, SecondWorker
@@ -17,4 +18,5 @@ __all__ = [
     "Target",
     "UrlScript",
     "make_context",
+    "tool_use",
 ]

@@ -59,7 +59,7 @@ SampleScript: TypeAlias = Sequence[object] | Callable[[CreateMessageRequestParam
 
 ALL_CAPABILITIES = ClientCapabilities(
     elicitation=ElicitationCapability(form={}, url={}),
-    sampling=SamplingCapability(),
+    sampling=SamplingCapability(tools={}, context={}),
     roots=RootsCapability(list_changed=True),
 )
 ERAS = ("modern", "legacy", *REVISIONS)
@@ -73,7 +73,8 @@ class MockClient:
 
     - a value, with which the form is accepted: a dict, a model, or the value of the only field. It must fit the form.
     - `accept(...)`, `decline()`, `dismiss()` or another `ElicitResult`, sent as it is, also if it does not fit the form;
-    - for a sample, a string or a `CreateMessageResult`;
+    - for a sample, a string, a block such as `tool_use("search", query="fado")` or a list of them, a dict or a model with the
+      data of a structured answer, or a `CreateMessageResult`;
     - a function, plain or async, of the question's params, which returns any of these; what it raises fails the test;
     - an exception, with which the client fails: a legacy tool gets it as an error response (`PeerError` with its code), and in
       the modern era, which has no such response, `call` raises it;

@@ -73,7 +73,7 @@ class Attempt:
             if isinstance(answer, Exception):
                 reply: Model | Exception = answer
             elif question.kind == "sample":
-                reply = sample_result(step.name, answer)
+                reply = sample_result(step.name, answer, question.params)
             else:
                 reply = elicit_result(step.name, answer, question.params)
         except Exception as error:  # noqa: BLE001  the call raises it

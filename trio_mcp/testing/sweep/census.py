@@ -24,6 +24,9 @@ PACKAGES: Final = (
     "trio_mcp.session.",
     "trio_mcp.client.",
     "trio_mcp.server.asking",
+    "trio_mcp.server.sampling.answers",
+    "trio_mcp.server.sampling.attempts",
+    "trio_mcp.server.sampling.sampler",
     "trio_mcp.server.branching",
     "trio_mcp.server.context",
 )

@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 
 import trio
 
+from ...protocol.json_limits import DEFAULT_LIMITS
 from ...protocol.jsonrpc import Batch, Malformed, Message, Notification, Request, RequestId, dump, parse
-from ...protocol.strict_json import DEFAULT_LIMITS
 from ...session import Envelope, MessageChannel, Received
 from ...session.envelope import received
 from ...types import JsonObject

@@ -16,13 +16,13 @@ from typing import TypeAlias
 import trio
 
 from trio_mcp.checks import check_callable, check_instance
-from trio_mcp.errors import ProtocolError
+from trio_mcp.errors import ProtocolError, RemoteProtocolError
 from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request, parse
+from trio_mcp.protocol.json_limits import JsonLimits, measure
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request, parse, unreadable
 from trio_mcp.protocol.revisions import REVISIONS, Era
-from trio_mcp.protocol.strict_json import JsonLimits, held_size
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.server import Server
@@ -339,10 +339,15 @@ class McpApp:
         limits, peer = self.limits, incoming.peer
         announced = peer.headers.get("content-length")
         body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced, account)
-        # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
-        size = held_size(body)
-        check_room(account, size)
         turn = self._started().service.turn
+        # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
+        try:
+            measured = measure(body, self._json_limits)
+        except RemoteProtocolError as error:
+            turn.spent += MESSAGE_COST + len(body)
+            return Envelope(unreadable(error, body), peer=peer)
+        size = measured.size
+        check_room(account, size)
         if turn.is_over or len(body) > TURN:
             # Before it waits: every other request looks for room in the meantime.
             account.draw(size)
@@ -350,7 +355,7 @@ class McpApp:
         if turn.is_over:
             await turn.pass_on()
         turn.spent += MESSAGE_COST + len(body)
-        message = parse(body, self._json_limits)
+        message = parse(body, self._json_limits, measured)
         if isinstance(message, Request):
             check_scopes(self._started().service, message, peer)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.

@@ -1,5 +1,17 @@
 """The rules of the contract, by group. Importing this package registers them."""
 
-from . import base, calls, lifecycle, losses, peers, rounds, sampling, streaming, structured, wires
+from . import base, calls, lifecycle, losses, peers, rounds, sampling, sampling_tools, streaming, structured, wires
 
-__all__ = ["base", "calls", "lifecycle", "losses", "peers", "rounds", "sampling", "streaming", "structured", "wires"]
+__all__ = [
+    "base",
+    "calls",
+    "lifecycle",
+    "losses",
+    "peers",
+    "rounds",
+    "sampling",
+    "sampling_tools",
+    "streaming",
+    "structured",
+    "wires",
+]

@@ -1,4 +1,4 @@
-"""Group C: sampling, without tools for the model."""
+"""Group C: sampling without tools for the model."""
 
 from __future__ import annotations
 

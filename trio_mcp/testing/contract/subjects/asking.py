@@ -6,9 +6,18 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from ....errors import CapabilityError, PeerError, RemoteProtocolError
-from ....server import Context, Server
-from ....types import AudioContent, ImageContent, ModelHint, ModelPreferences, SamplingMessage, TextContent
+from ....errors import CapabilityError, LocalProtocolError, PeerError, RemoteProtocolError
+from ....server import Context, SampleInvalid, Server
+from ....types import (
+    AudioContent,
+    ImageContent,
+    ModelHint,
+    ModelPreferences,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolResultContent,
+)
 from ..stage import Stage
 from .offers import CLICK, PIXEL
 
@@ -27,6 +36,12 @@ class Wish(BaseModel):
     """A form without required fields."""
 
     wish: str = "nothing"
+
+
+class Row(BaseModel):
+    """Structured data that a model gives."""
+
+    row: int
 
 
 def add_forms(server: Server, _stage: Stage) -> None:
@@ -87,6 +102,63 @@ def add_sampling_tools(server: Server, stage: Stage) -> None:
             return f"refused with {error.code}: {error.message}"
         except RemoteProtocolError:
             return "malformed"
+
+
+def add_tools_for_models(server: Server, _stage: Stage) -> None:
+    def look_up(word: str) -> str:
+        """Look a word up."""
+        return word
+
+    search = Tool(name="search", description="Search.", input_schema={"type": "object"})
+
+    @server.tool
+    async def ask_with_tools(ctx: Context) -> str:
+        """Offer the model tools until it calls none."""
+        try:
+            answer = await ctx.sample("A line, please", tools=[look_up, search], tool_choice="auto")
+            while answer.tool_calls:
+                ctx.add_tool_results({call.id: look_up(str(call.input["word"])) for call in answer.tool_calls})
+                answer = await ctx.sample(tools=[look_up, search])
+        except CapabilityError as error:
+            return f"without {missing_in(error)}"
+        return answer.text
+
+    @server.tool
+    async def ask_with_context(ctx: Context) -> str:
+        """Ask the model with the context of this server."""
+        try:
+            return (await ctx.sample("A line, please", include_context="thisServer")).text
+        except CapabilityError as error:
+            return f"without {missing_in(error)}"
+
+    @server.tool
+    async def forget_a_result(ctx: Context) -> str:
+        """Send the model one result for two calls."""
+        answer = await ctx.sample("A line, please", tools=[look_up])
+        (kept, forgotten) = answer.tool_calls
+        result = ToolResultContent(tool_use_id=kept.id, content=[])
+        try:
+            await ctx.sample(
+                messages=[*answer.exchange.messages, SamplingMessage(role="user", content=result)], tools=[look_up]
+            )
+        except LocalProtocolError as error:
+            return f"not sent: {forgotten.id}" if repr(forgotten.id) in str(error) else str(error)
+        return "sent"
+
+    @server.tool
+    async def ask_for_data(ctx: Context) -> str:
+        """Ask the model for a row."""
+        try:
+            return f"row {(await ctx.sample('Which row?', returns=Row)).data.row}"
+        except SampleInvalid as error:
+            return f"invalid after {len(error.attempts)}"
+
+
+def missing_in(error: CapabilityError) -> str:
+    """Return a missing capability with its member, as in `sampling.tools`."""
+    ((name, members),) = error.required.items()
+    assert isinstance(members, dict)
+    return ".".join([name, *members])
 
 
 def add_telling_tools(server: Server, stage: Stage) -> None:

@@ -1,0 +1,434 @@
+"""Structured answers of a model: `ctx.sample(..., returns=T)` and `ctx.sample_schema`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+import trio
+from pydantic import BaseModel, ConfigDict, Field
+from talk import talk_to
+from typing_extensions import TypedDict
+
+from trio_mcp import Context, RequestTimeout, Sampled, SampleInvalid, Server
+from trio_mcp.errors import BranchLimit
+from trio_mcp.protocol.schema.json_schema import Schema
+from trio_mcp.protocol.schema.limits import CheckTooDear
+from trio_mcp.sampling import SCHEMA_TOOL
+from trio_mcp.testing import MockClient, Never, SecondWorker, make_context, replay_tool
+from trio_mcp.types import (
+    ClientCapabilities,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingCapability,
+    SamplingMessage,
+    TextContent,
+    ToolChoice,
+    ToolUseContent,
+)
+
+both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
+ways = pytest.mark.parametrize("tools", [True, False], ids=["tool", "text"])
+
+PLAIN = ClientCapabilities(sampling=SamplingCapability())
+
+
+class Weather(BaseModel):
+    """How it will be."""
+
+    city: str
+    degrees: int
+
+
+LISBON = Weather(city="Lisbon", degrees=21)
+
+
+def declared(tools: bool) -> ClientCapabilities | None:
+    """What a mock client declares: everything, or sampling without tools."""
+    return None if tools else PLAIN
+
+
+def asked(client: MockClient, number: int = -1) -> CreateMessageRequestParams:
+    params = client.questions[number].params
+    assert isinstance(params, CreateMessageRequestParams)
+    return params
+
+
+def gives(data: Any, tool_use_id: str = "s1") -> CreateMessageResult:
+    use = ToolUseContent(id=tool_use_id, name=SCHEMA_TOOL, input=data)
+    return CreateMessageResult(role="assistant", content=use, model="m", stop_reason="toolUse")
+
+
+def said(role: Any, text: str) -> SamplingMessage:
+    return SamplingMessage(role=role, content=TextContent(text=text))
+
+
+# how it is asked
+
+
+async def test_a_client_with_tools_is_offered_one_that_it_has_to_call() -> None:
+    client = MockClient(samples=[LISBON])
+    async with client.context() as ctx:
+        answer = await ctx.sample("Weather?", returns=Weather)
+    assert answer.data == LISBON
+    (tool,) = asked(client).tools or []
+    assert tool.name == SCHEMA_TOOL
+    assert tool.input_schema["required"] == ["city", "degrees"]
+    assert asked(client).tool_choice == ToolChoice(mode="required")
+    assert asked(client).messages == [said("user", "Weather?")]
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy", "2025-06-18", "2024-11-05"])
+async def test_a_client_without_tools_is_told_the_schema(era: str) -> None:
+    client = MockClient(samples=[LISBON], era=era, capabilities=PLAIN)
+    async with client.context() as ctx:
+        assert (await ctx.sample("Weather?", returns=Weather)).data == LISBON
+    assert asked(client).tools is None
+    assert asked(client).tool_choice is None
+    sent = [message.wire() for message in asked(client).messages]
+    assert "Weather?" in str(sent)
+    assert '\\"degrees\\"' in json.dumps(sent)
+
+
+async def test_a_client_of_an_older_revision_is_told_the_schema_whatever_it_declares() -> None:
+    server = Server("s")
+
+    @server.tool
+    async def forecast(ctx: Context) -> int:
+        return (await ctx.sample("Weather?", returns=Weather)).data.degrees
+
+    async with talk_to(server) as talk:
+        await talk.initialize("2025-06-18", {"sampling": {"tools": {}}})
+        call = talk.call("forecast")
+        question = await talk.receive()
+        assert "tools" not in question["params"]
+        content = {"type": "text", "text": LISBON.model_dump_json()}
+        talk.answer(question, {"role": "assistant", "content": content, "model": "m"})
+        assert (await talk.result(call))["structuredContent"] == {"result": 21}
+
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+@dataclass
+class Point:
+    x: int
+    y: int = 0
+
+
+class Trip(TypedDict):
+    to: str
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(strict=True)
+    day: date
+
+
+@ways
+@pytest.mark.parametrize(
+    ("returns", "given", "value"),
+    [
+        (Weather, {"city": "Lisbon", "degrees": 21}, LISBON),
+        (Point, {"x": 1}, Point(1)),
+        (Trip, {"to": "Faro"}, {"to": "Faro"}),
+        (dict[str, int], {"a": 1}, {"a": 1}),
+        (Strict, {"day": "2026-07-28"}, Strict(day=date(2026, 7, 28))),
+        (int, {"result": 5}, 5),
+        (str, {"result": "five"}, "five"),
+        (bool, {"result": True}, True),
+        (list[Point], {"result": [{"x": 1}]}, [Point(1)]),
+        (Weather | Point, {"result": {"x": 1}}, Point(1)),
+        (int | None, {"result": None}, None),
+        (Literal["a", "b"], {"result": "b"}, "b"),
+        (Colour, {"result": "red"}, Colour.RED),
+        (Annotated[int, Field(ge=1)], {"result": 1}, 1),
+        ({"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1}, {"a": 1}),
+        ({"type": "integer"}, {"result": 1}, 1),
+    ],
+)
+async def test_a_value_of_any_type_is_read(tools: bool, returns: Any, given: Any, value: object) -> None:
+    async with make_context(samples=[given], capabilities=declared(tools)) as ctx:
+        answer = await ctx.sample("Well?", returns=returns)
+    assert answer.data == value
+    assert type(answer.data) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("returns", "error"),
+    [("Weather", TypeError), (LISBON, TypeError), (open, TypeError), ({"type": "odd"}, ValueError)],
+)
+async def test_what_is_no_type_is_an_error_at_once(returns: Any, error: type[Exception]) -> None:
+    client = MockClient()
+    async with client.context() as ctx:
+        with pytest.raises(error, match="returns"):
+            ctx.sample("Well?", returns=returns)
+
+
+# what counts as an answer
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"city": "Lisbon", "degrees": 21}',
+        ' \n{"city": "Lisbon", "degrees": 21}\n',
+        'Sure:\n```json\n{"city": "Lisbon", "degrees": 21}\n```\nEnjoy!',
+        '```\n{"city": "Lisbon", "degrees": 21}```',
+        'It is {"city": "Lisbon", "degrees": 21}, I think.',
+    ],
+    ids=["bare", "spaces", "fence", "unnamed fence", "in a sentence"],
+)
+@ways
+async def test_json_in_a_text_is_an_answer(tools: bool, text: str) -> None:
+    async with make_context(samples=[text], capabilities=declared(tools)) as ctx:
+        assert (await ctx.sample("Weather?", returns=Weather)).data == LISBON
+
+
+def two_answers() -> CreateMessageResult:
+    uses = [ToolUseContent(id=name, name=SCHEMA_TOOL, input=LISBON.model_dump()) for name in "ab"]
+    return CreateMessageResult(role="assistant", content=[*uses], model="m")
+
+
+def another_tool() -> CreateMessageResult:
+    use = ToolUseContent(id="a", name="weather", input=LISBON.model_dump())
+    return CreateMessageResult(role="assistant", content=use, model="m")
+
+
+@pytest.mark.parametrize(
+    ("bad", "named"),
+    [
+        ("21 degrees", "JSON"),
+        ("", "text"),
+        ("[1]", "object"),
+        ('{"city": "Lisbon", "city": "Faro", "degrees": 21}', "city"),
+        ('{"city": "Lisbon", "degrees": NaN}', "NaN"),
+        ("[" * 100 + "]" * 100, "max_depth"),
+        (gives({"city": "Lisbon"}), "degrees"),
+        (gives({"city": 1, "degrees": "x"}), "city"),
+        (two_answers(), "2"),
+        (another_tool(), "weather"),
+    ],
+    ids=["prose", "empty", "list", "name twice", "NaN", "deep", "missing", "types", "two", "other tool"],
+)
+@both_eras
+async def test_an_answer_that_does_not_match_is_asked_again_with_the_reason(era: str, bad: Any, named: str) -> None:
+    client = MockClient(samples=[bad, LISBON], era=era)
+    async with client.context() as ctx:
+        answer = await ctx.sample("Weather?", returns=Weather)
+        assert answer.data == LISBON
+        assert [message.role for message in ctx.messages] == ["user", "assistant"]
+        assert ctx.messages[0] == said("user", "Weather?")
+    assert asked(client, 0).messages == [said("user", "Weather?")]
+    (again,) = asked(client, 1).messages
+    assert isinstance(again.content, list)
+    assert again.content[0] == TextContent(text="Weather?")
+    assert named in client.questions[1].message
+
+
+async def test_the_reason_names_the_member_that_holds_a_single_value() -> None:
+    client = MockClient(samples=[{"result": "five"}, {"value": 5}, 5])
+    async with client.context() as ctx:
+        assert (await ctx.sample("How many?", returns=int)).data == 5
+    assert "result: " in client.questions[1].message
+    assert "'result'" in client.questions[2].message
+
+
+@pytest.mark.parametrize(
+    ("ask", "helper"),
+    [
+        (lambda ctx: ctx.sample("Weather?", returns=Weather), "sample"),
+        (lambda ctx: ctx.sample_schema("Weather?", Weather), "sample_schema"),
+    ],
+)
+async def test_after_all_attempts_the_error_has_each_of_them(ask: Any, helper: str) -> None:
+    bad = [gives({"city": "Lisbon"}), "no", gives({"degrees": 21}, "s3")]
+    client = MockClient(samples=bad)
+    async with client.context() as ctx:
+        with pytest.raises(SampleInvalid) as caught:
+            await ask(ctx)
+        assert ctx.messages == ()
+    error = caught.value
+    assert error.helper == helper
+    texts = [attempt.text for attempt in error.attempts]
+    assert texts == ['__schema__ {"city":"Lisbon"}', "no", '__schema__ {"degrees":21}']
+    assert ["degrees" in error.attempts[0].reason, "city" in error.attempts[2].reason] == [True, True]
+    assert isinstance(error.last_result, Sampled)
+    assert error.last_result.message == bad[2]
+
+
+async def test_no_retries_is_one_attempt() -> None:
+    async with make_context(samples=["no"]) as ctx:
+        with pytest.raises(SampleInvalid) as caught:
+            await ctx.sample_schema("Weather?", Weather, retries=0)
+    assert len(caught.value.attempts) == 1
+
+
+async def test_an_uncaught_error_is_the_result_of_the_tool() -> None:
+    async def forecast(ctx: Context) -> str:
+        return (await ctx.sample("Weather?", returns=Weather, retries=0)).data.city
+
+    result = await MockClient(samples=["no"]).call(forecast)
+    assert result.is_error
+    assert "no valid answer" in result.text
+
+
+async def test_an_answer_that_was_cut_off_says_so() -> None:
+    cut = CreateMessageResult(role="assistant", content=TextContent(text='{"ci'), model="m", stop_reason="maxTokens")
+    async with make_context(samples=[cut]) as ctx:
+        with pytest.raises(SampleInvalid, match="cut off"):
+            await ctx.sample("Weather?", returns=Weather, retries=0)
+
+
+# across the attempts
+
+
+async def test_one_timeout_covers_all_attempts(autojump_clock: trio.abc.Clock) -> None:
+    async def slow(_params: CreateMessageRequestParams) -> str:
+        await trio.sleep(2)
+        return "no"
+
+    client = MockClient(samples=[slow, slow, slow], era="legacy")
+    with client:
+        async with client.context() as ctx:
+            with pytest.raises(RequestTimeout):
+                await ctx.sample("Weather?", returns=Weather, retries=9, timeout=5)
+            assert ctx.messages == ()
+    assert len(client.questions) == 3
+
+
+async def test_a_token_budget_counts_every_attempt() -> None:
+    bad = gives({}).model_copy(update={"meta": {"usage": {"totalTokens": 10}}})
+    client = MockClient(samples=[bad, bad])
+    async with client.context() as ctx:
+
+        async def asks(child: Context) -> None:
+            await child.sample("Weather?", returns=Weather, retries=9)
+
+        with pytest.raises(BranchLimit) as caught:
+            await ctx.branch(asks, token_budget=20)
+    assert (caught.value.kind, caught.value.used) == ("tokens", 20)
+
+
+async def test_a_cancel_keeps_nothing(autojump_clock: trio.abc.Clock) -> None:
+    client = MockClient(samples=["no", Never()], era="legacy")
+    async with client.context() as ctx:
+        with trio.move_on_after(1):
+            await ctx.sample("Weather?", returns=Weather)
+        assert ctx.messages == ()
+
+
+@ways
+async def test_a_replay_asks_every_attempt_the_same(tools: bool) -> None:
+    """Each answer goes to another process, which runs the tool again with the answers that it had."""
+    server = Server("s")
+
+    @server.tool(resume="replay")
+    async def forecast(ctx: Context) -> str:
+        answer = await ctx.sample("Weather?", returns=Weather)
+        again = await ctx.sample("And tomorrow?", returns=int)
+        return f"{answer.data.degrees} {again.data} {len(ctx.messages)}"
+
+    script = [SecondWorker("no"), SecondWorker(LISBON), SecondWorker("no"), SecondWorker({"result": 3})]
+    client = MockClient(samples=script, capabilities=declared(tools))
+    assert (await client.call(forecast)).text == "21 3 4"
+
+
+async def test_a_replay_of_the_newest_client_asks_nothing_else() -> None:
+    server, answers = Server("s"), iter(["no", LISBON.model_dump_json(), '{"result": 3}'])
+
+    @server.tool
+    async def forecast(ctx: Context) -> str:
+        answer = await ctx.sample("Weather?", returns=Weather)
+        return f"{answer.data.degrees} {(await ctx.sample('And tomorrow?', returns=int)).data}"
+
+    report = await replay_tool(server, "forecast", on_sample=lambda _: next(answers))
+    assert report.divergences == ()
+    assert report.result is not None
+    assert report.result.text == "21 3"
+
+
+async def test_a_dear_check_of_data_does_not_block_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Every check is too dear for the event loop then.
+    monkeypatch.setattr(Schema, "quick_check", too_dear)
+    schema = {"type": "object", "required": ["a"]}
+    client = MockClient(samples=[{}, {"a": 1}])
+    async with client.context() as ctx:
+        assert (await ctx.sample("Well?", returns=schema)).data == {"a": 1}
+    assert "a" in client.questions[1].message
+
+
+def too_dear(*_: object) -> None:
+    raise CheckTooDear
+
+
+# exchanges and history
+
+
+async def test_the_exchange_of_a_plain_answer_is_the_prompt_and_the_answer() -> None:
+    async with make_context(samples=["Fine."]) as ctx:
+        exchange = (await ctx.sample("Weather?")).exchange
+    assert exchange.messages == (said("user", "Weather?"), said("assistant", "Fine."))
+
+
+async def test_the_exchange_of_data_is_a_tool_use_with_the_data_and_a_short_result() -> None:
+    async with make_context(samples=[gives(LISBON.model_dump(), "wire-7")]) as ctx:
+        answer = await ctx.sample("Weather?", returns=Weather)
+        assert ctx.messages == (said("user", "Weather?"), said("assistant", '{"city":"Lisbon","degrees":21}'))
+    prompt, use, result = answer.exchange.messages
+    assert prompt == said("user", "Weather?")
+    assert use.content == ToolUseContent(id="wire-7", name=SCHEMA_TOOL, input={"city": "Lisbon", "degrees": 21})
+    assert result.role == "user"
+    assert result.wire()["content"] == {
+        "type": "tool_result",
+        "toolUseId": "wire-7",
+        "content": [{"type": "text", "text": "ok"}],
+    }
+
+
+async def test_the_exchange_of_data_in_a_text_has_an_id_that_depends_on_both() -> None:
+    ids = []
+    for prompt, degrees in (("a", 1), ("a", 1), ("b", 1), ("a", 2)):
+        data = {"city": "Lisbon", "degrees": degrees}
+        async with make_context(samples=[data], capabilities=PLAIN) as ctx:
+            use = (await ctx.sample(prompt, returns=Weather)).exchange.messages[1].content
+        assert isinstance(use, ToolUseContent)
+        assert use.input == data
+        ids.append(use.id)
+    assert ids[0] == ids[1]
+    assert len(set(ids)) == 3
+
+
+async def test_the_exchange_of_calls_is_closed_with_their_results() -> None:
+    call = ToolUseContent(id="1", name="look", input={"at": "x"})
+    answer = CreateMessageResult(role="assistant", content=call, model="m")
+
+    def look(at: str) -> str:
+        return at
+
+    async with make_context(samples=[answer]) as ctx:
+        exchange = (await ctx.sample("Look.", tools=[look])).exchange
+    assert exchange.messages == (said("user", "Look."), SamplingMessage(role="assistant", content=call))
+    closed = exchange.close({"1": "x is fine"})
+    assert closed.messages[:2] == exchange.messages
+    assert closed.messages[2].wire()["content"] == [
+        {"type": "tool_result", "toolUseId": "1", "content": [{"type": "text", "text": "x is fine"}]}
+    ]
+    with pytest.raises(ValueError, match="'1'"):
+        exchange.close({})
+    assert [message["role"] for message in closed.to_openai()] == ["user", "assistant", "tool"]
+    assert [message["role"] for message in closed.to_anthropic()] == ["user", "assistant", "user"]
+
+
+async def test_an_exchange_can_start_another_conversation() -> None:
+    client = MockClient(samples=[LISBON, "Warm."])
+    async with client.context() as ctx:
+        exchange = (await ctx.sample("Weather?", returns=Weather)).exchange
+        await ctx.sample(messages=[*exchange.messages, said("user", "So?")])
+    assert asked(client).messages == [*exchange.messages, said("user", "So?")]

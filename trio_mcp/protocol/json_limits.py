@@ -1,0 +1,173 @@
+"""The limits of a JSON text, and what is measured of it before it is parsed.
+
+A text is measured once, in a few milliseconds for each MiB, whatever is in it: how many values it has, how deep they are nested,
+and how much memory they take once they are parsed. So a text over a limit, or without room in the memory budget, is never parsed.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final, NamedTuple
+
+from ..errors import RemoteProtocolError
+from .quick_json import outside_strings, without_escapes
+
+MAX_ENCODED_DEPTH: Final = 255
+"""The limit of pydantic_core."""
+
+_MAX_DIGITS = 640  # the least value that `sys.set_int_max_str_digits` allows
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLimits:
+    """The limits of one message.
+
+    Attributes:
+        max_bytes: bytes of text.
+        max_depth: nested arrays and objects, 255 at most: a message that can be read can also be written again.
+        max_number_chars: characters of a number, 640 at most; the largest double has 309 digits.
+        max_values: arrays, objects, strings, numbers, booleans and nulls together, and the names of members. Each costs some
+            hundred bytes of memory, and some hundred nanoseconds in which nothing else runs, however few bytes of text it has.
+    """
+
+    max_bytes: int = 4 * 1024 * 1024
+    max_depth: int = 64
+    max_number_chars: int = 320
+    max_values: int = 100_000
+
+    def __post_init__(self) -> None:
+        if not 0 < self.max_depth <= MAX_ENCODED_DEPTH:
+            raise ValueError(f"max_depth must be from 1 to {MAX_ENCODED_DEPTH}, not {self.max_depth}")
+        if not 0 < self.max_number_chars <= _MAX_DIGITS:
+            raise ValueError(f"max_number_chars must be from 1 to {_MAX_DIGITS}, not {self.max_number_chars}")
+
+
+DEFAULT_LIMITS = JsonLimits()
+
+VALUE_SIZE: Final = 120
+"""Bytes of memory that a value takes besides its text, at most; measured with CPython 3.11 to 3.13."""
+
+EXACT_FROM: Final = 64 * 1024
+"""Bytes by which a rough count of the values may be too high before they are counted exactly."""
+
+SHORT: Final = 4096
+"""Bytes up to which a plain count, or a search for several bytes, is faster than what long texts need."""
+
+
+class Measure(NamedTuple):
+    """What was measured of a text that is within its limits.
+
+    Attributes:
+        values: an upper bound of its values.
+        size: bytes of memory that its value takes, at most.
+    """
+
+    values: int
+    size: int
+
+
+def measure(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Measure:
+    """Measure a JSON text.
+
+    Raises:
+        RemoteProtocolError: -32600, it has too many bytes or values, or is nested too deep; the message names the limit.
+    """
+    if len(data) > limits.max_bytes:
+        raise over_limit(f"has {len(data)} bytes", limits.max_bytes, "max_bytes")
+    # These counts include what stands in strings. Only if there is enough of it are strings taken out and the rest measured.
+    if len(data) <= SHORT:
+        brackets = data.count(b"[") + data.count(b"{")
+        opened = brackets + data.count(b",")
+    else:
+        brackets = _count(data, b"[", limits.max_values) + _count(data, b"{", limits.max_values)
+        opened = brackets + _count(data, b",", limits.max_values)
+    # Each value but the first has one of these before it, and so has each name.
+    values = 1 + opened
+    if (
+        brackets > limits.max_depth
+        or 2 * opened >= limits.max_values
+        # A text of a megabyte may have a hundred thousand commas, each of which would count as a value.
+        or values * VALUE_SIZE > len(data) + EXACT_FROM
+    ):
+        return _measure_exactly(data, limits)
+    width = 1 if b"\\" not in data and data.isascii() else _width(data)
+    return Measure(values, width * len(data) + VALUE_SIZE * values)
+
+
+def held_size(data: bytes) -> int:
+    """Return how many bytes of memory the value of a JSON text takes, at most; the text must be one that `loads` accepts."""
+    return measure(data, _NO_LIMITS).size
+
+
+_NO_LIMITS = JsonLimits(max_bytes=sys.maxsize, max_depth=MAX_ENCODED_DEPTH, max_values=sys.maxsize)
+
+
+def over_limit(measured: str, limit: int, name: str) -> RemoteProtocolError:
+    """Return the error for a text that is over a limit."""
+    return RemoteProtocolError(f"The message {measured}; the limit is {limit} ({name}).", code=-32600)
+
+
+_WHITE_SPACE = b" \t\r\n"
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b"[]{},:"))
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+
+
+def _width(data: bytes) -> int:
+    """Return the bytes that a character of the parsed text takes, at most."""
+    # A string with one character beyond Latin-1 takes up to four bytes for each of its characters.
+    return 1 if data.isascii() and (b"\\" not in data or b"\\u" not in data) else 4
+
+
+def _count(data: bytes, byte: bytes, limit: int) -> int:
+    """Return how often a byte occurs, or the limit if that is less."""
+    # A replacement finds the next occurrence with `memchr`. `bytes.count` looks at each byte, which takes ten times longer where
+    # the byte is rare: a picture in base64 has none.
+    return len(data) - len(data.replace(byte, b"", limit))
+
+
+def _measure_exactly(data: bytes, limits: JsonLimits) -> Measure:
+    skeleton = _without_strings(data, limits.max_values)
+    structure = _structure(skeleton)
+    values = _count_values(skeleton, structure)
+    # A name takes as long to read as a value, and a colon follows each.
+    with_names = values + structure.count(b":")
+    if with_names > limits.max_values:
+        raise over_limit(f"has {with_names} values and names", limits.max_values, "max_values")
+    _check_depth(structure, limits.max_depth)
+    return Measure(with_names, _width(data) * len(data) + VALUE_SIZE * values)
+
+
+def _without_strings(data: bytes, max_values: int) -> bytes:
+    """Return a JSON text with a quote in place of each string."""
+    text = without_escapes(data)
+    # Each string has two quotes, and is a value or a name.
+    if text.count(b'"') > 2 * max_values:
+        raise over_limit("has too many values", max_values, "max_values")
+    return outside_strings(text)
+
+
+def _structure(skeleton: bytes) -> bytes:
+    """Return the brackets, commas and colons alone: a message may have millions of digits for few of them."""
+    return skeleton.translate(None, _NOT_STRUCTURE)
+
+
+def _count_values(skeleton: bytes, structure: bytes) -> int:
+    # A comma brings one more value, and a bracket its first value unless it is closed at once.
+    opened = structure.count(b",") + structure.count(b"[") + structure.count(b"{")
+    if b"[]" in structure or b"{}" in structure:
+        # Nothing stood between them in the text, or a number.
+        dense = skeleton.translate(None, _WHITE_SPACE)
+        return 1 + opened - dense.count(b"[]") - dense.count(b"{}")
+    return 1 + opened
+
+
+def _check_depth(structure: bytes, max_depth: int) -> None:
+    # +1 for each opening and -1 for each closing bracket; the depth is the largest sum of a prefix.
+    steps = array("b", structure.translate(_STEPS, _NOT_BRACKETS))
+    depth = max(accumulate(steps), default=0)
+    if depth > max_depth:
+        raise over_limit(f"is nested {depth} levels deep", max_depth, "max_depth")

@@ -1,0 +1,247 @@
+"""`Sampler`: the methods of `Context` that ask a model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import TypeVar, Unpack, cast, overload
+
+from ...checks import check_choice, check_int
+from ...runtime import Lane
+from ...session import Call
+from ...types import CreateMessageResult, JsonObject, JsonValue, SamplingMessage
+from ..ask_timeout import ask_timeout
+from ..branching import BODY, BranchTerms, Messages, freeze_messages
+from ..reporting import Reporter
+from ..schema_checks import DearCheck
+from ..unawaited import UnawaitedAnswer
+from .answers import SampleAttempt, Sampled, SampleInvalid, check_answer
+from .attempts import (
+    MAX_RETRIES,
+    RETRIES,
+    CallsRequired,
+    DataRequired,
+    Helper,
+    Requirement,
+    Unchecked,
+    refusal,
+    with_reason,
+)
+from .history import ToolOutput, answered, check_conversation, has_results
+from .model import ask_model
+from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
+from .request import SampleOptions, check_sample_options, check_tools, request_params
+from .structured import answer_form
+from .tools import OfferedTool, ToolChoiceMode
+
+T = TypeVar("T")
+
+
+class Sampler(Reporter):
+    """The methods of `Context` that ask a model, and the conversation with it."""
+
+    __slots__ = ("_lane", "_messages", "_terms")
+
+    def __init__(self, call: Call, lane: Lane, terms: BranchTerms = BODY, messages: Messages = ()) -> None:
+        super().__init__(call)
+        self._lane = lane
+        self._terms = terms
+        self._messages = messages
+
+    @overload
+    async def sample(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        tools: Sequence[OfferedTool] | None = None,
+        tool_choice: ToolChoiceMode | None = None,
+        returns: None = None,
+        **options: Unpack[SampleOptions],
+    ) -> Sampled: ...
+    @overload
+    async def sample(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        returns: type[T],
+        retries: int = RETRIES,
+        **options: Unpack[SampleOptions],
+    ) -> Sampled[T]: ...
+    @overload
+    async def sample(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        returns: JsonObject,
+        retries: int = RETRIES,
+        **options: Unpack[SampleOptions],
+    ) -> Sampled[JsonValue]: ...
+    @overload
+    async def sample(
+        self, prompt: Prompt | None = None, *, returns: object, retries: int = RETRIES, **options: Unpack[SampleOptions]
+    ) -> Sampled[object]: ...
+    def sample(
+        self,
+        prompt: Prompt | None = None,
+        *,
+        tools: Sequence[OfferedTool] | None = None,
+        tool_choice: ToolChoiceMode | None = None,
+        returns: object = None,
+        retries: int | None = None,
+        **options: Unpack[SampleOptions],
+    ) -> Coroutine[object, object, Sampled[object]]:
+        """Ask the client's model, with either a prompt or complete messages, and return its answer; see docs/sampling.md.
+
+        A prompt continues the conversation of this body or branch: the model gets `ctx.messages` and the prompt, and afterwards
+        `ctx.messages` ends with the prompt and its answer. A failure or a cancel adds nothing. Given `messages` are sent as they
+        are and not stored. After `add_tool_results` neither is needed: the model continues from the results.
+
+        Args:
+            prompt: a text; a text, image or audio block; an `Image` or `Audio`; or a list of those.
+            tools: what the model may call: functions, tools of a server, or `types.Tool`. The tools that it calls are in
+                `.tool_calls` of the answer; they do not run by themselves.
+            tool_choice: "auto", "required" or "none".
+            returns: the type of a structured answer, or its JSON Schema. The value is in `.data` of the answer.
+            retries: how often to ask again after an answer that does not match `returns`, with the reason (default 2).
+            options: see `trio_mcp.server.SampleOptions`.
+
+        Raises:
+            BranchLimit: no tokens of this branch or of the call are left, or the answer exceeded them.
+            RequestTimeout: there was no answer within `timeout`; the request was withdrawn.
+            CapabilityError: the client offers no model, or none that takes tools or context; nothing was sent.
+            LocalProtocolError: the messages break a rule of conversations, or tool calls wait for `add_tool_results`; nothing was
+                sent.
+            MalformedAnswer: the client sent something that is no answer of a model.
+            PeerError: the client returned an error; uncaught, it is the error result of the tool. Only a legacy client can; a
+                modern one does not retry the call.
+            SampleInvalid: no answer matched `returns`, in any attempt.
+            TypeError, ValueError: an argument is wrong; raised by the call itself, before it is awaited.
+
+        A cancel withdraws the request.
+        """
+        if returns is None:
+            if retries is not None:
+                raise TypeError("retries= goes with returns=: without it, every answer is valid")
+            return self._sample("sample", prompt, Unchecked(*check_tools(tools, tool_choice)), 0, options)
+        if tools is not None or tool_choice is not None:
+            raise TypeError("a sample takes either returns= or tools=: a structured answer is one tool call")
+        required = DataRequired(answer_form(returns))
+        return self._sample("sample", prompt, required, RETRIES if retries is None else retries, options)
+
+    @overload
+    async def sample_schema(
+        self, prompt: Prompt | None, returns: type[T], *, retries: int = RETRIES, **options: Unpack[SampleOptions]
+    ) -> Sampled[T]: ...
+    @overload
+    async def sample_schema(
+        self, prompt: Prompt | None, returns: JsonObject, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
+    ) -> Sampled[JsonValue]: ...
+    @overload
+    async def sample_schema(
+        self, prompt: Prompt | None, returns: object, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
+    ) -> Sampled[object]: ...
+    def sample_schema(
+        self, prompt: Prompt | None, returns: object, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
+    ) -> Coroutine[object, object, Sampled[object]]:
+        """Ask for a structured answer: `sample(prompt, returns=returns)`, whose arguments and errors it has."""
+        return self._sample("sample_schema", prompt, DataRequired(answer_form(returns)), retries, options)
+
+    def sample_tools(
+        self,
+        prompt: Prompt | None,
+        tools: Sequence[OfferedTool],
+        *,
+        tool_choice: ToolChoiceMode = "required",
+        retries: int = RETRIES,
+        **options: Unpack[SampleOptions],
+    ) -> Coroutine[object, object, Sampled]:
+        """Ask for calls of tools, and ask again, with the reason, if an answer has none or one of a tool that was not offered.
+
+        Args:
+            tool_choice: "required", or "auto" for a model that may also answer without a call.
+            retries: how often to ask again.
+            prompt, tools, options: as for `sample`.
+
+        Raises:
+            SampleInvalid: no answer was valid, in any attempt.
+            Others: as `sample`.
+        """
+        check_choice("tool_choice", tool_choice, ("auto", "required"))
+        return self._sample("sample_tools", prompt, CallsRequired(*check_tools(tools, tool_choice)), retries, options)
+
+    def add_tool_results(self, results: Mapping[str, ToolOutput]) -> None:
+        """Add the results of the tools that the model has called in this conversation. `sample` then continues it.
+
+        Args:
+            results: by the ids of `.tool_calls`, one for each: a text, a block, a list of those, JSON, a `CallToolResult`, a
+                `ToolResultContent`, or the exception with which the tool failed, whose text the model reads.
+
+        Raises:
+            ValueError: a tool call has no result, or a result no tool call; the message names the ids.
+            TypeError: a result cannot be sent.
+        """
+        self._messages = answered(self._messages, results)
+
+    def _sample(
+        self, helper: Helper, prompt: Prompt | None, required: Requirement[T], retries: int, options: SampleOptions
+    ) -> Coroutine[object, object, Sampled[T]]:
+        """Check the arguments, and return the coroutine that asks."""
+        messages = options.get("messages")
+        if prompt is not None and messages is not None:
+            raise TypeError("a sample takes either a prompt or messages")
+        check_int("retries", retries, most=MAX_RETRIES)
+        check_sample_options(options)
+        if prompt is None and messages is None and not (self._messages and has_results(self._messages[-1])):
+            raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
+        parts = None if prompt is None else prompt_parts(prompt)
+        return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}")
+
+    async def _ask(
+        self,
+        helper: Helper,
+        parts: list[PromptPart] | None,
+        required: Requirement[T],
+        retries: int,
+        options: SampleOptions,
+    ) -> Sampled[T]:
+        """Ask until an answer is valid, add it to the conversation, and return it."""
+        limit = ask_timeout(options.get("timeout", math.inf))
+        asked = () if parts is None else (await prompt_message(parts),)
+        given = options.get("messages")
+        messages = (*self._messages, *asked) if given is None else tuple(given)
+        check_conversation(messages, is_history=given is None)
+        first = required.asked(request_params(options, messages, self._terms.system_prompt), self._call)
+        params, attempts = first, list[SampleAttempt]()
+        while True:
+            answer = await ask_model(self._call, self._lane, self._terms.budget, params, limit)
+            check_answer(answer)
+            try:
+                data = await read_answer(required, answer)
+            except ValueError as error:
+                attempts.append(refusal(answer, error))
+            else:
+                sampled = Sampled(answer, data, messages[-1], required.source(answer))
+                if given is None:
+                    self._keep(asked, sampled)
+                return sampled
+            if len(attempts) > retries:
+                raise SampleInvalid(helper, attempts, Sampled(answer, None, messages[-1]))
+            params = with_reason(first, attempts[-1].reason)
+
+    def _keep(self, asked: tuple[SamplingMessage, ...], sampled: Sampled[object]) -> None:
+        """Add a prompt and its answer to the conversation."""
+        # An API rejects a message without blocks.
+        replies = [sampled.reply] if sampled.content else []
+        # In one assignment, after the answer: no other task sees a prompt without its answer. Read only now, since other tasks
+        # of this body may have sampled in the meantime.
+        self._messages = (*self._messages, *freeze_messages([*asked, *replies]))
+
+
+async def read_answer(required: Requirement[T], answer: CreateMessageResult) -> T:
+    """Return the value of an answer, with the check of it in a thread if it is dear. Raises `ValueError` for an invalid one."""
+    try:
+        return required.read(answer)
+    except DearCheck as check:
+        # Its traceback holds this frame, which holds it.
+        dear = cast("DearCheck[T]", check.with_traceback(None))
+    return await dear.make()
