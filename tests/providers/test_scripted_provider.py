@@ -22,7 +22,6 @@ from trio_mcp.types import (
     ToolUseContent,
 )
 
-
 BOUND = 20.0
 
 
