@@ -19,6 +19,7 @@
     ├── ResourceNotFound         raised by a resource: it does not exist
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
+    │   ├── BreakToolLoop            raised by a tool: ends the tool loop that runs it; in `trio_mcp.server`
     │   ├── CallLost                 its call waited in a process that has ended, and must not be replayed
     │   ├── ElicitationCancelled     the user closed a question that `ctx.elicit.strict` asked
     │   ├── ElicitationDeclined      the user declined to answer it

@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from trio_mcp.protocol.json_limits import VALUE_SIZE, held_size
+from trio_mcp.protocol.json_limits import DEFAULT_LIMITS, VALUE_SIZE, held_size
 from trio_mcp.protocol.strict_json import loads
+from trio_mcp.session import received
 
 TEXTS = {
     "a number": (b"7", 1, 1),
@@ -32,3 +33,10 @@ def test_empty_lists_count_once() -> None:
     text = b"[" + b"[]," * 50_000 + b"{}]"
     assert len(loads(text)) == 50_001  # type: ignore[arg-type]
     assert held_size(text) == len(text) + 50_002 * VALUE_SIZE
+
+
+def test_a_received_message_is_measured_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+    size = held_size(text)
+    monkeypatch.setattr("trio_mcp.protocol.strict_json.measure", None)
+    assert received(text, DEFAULT_LIMITS).size == size

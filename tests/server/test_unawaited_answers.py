@@ -24,6 +24,7 @@ METHODS: dict[str, Callable[[Context], Any]] = {
     "ctx.sample": lambda ctx: ctx.sample("Hello"),
     "ctx.sample_schema": lambda ctx: ctx.sample_schema("Hello", int),
     "ctx.sample_tools": lambda ctx: ctx.sample_tools("Hello", [look]),
+    "ctx.run_tool_loop": lambda ctx: ctx.run_tool_loop("Hello", [look]),
     "ctx.roots": lambda ctx: ctx.roots(),
     "ctx.step": lambda ctx: ctx.step("search", list),
     "ctx.read_resource": lambda ctx: ctx.read_resource("test://one"),

@@ -95,6 +95,14 @@ class Journal:
         self._unread.discard(key)
         return entry
 
+    def find(self, kind: EntryKind, name: str) -> JournalEntry | None:
+        """Return the entry with this name, or None, which does not mean that the body has left the path of the earlier run.
+
+        For a step that asks: if it did not end in the earlier run, only the entries of its questions are there.
+        """
+        self._unread.discard((kind, name))
+        return self._entries.get((kind, name))
+
     @property
     def entries(self) -> tuple[JournalEntry, ...]:
         """All entries, oldest first."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import trio
 
@@ -68,11 +68,11 @@ class ConcurrencyLimit:
             ToolBusy: there is none, and the queue is full.
         """
         # Middleware may run the body several times at once, in one call, which has one place for all of them.
-        place = actor.place
-        if not isinstance(place, Place):
+        place = place_of(actor)
+        if place.limit is None:
             # Again: calls that came in the same moment were all admitted before the first of them ran.
             self.admit()
-            place = actor.place = Place(self)
+            place.limit = self
         place.runs += 1
         try:
             await place.enter(resumed=False)
@@ -80,8 +80,28 @@ class ConcurrencyLimit:
         finally:
             place.runs -= 1
             if not place.runs:
-                actor.place = None
-                place.leave()
+                place.leave_own()
+                place.limit = None
+                forget_empty(actor, place)
+
+    @asynccontextmanager
+    async def hold_nested(self, actor: Actor) -> AsyncGenerator[None]:
+        """Hold a place for a run of the tool that another tool's call makes, except while the actor is parked.
+
+        Raises:
+            ToolBusy: there is none, and the queue is full.
+        """
+        self.admit()
+        outer, place = place_of(actor), Place(self)
+        outer.nested[place] = None
+        try:
+            await place.enter(resumed=False)
+            place.runs = 1
+            yield
+        finally:
+            del outer.nested[place]
+            place.leave_own()
+            forget_empty(actor, outer)
 
     async def take(self, *, resumed: bool) -> None:
         """Take a place, or wait for one. A cancel leaves none taken."""
@@ -108,9 +128,10 @@ class ConcurrencyLimit:
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """The place of one call; see `trio_mcp.runtime.Place`."""
+    """The place of one call, with those of the runs of other tools in it; see `trio_mcp.runtime.Place`."""
 
-    _limit: ConcurrencyLimit
+    limit: ConcurrencyLimit | None = None
+    """None where the call is of a tool without a limit."""
     held: bool = False
     runs: int = 0
     """How many runs of the body share it."""
@@ -118,20 +139,47 @@ class Place:
     """Set when the lane that waits for a place has stopped waiting; None while none waits."""
     _waiting: trio.CancelScope | None = None
     """Of the wait of that lane."""
+    nested: dict[Place, None] = field(default_factory=dict["Place", None])
+    """Those of the runs of other tools, which have no runs while they wait to begin."""
 
     def leave(self) -> None:
+        self.leave_own()
+        for place in self.nested:
+            place.leave_own()
+
+    def leave_own(self) -> None:
+        """Give back the place of the call itself."""
         if self.held:
             self.held = False
-            self._limit.give_back()
+            assert self.limit is not None
+            self.limit.give_back()
 
     def claim(self) -> None:
-        if not self.held:
+        self._claim_own()
+        for place in self.nested:
+            if place.runs:
+                place.claim()
+
+    def _claim_own(self) -> None:
+        if self.limit is not None and not self.held:
             self.held = True
-            self._limit.take_over_limit()
+            self.limit.take_over_limit()
             if self._waiting is not None:
                 self._waiting.cancel()
 
     async def enter(self, *, resumed: bool = True) -> None:
+        await self._enter_own(resumed=resumed)
+        for place in [*self.nested]:
+            if place in self.nested and place.runs:
+                await place.enter(resumed=resumed)
+                # Its run may have ended in the meantime.
+                if place not in self.nested:
+                    place.leave_own()
+
+    async def _enter_own(self, *, resumed: bool) -> None:
+        limit = self.limit
+        if limit is None:
+            return
         # Several runs of the body may begin together, as may the answers to several lanes come. One takes the place, for all.
         while not self.held:
             if self._taking is not None:
@@ -140,11 +188,25 @@ class Place:
             self._taking = taking = trio.Event()
             try:
                 with trio.CancelScope() as self._waiting:
-                    await self._limit.take(resumed=resumed)
+                    await limit.take(resumed=resumed)
                     # Claimed in the step in which it was handed over.
                     if self.held:
-                        self._limit.give_back()
+                        limit.give_back()
                     self.held = True
             finally:
                 self._taking = self._waiting = None
                 taking.set()
+
+
+def place_of(actor: Actor) -> Place:
+    """Return the place of a call, which is made if it has none."""
+    place = actor.place
+    if not isinstance(place, Place):
+        place = actor.place = Place()
+    return place
+
+
+def forget_empty(actor: Actor, place: Place) -> None:
+    """Forget a place that nothing holds any more."""
+    if place.limit is None and not place.nested:
+        actor.place = None

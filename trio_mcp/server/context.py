@@ -24,7 +24,7 @@ from .branching import NO_OPTIONS, BranchOptions, Messages, check_branch_options
 from .elicitation import Elicitation
 from .nested import get_prompt, read_resource
 from .options import check_branch
-from .sampling import Sampler
+from .sampling import ToolLooper
 from .step_results import run_step
 from .unawaited import must_be_awaited
 from .url_elicitation import Done, Page, Url, elicit_url
@@ -37,7 +37,7 @@ S = TypeVar("S")
 StateT_co = TypeVar("StateT_co", default=object, covariant=True)
 
 
-class Context(Sampler, Generic[StateT_co]):
+class Context(ToolLooper, Generic[StateT_co]):
     """The running call: asks the user and the model, reports, and starts branches. A function gets it by declaring a parameter.
 
     It can be used until the call ends, in any task of the call. Each branch gets a separate context, with separate messages.

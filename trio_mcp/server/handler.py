@@ -148,7 +148,7 @@ class LimitedHandler(Handler):
         parent: BranchTerms | None = None,
     ) -> M:
         actor = place.actor if isinstance(place, Lane) else place
-        async with self.limit.hold(actor):
+        async with self.limit.hold(actor) if parent is None else self.limit.hold_nested(actor):
             return await self.inner.run(values, convert, call, place, parent)
 
 

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -18,7 +18,6 @@ from ..protocol.json_limits import held_size
 from ..protocol.strict_json import dumps
 from ..runtime import Actor, Lane
 from ..session import Call, Plan
-from ..session.calls.call import Body
 from ..types import (
     AudioContent,
     BlobResourceContents,
@@ -26,6 +25,7 @@ from ..types import (
     ContentBlock,
     EmbeddedResource,
     ImageContent,
+    Model,
     ReadResourceResult,
     ResourceLink,
     TextContent,
@@ -50,17 +50,20 @@ BESIDE_PREVIEW: Final = 1024 + MAX_PREVIEW_META
 class LimitedBody:
     """The body of a tool with `max_result`. What runs around the body belongs inside, since its result is limited too."""
 
-    run: Body
+    run: Callable[..., Awaitable[Model]]
     name: str
     max_result: int
 
-    async def __call__(self, call: Call, place: Actor | Lane) -> CallToolResult:
+    async def __call__(self, call: Call, place: Actor | Lane, *parent: BranchTerms) -> CallToolResult:
         """Run the tool; return its result, or a preview if that has more than `max_result` bytes.
+
+        Args:
+            parent: the terms of the handler that runs the tool, if one does.
 
         Raises:
             LimitExceeded: the result is too large, and the memory budget has no room to keep it.
         """
-        result = await self.run(call, place)
+        result = await self.run(call, place, *parent)
         assert isinstance(result, CallToolResult)
         try:
             encoded = result.encode()

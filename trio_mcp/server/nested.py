@@ -1,4 +1,4 @@
-"""Reading a resource or a prompt of the same server from a handler: as a branch of its call, for the same caller."""
+"""What a handler requests of its own server, in a branch of its call and for the same caller: resources, prompts and tools."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..checks import check_str, check_str_mapping
 from ..errors import LocalProtocolError, PeerError, ProtocolError
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..runtime import Lane, run_branch
-from ..session import Call, Plan
+from ..session import Call, Plan, RequestFacts
 from ..types import (
     GetPromptRequestParams,
     GetPromptResult,
@@ -61,21 +61,26 @@ async def run_in_lane(body: NestedBody, call: Call, terms: BranchTerms, lane: La
 
 
 def nested_plan(call: Call, method: str, params: Model) -> Plan:
-    """Return how to serve a request that the call makes to its own server.
+    """Return how to serve a request that the call makes to its own server. Raises as `route_nested` does."""
+    plan = route_nested(call, call.facts._replace(method=method), params)
+    assert isinstance(plan, Plan)
+    return plan
+
+
+def route_nested(call: Call, facts: RequestFacts, params: Model) -> object:
+    """Return what the route of a request returns that the call makes to its own server.
 
     Raises:
         ResourceNotFound: there is no such resource.
         PeerError: the request was rejected, with the code that a client would receive.
     """
-    route = call.services.routes.get(method)
+    route = call.services.routes.get(facts.method)
     if route is None:
-        raise PeerError(METHOD_NOT_FOUND, f"this server does not offer {method}")
+        raise PeerError(METHOD_NOT_FOUND, f"this server does not offer {facts.method}")
     try:
-        plan = route(call.facts._replace(method=method), params)
+        return route(facts, params)
     except LocalProtocolError:
         raise
     except ProtocolError as error:
         # Not the error itself: uncaught, it would be the answer to the request of this call, which is a different one.
         raise PeerError(error.code, error.args[0], error.data) from None
-    assert isinstance(plan, Plan)
-    return plan

@@ -47,6 +47,8 @@ class Registration:
         self._threads = ThreadLimiter(MAX_THREADS)
         self._middleware: list[CallMiddleware] = []
         self._message_middleware: list[MessageMiddleware] = []
+        self._fulfilled: frozenset[str] = frozenset()
+        """The client capabilities that tools need not require, because the server has them."""
 
     def _announce(self, change: Change) -> None:
         """Notify the clients of a change, if this is served; `Server` overrides it."""
@@ -139,6 +141,7 @@ class Registration:
         else:
             check_function(function, "tool")
             tool = make_tool(function, options, self._threads)
+        tool = tool.without(self._fulfilled)
         if tool.max_result is not None:
             self._registry.keeps_results = True
         self._registry.tools.add(tool.name, tool)

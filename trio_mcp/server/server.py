@@ -16,6 +16,7 @@ import trio
 from ..checks import check_no_options, check_str
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
+from ..sampling import SamplingProvider
 from ..session import (
     AnyChannel,
     MessageMiddleware,
@@ -35,9 +36,11 @@ from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .middleware import CallMiddleware, with_middleware
 from .options import check_service
+from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
 from .router import request_checks_of, routes_of
+from .sampling.routing import PROVIDED, SamplingPreference, check_preference, check_provider
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
@@ -79,6 +82,9 @@ class Server(Registration):
         middleware: async functions that run around each call, the first one outermost; see the decorator `middleware`.
         message_middleware: plain functions that see each message; see the decorator `message_middleware`.
         options: limits and times.
+        sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see docs/tool-loops.md. The server does not
+            close it.
+        sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
     """
 
     def __init__(
@@ -98,10 +104,18 @@ class Server(Registration):
         middleware: Sequence[CallMiddleware] = (),
         message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
+        sampling: SamplingProvider | None = None,
+        sampling_prefer: SamplingPreference = "client",
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
         super().__init__()
+        check_preference(sampling_prefer)
+        if sampling is not None:
+            check_provider(sampling)
+            self._fulfilled = PROVIDED
+        self._sampling = sampling
+        self._sampling_prefer = sampling_prefer
         if lifespan is not None:
             check_lifespan(lifespan)
         self._lifespan = lifespan
@@ -138,7 +152,7 @@ class Server(Registration):
         Raises what `add_tool` raises.
         """
         other = copy(self)
-        tool = make_tool(function, options, self._threads)
+        tool = make_tool(function, options, self._threads).without(self._fulfilled)
         other._registry = self._registry.with_tool(tool)  # noqa: SLF001  it is of this class
         return other
 
@@ -278,6 +292,9 @@ class Server(Registration):
         async with opened as service:
             if channel is not None:
                 service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
+            service.calls.provider = self._sampling
+            service.calls.prefers_provider = self._sampling_prefer == "server"
+            service.calls.tools = ServerTools(self._registry.tools, self._threads)
             self._services[service] = None
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()

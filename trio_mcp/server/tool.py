@@ -6,7 +6,7 @@ import math
 import secrets
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pydantic import ValidationError
@@ -19,6 +19,7 @@ from ..errors import (
     LocalProtocolError,
     MalformedAnswer,
     ProtocolError,
+    ProviderError,
     QuestionRejected,
     RemoteProtocolError,
     RequestTimeout,
@@ -95,10 +96,25 @@ class Tool:
         """The name under which clients call the tool."""
         return self.model.name
 
+    @property
+    def token_budget(self) -> int | None:
+        """The tokens that the samples of one call may use; None for no limit."""
+        return self._handler.token_budget
+
     def with_threads(self, threads: ThreadLimiter) -> Tool:
         """Return the tool of another server, whose plain functions run in `threads`."""
         # Made again, and not only with another handler: what a handler counts belongs to one server.
         return self if self._handler.threads is threads else self._make(threads)
+
+    def without(self, fulfilled: frozenset[str]) -> Tool:
+        """Return the tool without the requirements that its server fulfils."""
+        if fulfilled.isdisjoint(self.requires):
+            return self
+        requires = tuple(name for name in self.requires if name not in fulfilled)
+        meta = {name: value for name, value in (self.model.meta or {}).items() if name != REQUIRES_META_KEY}
+        if requires:
+            meta[REQUIRES_META_KEY] = [*requires]
+        return replace(self, requires=requires, model=self.model.model_copy(update={"meta": meta or None}))
 
     def callable_by(self, client: ClientCapabilities) -> bool:
         """Return whether a client with these capabilities can call it."""
@@ -139,13 +155,13 @@ class Tool:
         return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
 
     async def _run_if_valid(
-        self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane
+        self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None
     ) -> CallToolResult:
         try:
             values = await check.decide(self._handler.threads)
         except ValueError as error:
             return self._invalid(error)
-        return await self._handler.run(values, self._convert, call, place)
+        return await self._handler.run(values, self._convert, call, place, parent)
 
     def _lacks_scopes(self, access: ToolAccess) -> CallToolResult:
         scopes = sorted(access.scopes)
@@ -175,6 +191,9 @@ class Tool:
                 return error_result(str(cause))
             case CancelReason() | ProtocolError() | ToolBusy():
                 return None
+            case ProviderError():
+                failures.log(logger, self.name, f"the tool {self.name} has no answer of its model", cause)
+                return error_result(cause.public_text)
             case _:
                 # The reference connects what the user reports with the traceback in the log.
                 reference = secrets.token_hex(4)

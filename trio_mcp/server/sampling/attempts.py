@@ -7,8 +7,8 @@ from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 from ...session import Call
 from ...types import CreateMessageRequestParams, CreateMessageResult, Tool, ToolChoice
 from .answers import SampleAttempt, Structured, attempt_text, malformed_answer, tool_uses_of
-from .model import takes_tools
 from .prompts import with_texts
+from .routing import takes_tools
 from .structured import AnswerForm, structured_answer
 from .tools import tool_names
 

@@ -8,9 +8,9 @@ from ...errors import CapabilityError, LimitExceeded
 from ...runtime import Lane, TokenBudget
 from ...session import Call, used_tokens
 from ...types import CreateMessageRequestParams, CreateMessageResult
-from ...types.capabilities import declares
 from ..ask_timeout import AskTimeout, ask_within
 from .request import sampling_question
+from .routing import ask_provider, provider_for
 
 
 def ask_model(
@@ -20,24 +20,29 @@ def ask_model(
     params: CreateMessageRequestParams,
     limit: AskTimeout | None,
 ) -> Awaitable[CreateMessageResult]:
-    """Ask the client's model, and charge the tokens to a budget if there is one.
+    """Ask the client's model, or that of the server's provider, and charge the tokens to a budget if there is one.
 
     Raises:
         BranchLimit: nothing is left of the budget, and nothing was sent; or the answer used more than was left.
         CapabilityError: the client lacks a capability that the request needs; nothing was sent.
         MalformedAnswer, QuestionRejected: see `Call.ask`.
+        ProviderError: the server's provider has no answer.
         RequestTimeout: there was no answer within the limit; the request was withdrawn.
     """
     # Not `async def`, as `ask_within`.
     if budget is None:
-        return ask_within(call, lane, sampling_question(params), limit)
+        return ask_either(call, lane, params, limit)
     return ask_and_charge(call, lane, budget, params, limit)
 
 
-def takes_tools(call: Call) -> bool:
-    """Return whether the model of a call can be offered tools."""
-    facts = call.facts
-    return facts.terms.codec.revision.sampling_tools and declares(facts.client_capabilities, "sampling.tools")
+def ask_either(
+    call: Call, lane: Lane, params: CreateMessageRequestParams, limit: AskTimeout | None
+) -> Awaitable[CreateMessageResult]:
+    """Ask the model that the request goes to."""
+    provider = provider_for(call, params)
+    if provider is None:
+        return ask_within(call, lane, sampling_question(params), limit)
+    return ask_provider(call, lane, provider, params, limit)
 
 
 async def ask_and_charge(
@@ -47,11 +52,11 @@ async def ask_and_charge(
     params: CreateMessageRequestParams,
     limit: AskTimeout | None,
 ) -> CreateMessageResult:
-    """Ask the client's model and charge the tokens to a budget; see `ask_model`."""
+    """Ask a model and charge the tokens to a budget; see `ask_model`."""
     estimate = call.services.options.estimate_tokens
     budget.check()
     try:
-        result = await ask_within(call, lane, sampling_question(params), limit)
+        result = await ask_either(call, lane, params, limit)
     except (CapabilityError, LimitExceeded):  # nothing was sent
         raise
     except BaseException:

@@ -12,6 +12,7 @@ from ...errors import (
     LocalProtocolError,
     MalformedAnswer,
     ProtocolError,
+    ProviderError,
     QuestionRejected,
     RequestTimeout,
     ResourceNotFound,
@@ -55,8 +56,9 @@ EXPECTED_ERRORS = (
     RequestTimeout,
     ResourceNotFound,
     QuestionRejected,
+    ProviderError,
 )
-"""Errors whose text is meant for the caller."""
+"""Errors whose text, or `public_text`, is meant for the caller."""
 
 MAX_TOLD = 10_000
 """Characters of an unexpected error's text that a caller is told."""
@@ -119,6 +121,10 @@ def describe_error(failures: FailureLog, facts: RequestFacts, error: BaseExcepti
             return ErrorDetail(INTERNAL_ERROR, str(error))
         case LimitExceeded():
             return ErrorDetail(SERVER_BUSY, str(error))
+        case ProviderError():
+            # What the API says may hold what it was asked, and is for the log only.
+            failures.log(logger, facts.method, f"{log_name(facts, target)} has no answer of its model", error)
+            return ErrorDetail(INTERNAL_ERROR, error.public_text)
         case _:
             reference = secrets.token_hex(4)
             hint = asyncio_hint(error, runner_name(facts))

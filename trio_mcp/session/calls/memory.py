@@ -62,6 +62,10 @@ class CallMemory:
         """Return the result that an earlier run had from this step, as JSON."""
         return self._recall(EntryKind.STEP, name, "")
 
+    def find_step(self, name: str) -> JournalEntry | None:
+        """Return what `recall_step` returns, for a step in which a call asks; see `Journal.find`."""
+        return self.journal.find(EntryKind.STEP, name)
+
     def record_step(self, name: str, result: JsonValue) -> None:
         self.journal.record(JournalEntry(EntryKind.STEP, name, result))
 

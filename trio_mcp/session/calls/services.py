@@ -6,14 +6,15 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
-from ...types import Model
+from ...sampling import SamplingProvider
+from ...types import JsonObject, Model, Tool
 from ..kept_results import KeptResults
 from ..options import ServiceOptions
 from ..raised import RaisedErrors
@@ -24,6 +25,44 @@ from .url_elicitations import UrlElicitations
 
 C = TypeVar("C")
 logger = peer_logger("trio_mcp.session")
+
+
+class RunnableTool(Protocol):
+    """A tool that a call can run in one of its branches."""
+
+    @property
+    def model(self) -> Tool:
+        """What `tools/list` shows of it."""
+        ...
+
+    @property
+    def token_budget(self) -> int | None:
+        """The tokens that the samples of one call of it may use; None for no limit."""
+        ...
+
+    def plan(self, facts: RequestFacts, arguments: JsonObject) -> object:
+        """Return the `Plan` of one call of it, or a `CallToolResult` that says why it does not run."""
+        ...
+
+
+class OwnTools(Protocol):
+    """The tools of the server that runs a call, and those that it makes of functions."""
+
+    def named(self, name: str, facts: RequestFacts) -> RunnableTool | None:
+        """Return the tool that the caller of a request knows by this name; None if there is none."""
+        ...
+
+    def registered(self, tool: object) -> str | None:
+        """Return the name under which a tool, the function of one, or a name is registered; None if it is not."""
+        ...
+
+    def made_of(self, tool: object) -> RunnableTool | None:
+        """Return a function, or a tool that is not registered here, as a tool; None if it is neither.
+
+        Raises:
+            TypeError, ValueError: a function cannot be a tool.
+        """
+        ...
 
 
 @dataclass(eq=False)
@@ -45,6 +84,9 @@ class CallServices(Generic[C]):
         failures: logs the failures of the author's functions.
         in_process: whether the only client is in the same process, which ends with it.
         url_elicitations: the pages that users were asked to open.
+        provider: the model of the server; None without one.
+        prefers_provider: whether it is asked although the client offers a model.
+        tools: the server's tools, for calls that run them; None where a service has none.
     """
 
     supervisor: Supervisor
@@ -63,6 +105,9 @@ class CallServices(Generic[C]):
     failures: FailureLog = field(default_factory=FailureLog)
     in_process: bool = False
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations)
+    provider: SamplingProvider | None = None
+    prefers_provider: bool = False
+    tools: OwnTools | None = None
 
     @cached_property
     def sealer(self) -> Sealer:

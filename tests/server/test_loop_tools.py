@@ -1,0 +1,422 @@
+"""The tools of a loop: those of this server, with everything that a client's call of them would meet, and those of another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import pytest
+import trio
+from pydantic import BaseModel
+
+from trio_mcp import (
+    CallRequest,
+    Client,
+    ClientTools,
+    Context,
+    Disconnected,
+    Provide,
+    ProviderError,
+    Server,
+    accept,
+    tool,
+)
+from trio_mcp.errors import ProviderErrorKind
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.providers import ScriptedProvider
+from trio_mcp.server import Tool, ToolClient
+from trio_mcp.testing import MockClient, replay_tool, tool_use
+from trio_mcp.types import (
+    CallToolResult,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingMessage,
+    TextContent,
+    ToolResultContent,
+)
+from trio_mcp.types import Tool as ToolModel
+
+both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
+
+
+def connect() -> str:
+    return "db"
+
+
+class Query(BaseModel):
+    query: str
+
+
+def results_of(messages: Sequence[SamplingMessage]) -> list[ToolResultContent]:
+    """All results of a conversation."""
+    blocks = [
+        block
+        for message in messages
+        for block in (message.content if isinstance(message.content, list) else [message.content])
+    ]
+    return [block for block in blocks if isinstance(block, ToolResultContent)]
+
+
+def texts(results: Sequence[ToolResultContent]) -> list[str]:
+    return ["".join(block.text for block in each.content if isinstance(block, TextContent)) for each in results]
+
+
+def offered(client: MockClient) -> list[str]:
+    params = client.questions[0].params
+    assert isinstance(params, CreateMessageRequestParams)
+    return [each.name for each in params.tools or []]
+
+
+def leading(server: Server, *tools: Any) -> Server:
+    """Add the tool `lead`, which loops over tools and returns what the model got."""
+
+    @server.tool(resume="replay")
+    async def lead(ctx: Context) -> list[str]:
+        return texts(results_of((await ctx.run_tool_loop("Go.", tools)).messages))
+
+    return server
+
+
+async def led(server: Server, *uses: Any, era: str = "modern", **client: Any) -> list[str]:
+    mock = MockClient(samples=[list(uses), "done"], era=era, **client)
+    result = await mock.call((server, "lead"))
+    assert not result.is_error, result.text
+    return result.structured_content["result"]
+
+
+# this server's
+
+
+@both_eras
+async def test_a_tool_of_the_server_is_offered_and_run_by_its_name_its_value_or_its_function(era: str) -> None:
+    server = Server("s")
+
+    @server.tool(name="find", description="Find it.")
+    async def search(query: str) -> str:
+        return f"found {query}"
+
+    built = server.add_tool(tool("look").parameters(Query).execute(lambda params, ctx: f"saw {params.query}"))
+
+    @server.tool
+    async def other() -> str:
+        return "other"
+
+    leading(server, search, built, "other")
+    mock = MockClient(
+        samples=[[tool_use("find", query="a"), tool_use("look", query="b"), tool_use("other")], "done"], era=era
+    )
+    await mock.call((server, "lead"))
+    assert offered(mock) == ["find", "look", "other"]
+    assert texts(results_of(mock.questions[1].params.messages)) == ["found a", "saw b", "other"]  # type: ignore[union-attr]
+
+
+async def test_a_tool_that_no_server_has_is_run_by_its_value() -> None:
+    built = tool("look").parameters(Query).execute(lambda params, ctx: f"saw {params.query}")
+    assert isinstance(built, Tool)
+    assert await led(leading(Server("s"), built), tool_use("look", query="b")) == ["saw b"]
+
+
+async def test_structured_content_reaches_the_model() -> None:
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    mock = MockClient(samples=[tool_use("add", a=1, b=2), "done"])
+    async with mock.context() as ctx:
+        result = await ctx.run_tool_loop("Go.", [add])
+    assert results_of(result.messages)[0].structured_content == {"result": 3}
+
+
+@both_eras
+async def test_middleware_runs_around_the_calls_of_registered_tools(era: str) -> None:
+    server = Server("s")
+    seen: list[tuple[str, object]] = []
+
+    @server.middleware
+    async def note(call: CallRequest, handler: Any) -> Any:
+        seen.append((call.name, dict(call.arguments)))
+        return await handler()
+
+    @server.tool
+    async def echo(text: str) -> str:
+        return text
+
+    assert await led(leading(server, echo), tool_use("echo", text="x"), era=era) == ["x"]
+    assert seen == [("lead", {}), ("echo", {"text": "x"})]
+
+
+@both_eras
+async def test_the_timeout_of_a_tool_is_an_error_result(era: str, autojump_clock: object) -> None:
+    server = Server("s")
+
+    @server.tool(timeout=3)
+    async def hang() -> str:
+        await trio.sleep(math.inf)
+        return ""
+
+    start = trio.current_time()
+    (text,) = await led(leading(server, hang), tool_use("hang"), era=era)
+    assert "3 seconds" in text
+    assert trio.current_time() - start == 3
+
+
+@both_eras
+async def test_the_limit_of_a_tool_holds_among_the_calls_of_a_loop(era: str) -> None:
+    server, running, most = Server("s"), 0, 0
+
+    async def measured() -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await trio.testing.wait_all_tasks_blocked()
+        running -= 1
+        return "ran"
+
+    server.add_tool(measured, name="queued", limit=2, queue=10)
+    server.add_tool(measured, name="single", limit=1)
+
+    leading(server, "queued")
+    assert await led(server, *[tool_use("queued")] * 5, era=era) == ["ran"] * 5
+    assert most == 2
+    server.remove_tool("lead")
+    leading(server, "single")
+    ran = await led(server, tool_use("single"), tool_use("single"), era=era)
+    assert [text == "ran" for text in ran].count(True) == 1
+    assert ["busy" in text for text in ran].count(True) == 1
+    server.remove_tool("lead")
+    leading(server, "single")
+    assert await led(server, tool_use("single"), era=era) == ["ran"]
+
+
+async def test_a_parked_call_gives_back_the_places_of_the_tools_in_its_loop() -> None:
+    server = Server("s")
+
+    @server.tool(limit=1)
+    async def ask(ctx: Context) -> str:
+        answer = await ctx.elicit("?", int)
+        return answer.action
+
+    leading(server, ask)
+    async with trio.open_nursery() as nursery:
+        asked = trio.Event()
+
+        async def wait_for_the_other(_params: object) -> int:
+            asked.set()
+            done = await MockClient(elicits=[2]).call((server, "ask"))
+            assert done.text == "accept"
+            return 1
+
+        with trio.fail_after(5):
+            assert await led(server, tool_use("ask"), elicits=[wait_for_the_other]) == ["accept"]
+        nursery.cancel_scope.cancel()
+    assert asked.is_set()
+
+
+async def test_a_tool_that_is_hidden_from_the_caller_is_not_offered() -> None:
+    server = Server("s")
+
+    @server.tool(visible=lambda caller: caller is not None and caller.principal == "ann")
+    async def secret() -> str:
+        return "for ann"
+
+    @server.tool
+    async def public() -> str:
+        return "for all"
+
+    leading(server, secret, "public")
+    for principal, names in (("ann", ["secret", "public"]), ("bob", ["public"])):
+        mock = MockClient(samples=[[tool_use("secret")], "done"], principal=principal)
+        result = await mock.call((server, "lead"))
+        assert offered(mock) == names
+        assert ("for ann" in result.text) is (principal == "ann")
+
+
+async def test_a_tool_whose_scopes_the_caller_lacks_is_an_error_result() -> None:
+    server = Server("s")
+
+    @server.tool(scopes={"write"})
+    async def write() -> str:
+        raise AssertionError("it must not run")
+
+    (text,) = await led(leading(server, write), tool_use("write"))
+    assert "write" in text
+
+
+async def test_a_function_may_have_provided_parameters() -> None:
+    async def query(text: str, db: Annotated[str, Provide(connect)]) -> str:
+        return f"{text} in {db}"
+
+    assert await led(leading(Server("s"), query), tool_use("query", text="x")) == ["x in db"]
+
+
+async def test_a_result_that_is_too_large_is_a_preview() -> None:
+    server = Server("s")
+
+    @server.tool(max_result=4096)
+    async def big() -> str:
+        return "x" * 10_000
+
+    (text,) = await led(leading(server, big), tool_use("big"))
+    assert len(text) < 4096
+
+
+async def test_a_failed_model_of_a_tool_is_an_error_result_without_the_words_of_its_api(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def think() -> str:
+        raise ProviderError("the api said: sk-live", kind=ProviderErrorKind.UNAVAILABLE)
+
+    (text,) = await led(leading(Server("s"), think), tool_use("think"))
+    assert "sk-live" not in text
+    assert "sk-live" in caplog.text
+
+
+# another server's
+
+
+def library() -> Server:
+    server = Server("library")
+
+    @server.tool
+    async def lend(title: str) -> str:
+        """Lend a book."""
+        return f"lent {title}"
+
+    @server.tool
+    async def burn(title: str) -> str:
+        raise RuntimeError("no")
+
+    return server
+
+
+@both_eras
+async def test_the_tools_of_a_client_are_offered_and_called(era: str) -> None:
+    async with Client.connect(library()) as remote:
+        mock = MockClient(
+            samples=[[tool_use("lend", title="Emma"), tool_use("burn", title="Emma"), tool_use("lend")], "done"],
+            era=era,
+        )
+        async with mock.context() as ctx:
+            result = await ctx.run_tool_loop("Go.", [remote])
+    assert offered(mock) == ["lend", "burn"]
+    lent, burnt, wrong = results_of(result.messages)
+    assert texts([lent]) == ["lent Emma"]
+    assert (lent.is_error, burnt.is_error, wrong.is_error) == (None, True, True)
+
+
+async def test_some_of_the_tools_of_a_client_can_be_chosen() -> None:
+    async with Client.connect(library()) as remote:
+        mock = MockClient(samples=["done"])
+        async with mock.context() as ctx:
+            await ctx.run_tool_loop("Go.", [ClientTools(remote, ["lend"])])
+            with pytest.raises(LookupError, match="read"):
+                await ctx.run_tool_loop("Go.", [ClientTools(remote, ["read"])])
+            with pytest.raises(ValueError, match="lend"):
+                await ctx.run_tool_loop("Go.", [remote, ClientTools(remote, ["lend"])])
+        assert offered(mock) == ["lend"]
+
+
+class Broken:
+    """A client whose server fails in a certain way."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    async def list_tools(self) -> list[ToolModel]:
+        return [ToolModel(name="lend", input_schema={"type": "object"})]
+
+    async def call_tool(self, name: str, arguments: Any = None) -> CallToolResult:
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [Disconnected("gone: sk-live"), RuntimeError("sk-live")], ids=["gone", "bug"])
+async def test_a_client_that_fails_is_an_error_result_and_is_logged(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    remote = Broken(error)
+    assert isinstance(remote, ToolClient)
+    (text,) = await led(leading(Server("s"), remote), tool_use("lend"))
+    assert "sk-live" not in text
+    assert "sk-live" in caplog.text
+
+
+async def test_a_result_that_a_client_rejects_is_an_error_result() -> None:
+    remote_server = Server("remote")
+
+    @remote_server.tool
+    async def flood(size: int) -> str:
+        return "x" * size
+
+    async with Client.connect(remote_server) as remote:
+        small, large = await led(
+            leading(Server("s"), remote), tool_use("flood", size=1), tool_use("flood", size=JsonLimits().max_bytes)
+        )
+    assert small == "x"
+    assert str(JsonLimits().max_bytes) in large
+    assert len(large) < 1000
+
+
+async def test_a_replay_calls_another_server_once() -> None:
+    calls: list[str] = []
+    remote_server = Server("remote")
+
+    @remote_server.tool
+    async def lend() -> str:
+        calls.append("lend")
+        return "lent"
+
+    server = Server(
+        "s",
+        sampling=ScriptedProvider(
+            [
+                answer(tool_use("lend"), tool_use("confirm")),
+                "done",
+            ]
+        ),
+    )
+
+    @server.tool
+    async def confirm(ctx: Context) -> str:
+        return (await ctx.elicit("Sure?", bool)).action
+
+    async with Client.connect(remote_server) as remote:
+        report = await replay_tool(
+            leading(server, remote, confirm), "lead", on_elicit=lambda _params: accept(value=True)
+        )
+    report.check()
+    assert report.result is not None
+    assert report.result.structured_content == {"result": ["lent", "accept"]}
+    assert calls == ["lend"]
+
+
+def answer(*blocks: Any) -> CreateMessageResult:
+    return CreateMessageResult(role="assistant", content=list(blocks), model="m")
+
+
+async def test_a_cancelled_loop_cancels_the_call_of_another_server() -> None:
+    remote_server, events = Server("remote"), []
+    started, ended = trio.Event(), trio.Event()
+
+    @remote_server.tool
+    async def hang() -> str:
+        started.set()
+        try:
+            await trio.sleep(math.inf)
+        finally:
+            events.append("ended")
+            ended.set()
+        return ""
+
+    with trio.fail_after(5):
+        async with Client.connect(remote_server) as remote:
+            server = leading(Server("s"), remote)
+            async with trio.open_nursery() as nursery:
+
+                async def call() -> None:
+                    await MockClient(samples=[tool_use("hang")]).call((server, "lead"))
+
+                nursery.start_soon(call)
+                await started.wait()
+                nursery.cancel_scope.cancel()
+            await ended.wait()
+    assert events == ["ended"]

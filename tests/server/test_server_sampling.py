@@ -1,0 +1,342 @@
+"""`Server(sampling=provider)`: which model is asked, and what a call gets from the provider."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import trio
+
+from trio_mcp import (
+    BranchLimit,
+    CapabilityError,
+    Client,
+    Context,
+    PeerError,
+    ProviderError,
+    RequestTimeout,
+    Server,
+    accept,
+)
+from trio_mcp.errors import ProviderErrorKind
+from trio_mcp.providers import ScriptedProvider
+from trio_mcp.testing import MockClient, SecondWorker, replay_tool, tool_use
+from trio_mcp.types import (
+    ClientCapabilities,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingCapability,
+    TextContent,
+    ToolResultContent,
+)
+
+both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
+
+NO_MODEL = ClientCapabilities()
+PLAIN = ClientCapabilities(sampling=SamplingCapability())
+
+
+def asking(server: Server, **options: Any) -> Server:
+    """Add the tool `ask`, which asks one question."""
+
+    @server.tool(resume="replay", **options)
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample("Who?")).text
+
+    return server
+
+
+async def asked(server: Server, era: str = "modern", **client: Any) -> str:
+    return (await MockClient(era=era, **client).call((server, "ask"))).text
+
+
+# which model
+
+
+@both_eras
+async def test_the_provider_answers_where_the_client_has_no_model(era: str) -> None:
+    provider = ScriptedProvider(["the server's"])
+    assert await asked(asking(Server("s", sampling=provider)), era, capabilities=NO_MODEL) == "the server's"
+    (request,) = provider.requests
+    assert request.messages[0].content == TextContent(text="Who?")
+
+
+@both_eras
+async def test_the_client_answers_if_it_has_a_model_unless_the_server_comes_first(era: str) -> None:
+    assert (
+        await asked(asking(Server("s", sampling=ScriptedProvider([]))), era, samples=["the client's"]) == "the client's"
+    )
+    first = Server("s", sampling=ScriptedProvider(["the server's"]), sampling_prefer="server")
+    assert await asked(asking(first), era, samples=[]) == "the server's"
+
+
+@both_eras
+async def test_tools_are_offered_to_the_provider_if_the_client_takes_none(era: str) -> None:
+    async def look() -> str:
+        return ""
+
+    provider = ScriptedProvider(["no need"])
+    server = Server("s", sampling=provider)
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        plain = await ctx.sample("Who?")
+        return f"{plain.text}, {(await ctx.sample('Who?', tools=[look])).text}"
+
+    assert await asked(server, era, capabilities=PLAIN, samples=["me"]) == "me, no need"
+    assert [each.name for each in provider.requests[0].tools or []] == ["look"]
+
+
+async def test_a_structured_answer_comes_from_the_client_even_without_tools() -> None:
+    server = Server("s", sampling=ScriptedProvider([]))
+
+    @server.tool
+    async def ask(ctx: Context) -> int:
+        return (await ctx.sample("How many?", returns=int)).data
+
+    assert await asked(server, capabilities=PLAIN, samples=['{"result": 5}']) == "5"
+
+
+async def test_a_structured_answer_of_the_provider_is_a_tool_call() -> None:
+    use = tool_use("__schema__", result=5)
+    provider = ScriptedProvider([CreateMessageResult(role="assistant", content=[use], model="m")])
+    server = Server("s", sampling=provider)
+
+    @server.tool
+    async def ask(ctx: Context) -> int:
+        return (await ctx.sample("How many?", returns=int)).data
+
+    assert await asked(server, capabilities=NO_MODEL) == "5"
+    assert [each.name for each in provider.requests[0].tools or []] == ["__schema__"]
+
+
+async def test_the_context_of_servers_is_a_matter_of_the_client() -> None:
+    provider = ScriptedProvider([])
+    server = Server("s", sampling=provider, sampling_prefer="server")
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(CapabilityError):
+            await ctx.sample("Who?", include_context="thisServer")
+        return "no context"
+
+    assert await asked(server, capabilities=PLAIN) == "no context"
+    assert provider.requests == []
+
+
+@both_eras
+async def test_a_tool_loop_runs_on_the_provider(era: str) -> None:
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    def last(request: CreateMessageRequestParams) -> str:
+        content = request.messages[-1].content
+        assert isinstance(content, list)
+        (result,) = content
+        assert isinstance(result, ToolResultContent)
+        return f"it is {result.structured_content}"
+
+    call = CreateMessageResult(role="assistant", content=[tool_use("add", a=1, b=2)], model="m")
+    server = Server("s", sampling=ScriptedProvider([call, last]))
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        return (await ctx.run_tool_loop("Add.", [add])).text
+
+    assert await asked(server, era, capabilities=NO_MODEL) == "it is {'result': 3}"
+
+
+# what a tool may require
+
+
+@both_eras
+async def test_a_provider_fulfils_what_a_tool_requires_of_clients(era: str) -> None:
+    bare, provided = Server("s"), Server("s", sampling=ScriptedProvider(["yes"]))
+    for server in (bare, provided):
+        asking(server, requires={"sampling", "sampling.tools"})
+    mode = "legacy" if era == "legacy" else "2026-07-28"
+    async with Client.connect(provided, mode=mode) as client:
+        (listed,) = await client.list_tools()
+        assert not listed.meta
+        assert (await client.call_tool("ask")).text == "yes"
+    async with Client.connect(bare, mode=mode) as client:
+        assert len(await client.list_tools()) == (0 if era == "legacy" else 1)
+
+
+async def test_a_provider_fulfils_nothing_else() -> None:
+    server = Server("s", sampling=ScriptedProvider([]))
+    tool = server.add_tool(lambda: "", name="both", requires={"sampling", "elicitation"})
+    assert tool.requires == ("elicitation",)
+    assert (tool.model.meta or {})["trio-mcp/requires"] == ["elicitation"]
+    elsewhere = Server("other").add_tool(tool)
+    assert elsewhere.requires == ("elicitation", "sampling")
+
+
+# replays, limits and failures
+
+
+async def test_a_replay_does_not_ask_the_provider_again() -> None:
+    provider = ScriptedProvider(["once", "twice"])
+    server = Server("s", sampling=provider)
+
+    @server.tool(resume="replay")
+    async def ask(ctx: Context) -> str:
+        first = await ctx.sample("Who?")
+        answer = await ctx.elicit("Sure?", bool)
+        second = await ctx.sample("And?")
+        return f"{first.text}, {answer.action}, {second.text}"
+
+    report = await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
+    report.check()
+    assert report.result is not None
+    assert report.result.text == "once, accept, twice"
+    assert len(provider.requests) == 2
+
+
+async def test_an_answer_of_the_provider_goes_with_the_call_to_another_process() -> None:
+    server = Server("s", sampling=ScriptedProvider(["once"]), sampling_prefer="server")
+
+    @server.tool(resume="replay")
+    async def ask(ctx: Context) -> str:
+        first = await ctx.sample("Who?")
+        return f"{first.text}, {(await ctx.elicit('Sure?', bool)).action}"
+
+    assert await asked(server, elicits=[SecondWorker(True)]) == "once, accept"
+
+
+@both_eras
+async def test_the_answers_of_the_provider_are_charged(era: str) -> None:
+    usage = {"usage": {"inputTokens": 30, "outputTokens": 20}}
+    answer = CreateMessageResult(role="assistant", content=TextContent(text="hm"), model="m", meta=usage)
+    server = Server("s", sampling=ScriptedProvider([answer]))
+
+    @server.tool(token_budget=40)
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(BranchLimit) as caught:
+            await ctx.sample("Who?")
+        return f"{caught.value.kind} {caught.value.used}"
+
+    assert await asked(server, era, capabilities=NO_MODEL) == "tokens 50"
+
+
+class Hanging:
+    """A provider whose API never answers."""
+
+    def __init__(self) -> None:
+        self.started = trio.Event()
+        self.ended = trio.Event()
+
+    async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
+        self.started.set()
+        try:
+            await trio.sleep(math.inf)
+        finally:
+            self.ended.set()
+        raise AssertionError("unreachable")
+
+
+@both_eras
+async def test_the_timeout_of_a_question_ends_the_request_of_the_provider(era: str, autojump_clock: object) -> None:
+    provider = Hanging()
+    server = Server("s", sampling=provider)
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(RequestTimeout):
+            await ctx.sample("Who?", timeout=3)
+        return f"{provider.ended.is_set()} {trio.current_time() - start}"
+
+    start = trio.current_time()
+    assert await asked(server, era, capabilities=NO_MODEL) == "True 3.0"
+
+
+@both_eras
+async def test_a_cancelled_call_ends_the_request_of_the_provider(era: str) -> None:
+    provider = Hanging()
+    server = asking(Server("s", sampling=provider, sampling_prefer="server"))
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(asked, server, era)
+            await provider.started.wait()
+            nursery.cancel_scope.cancel()
+        await provider.ended.wait()
+
+
+@both_eras
+async def test_a_provider_without_an_answer_is_an_error_result_without_the_words_of_its_api(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = ProviderError("the API said: sk-live", kind=ProviderErrorKind.RATE_LIMITED, status=429)
+    result = await MockClient(era=era, capabilities=NO_MODEL).call(
+        (asking(Server("s", sampling=ScriptedProvider([error]))), "ask")
+    )
+    assert (result.is_error, result.text) == (True, error.public_text)
+    assert "sk-live" not in result.text
+    assert "sk-live" in caplog.text
+
+
+@both_eras
+async def test_a_prompt_without_an_answer_fails_with_the_same_words(era: str) -> None:
+    error = ProviderError("the API said: sk-live", kind=ProviderErrorKind.TIMEOUT)
+    server = Server("s", sampling=ScriptedProvider([error]))
+
+    @server.prompt
+    async def ask(ctx: Context) -> str:
+        return (await ctx.sample("Who?")).text
+
+    async with Client.connect(server, mode="legacy" if era == "legacy" else "2026-07-28") as client:
+        with pytest.raises(PeerError) as caught:
+            await client.get_prompt("ask")
+    assert error.public_text in str(caught.value)
+
+
+class Wrong:
+    """A provider that returns what it was given."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    async def sample(self, request: CreateMessageRequestParams) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        ("text", TypeError),
+        (None, TypeError),
+        (
+            CreateMessageResult(role="assistant", content=[ToolResultContent(tool_use_id="x", content=[])], model="m"),
+            ProviderError,
+        ),
+        (
+            CreateMessageResult(role="assistant", content=[tool_use("a"), tool_use("a")], model="m"),
+            ProviderError,
+        ),
+    ],
+    ids=["text", "none", "orphan", "twice"],
+)
+async def test_an_error_of_a_wrong_provider_names_it(answer: object, error: type[Exception]) -> None:
+    server = Server("s", sampling=Wrong(answer))
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(error, match="Wrong"):
+            await ctx.sample("Who?")
+        return "named"
+
+    assert await asked(server, capabilities=NO_MODEL) == "named"
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"sampling": ScriptedProvider}, TypeError),
+        ({"sampling": "openai"}, TypeError),
+        ({"sampling_prefer": "both"}, ValueError),
+    ],
+)
+def test_wrong_options_are_refused(options: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match="sampling"):
+        Server("s", **options)

@@ -1,0 +1,496 @@
+"""`ctx.run_tool_loop`: what the model is asked, how its calls run, how the loop ends, and the conversation after it."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import trio
+from trio.testing import Sequencer
+
+from trio_mcp import BranchLimit, BreakToolLoop, CapabilityError, Context, LimitExceeded, Server, ToolError, accept
+from trio_mcp.errors import LocalProtocolError
+from trio_mcp.providers import ScriptedProvider
+from trio_mcp.testing import MockClient, SecondWorker, make_context, replay_tool, tool_use
+from trio_mcp.types import (
+    ClientCapabilities,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingCapability,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+    ToolResultContent,
+    ToolUseContent,
+)
+
+both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
+
+
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def text_message(role: Any, text: str) -> SamplingMessage:
+    return SamplingMessage(role=role, content=TextContent(text=text))
+
+
+def requests(client: MockClient) -> list[CreateMessageRequestParams]:
+    found = [question.params for question in client.questions]
+    return [params for params in found if isinstance(params, CreateMessageRequestParams)]
+
+
+def results_of(messages: Sequence[SamplingMessage]) -> list[ToolResultContent]:
+    """The results in the last message that has any."""
+    for message in reversed(messages):
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        found = [block for block in blocks if isinstance(block, ToolResultContent)]
+        if found:
+            return found
+    return []
+
+
+def texts(results: Sequence[ToolResultContent]) -> list[str]:
+    return ["".join(block.text for block in each.content if isinstance(block, TextContent)) for each in results]
+
+
+def used(tokens: tuple[int, int], *blocks: Any) -> CreateMessageResult:
+    usage = {"inputTokens": tokens[0], "outputTokens": tokens[1]}
+    return CreateMessageResult(role="assistant", content=list(blocks), model="m", meta={"usage": usage})
+
+
+# the rounds
+
+
+@both_eras
+async def test_the_model_gets_the_results_of_its_calls_until_it_calls_none(era: str) -> None:
+    client = MockClient(samples=[[tool_use("add", a=1, b=2), tool_use("add", a=3, b=4)], "3 and 7"], era=era)
+    async with client.context() as ctx:
+        result = await ctx.run_tool_loop("Add.", [add], system_prompt="Be brief.", max_tokens=50)
+    assert (result.text, result.ended_by, result.iterations, result.value) == ("3 and 7", "answer", 2, None)
+    first, second = requests(client)
+    assert first.messages == [text_message("user", "Add.")]
+    assert [tool.name for tool in first.tools or []] == ["add"] == [tool.name for tool in second.tools or []]
+    assert (first.system_prompt, first.max_tokens) == ("Be brief.", 50)
+    assert [each.tool_use_id for each in results_of(second.messages)] == ["add_1", "add_2"]
+    assert texts(results_of(second.messages)) == ["3", "7"]
+    assert [message.role for message in result.messages] == ["user", "assistant", "user", "assistant"]
+    assert result.stop_reason == "endTurn"
+
+
+@both_eras
+async def test_the_last_round_has_no_tools(era: str) -> None:
+    call = tool_use("add", a=1, b=2)
+    client = MockClient(samples=[call, call, "enough"], era=era)
+    async with client.context() as ctx:
+        result = await ctx.run_tool_loop("Add.", [add], max_iterations=3, tool_choice="required")
+    assert (result.text, result.ended_by, result.iterations) == ("enough", "limit", 3)
+    choices = [(params.tools is not None, params.tool_choice) for params in requests(client)]
+    assert choices == [
+        (True, ToolChoice(mode="required")),
+        (True, ToolChoice(mode="auto")),
+        (False, ToolChoice(mode="none")),
+    ]
+
+
+async def test_the_usage_of_all_rounds_is_summed() -> None:
+    call = ToolUseContent(id="x", name="add", input={"a": 1, "b": 1})
+    async with make_context(samples=[used((10, 2), call), used((20, 3), TextContent(text="2"))]) as ctx:
+        result = await ctx.run_tool_loop("Add.", [add])
+    assert (result.usage.input_tokens, result.usage.output_tokens) == (30, 5)
+
+
+@both_eras
+async def test_the_rounds_are_reported_if_the_author_wants_it(era: str) -> None:
+    client = MockClient(samples=[tool_use("add", a=1, b=2), "3", "quiet"], era=era)
+    async with client.context() as ctx:
+        await ctx.run_tool_loop("Add.", [add], max_iterations=5, progress=True)
+        await ctx.run_tool_loop("Say.", [add])
+    reports = [(each.progress, each.total, each.message) for each in client.progress]
+    assert reports == [(0, 5, "round 1 of at most 5"), (1, 5, "round 2 of at most 5")]
+
+
+# the conversation
+
+
+async def test_a_prompt_continues_the_conversation_with_all_messages_of_the_loop() -> None:
+    async with make_context(samples=["hello", tool_use("add", a=1, b=2), "3"]) as ctx:
+        await ctx.sample("Hi.")
+        result = await ctx.run_tool_loop("Add.", [add])
+        assert ctx.messages == result.messages
+        assert [message.role for message in ctx.messages] == ["user", "assistant"] * 3
+
+
+async def test_given_messages_are_not_stored() -> None:
+    given = [text_message("user", "Add.")]
+    async with make_context(samples=["3", "3"]) as ctx:
+        result = await ctx.run_tool_loop(given, [add])
+        await ctx.run_tool_loop(None, [add], messages=given)
+        assert ctx.messages == ()
+    assert result.messages == (given[0], text_message("assistant", "3"))
+
+
+async def test_a_loop_continues_from_the_results_that_were_added() -> None:
+    client = MockClient(samples=[tool_use("add", a=1, b=2), "3"])
+    async with client.context() as ctx:
+        sampled = await ctx.sample("Add.", tools=[add])
+        with pytest.raises(LocalProtocolError):
+            await ctx.run_tool_loop("And?", [add])
+        ctx.add_tool_results({sampled.tool_calls[0].id: "3"})
+        await ctx.run_tool_loop(None, [add])
+        assert [message.role for message in ctx.messages] == ["user", "assistant", "user", "assistant"]
+
+
+async def test_a_failed_loop_adds_nothing() -> None:
+    async with make_context(
+        samples=[
+            tool_use("add", a=1, b=2),
+            CreateMessageResult.model_validate(
+                {"role": "user", "content": {"type": "tool_result", "toolUseId": "x", "content": []}, "model": "m"}
+            ),
+        ]
+    ) as ctx:
+        with pytest.raises(Exception, match="answer"):
+            await ctx.run_tool_loop("Add.", [add])
+        assert ctx.messages == ()
+
+
+# what the calls get
+
+
+@both_eras
+async def test_failures_are_error_results_that_the_model_reads(era: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def refuse() -> str:
+        raise ToolError("not on Sundays")
+
+    async def crash() -> str:
+        raise RuntimeError("the password is 1234")
+
+    calls = [
+        tool_use("refuse"),
+        tool_use("crash"),
+        tool_use("add", a="one", b=2),
+        tool_use("add", a=1, b=2, c=3),
+        tool_use("steal"),
+        tool_use("add", a=1, b=1),
+    ]
+    client = MockClient(samples=[calls, "well"], era=era)
+    async with client.context() as ctx:
+        result = await ctx.run_tool_loop("Try.", [add, refuse, crash])
+    assert result.text == "well"
+    results = results_of(requests(client)[1].messages)
+    assert [each.is_error for each in results] == [True, True, True, True, True, None]
+    refused, crashed, wrong, unknown_argument, unknown, fine = texts(results)
+    assert refused == "not on Sundays"
+    assert "1234" not in crashed
+    assert "1234" in caplog.text
+    assert wrong.startswith("Invalid arguments for add: a")
+    assert unknown_argument.startswith("Invalid arguments for add: c")
+    assert "steal" in unknown
+    assert fine == "2"
+
+
+@both_eras
+async def test_calls_run_concurrently_and_their_results_are_in_the_order_of_the_calls(era: str) -> None:
+    seq = Sequencer()
+
+    async def slow(ctx: Context) -> str:
+        async with seq(1):
+            assert ctx.depth == 1
+        return "slow"
+
+    async def fast() -> str:
+        async with seq(0):
+            pass
+        return "fast"
+
+    client = MockClient(samples=[[tool_use("slow"), tool_use("fast")], "done"], era=era)
+    with trio.fail_after(5):
+        async with client.context() as ctx:
+            await ctx.run_tool_loop("Go.", [slow, fast])
+    assert texts(results_of(requests(client)[1].messages)) == ["slow", "fast"]
+
+
+@both_eras
+async def test_a_tool_may_ask_the_user_and_the_model(era: str) -> None:
+    async def choose(ctx: Context) -> str:
+        answer = await ctx.elicit("Which?", int)
+        assert answer.action == "accept"
+        return f"{answer.content}, {(await ctx.sample('A word?')).text}"
+
+    client = MockClient(
+        elicits=[1, 2], samples=[[tool_use("choose"), tool_use("choose")], "red", "red", "done"], era=era
+    )
+    async with client.context() as ctx:
+        result = await ctx.run_tool_loop("Go.", [choose])
+        assert len(ctx.messages) == 4
+    assert result.text == "done"
+    assert sorted(texts(results_of(result.messages))) == ["1, red", "2, red"]
+
+
+async def test_a_plain_function_runs_in_a_thread() -> None:
+    threads: list[bool] = []
+
+    def where() -> str:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return "here"
+
+    async with make_context(samples=[tool_use("where"), "done"]) as ctx:
+        await ctx.run_tool_loop("Go.", [where])
+    assert threads == [False]
+
+
+# how it ends
+
+
+@both_eras
+async def test_a_tool_ends_the_loop_with_a_value_and_cancels_the_other_calls(era: str) -> None:
+    ended: list[str] = []
+
+    async def find() -> str:
+        raise BreakToolLoop({"flight": "TP3"}, "found")
+
+    async def wait() -> str:
+        try:
+            await trio.sleep(math.inf)
+        finally:
+            ended.append("wait")
+        return ""
+
+    client = MockClient(samples=[[tool_use("wait"), tool_use("find"), tool_use("add", a=1, b=2)]], era=era)
+    with trio.fail_after(5):
+        async with client.context() as ctx:
+            result = await ctx.run_tool_loop("Go.", [find, wait, add])
+            assert ctx.messages == result.messages
+    assert (result.text, result.value, result.ended_by, result.iterations) == ("found", {"flight": "TP3"}, "break", 1)
+    assert ended == ["wait"]
+    results = results_of(result.messages)
+    assert [each.tool_use_id for each in results] == ["wait_1", "find_2", "add_3"]
+    assert results[0].is_error
+    assert texts(results)[1] == "found"
+
+
+@pytest.mark.parametrize(("value", "text"), [("all", "all"), (None, "A tool has ended the loop."), ([1, 2], "[1,2]")])
+def test_a_break_has_the_text_of_its_value(value: Any, text: str) -> None:
+    error = BreakToolLoop(value)
+    assert (error.value, str(error)) == (value, text)
+
+
+def test_a_break_takes_json_only() -> None:
+    with pytest.raises(ValueError, match="nan"):
+        BreakToolLoop(math.nan)
+
+
+async def test_a_break_in_a_call_of_a_client_is_an_error_result() -> None:
+    async def find() -> str:
+        raise BreakToolLoop("found")
+
+    result = await MockClient().call(find)
+    assert (result.is_error, result.text) == (True, "found")
+
+
+async def test_more_calls_than_the_limit_end_the_loop_before_one_runs() -> None:
+    async with make_context(samples=[[tool_use("add", a=1, b=1)] * 101]) as ctx:
+        with pytest.raises(LimitExceeded, match="101"):
+            await ctx.run_tool_loop("Add.", [add])
+        assert ctx.messages == ()
+
+
+@both_eras
+async def test_the_timeout_covers_the_whole_loop(era: str, autojump_clock: object) -> None:
+    ended: list[str] = []
+
+    async def wait() -> str:
+        try:
+            await trio.sleep(math.inf)
+        finally:
+            ended.append("wait")
+        return ""
+
+    async with make_context(samples=[tool_use("wait")], era=era) as ctx:
+        start = trio.current_time()
+        with pytest.raises(BranchLimit) as caught:
+            await ctx.run_tool_loop("Go.", [wait], timeout=5)
+        assert (caught.value.kind, trio.current_time() - start) == ("time", 5)
+        assert ctx.messages == ()
+    assert ended == ["wait"]
+
+
+async def test_a_client_without_tools_is_asked_nothing() -> None:
+    client = MockClient(samples=[], capabilities=ClientCapabilities(sampling=SamplingCapability()))
+    async with client.context() as ctx:
+        with pytest.raises(CapabilityError):
+            await ctx.run_tool_loop("Add.", [add])
+    assert client.questions == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "error"),
+    [
+        (("Go.", add), {}, TypeError),
+        (("Go.", "add"), {}, TypeError),
+        (("Go.", [Tool(name="t", input_schema={"type": "object"})]), {}, TypeError),
+        ((None, [add]), {}, TypeError),
+        (("Go.", [add]), {"messages": [text_message("user", "Go.")]}, TypeError),
+        (("Go.", [add]), {"max_iterations": 0}, ValueError),
+        (("Go.", [add]), {"tool_choice": "any"}, ValueError),
+        (("Go.", [add]), {"timeout": -1}, ValueError),
+        (("Go.", [add]), {"max_token": 5}, TypeError),
+        (("Go.", [add, add]), {}, ValueError),
+        (("Go.", [dict]), {}, TypeError),
+        (("Go.", [5]), {}, TypeError),
+        (("Go.", ["nothing"]), {}, LookupError),
+    ],
+)
+async def test_wrong_arguments_are_refused_before_anything_is_asked(
+    arguments: Any, options: Any, error: type[Exception]
+) -> None:
+    client = MockClient(samples=[])
+    async with client.context() as ctx:
+        with pytest.raises(error):
+            await ctx.run_tool_loop(*arguments, **options)
+    assert client.questions == []
+
+
+# budgets and depth
+
+
+@both_eras
+async def test_the_rounds_are_charged_to_the_budget(era: str) -> None:
+    server = Server("s")
+
+    @server.tool(token_budget=40)
+    async def lead(ctx: Context) -> str:
+        try:
+            await ctx.run_tool_loop("Add.", [add])
+        except BranchLimit as error:
+            return f"{error.kind} {error.limit} {error.used}"
+        return "unlimited"
+
+    call = ToolUseContent(id="x", name="add", input={"a": 1, "b": 1})
+    again = ToolUseContent(id="y", name="add", input={"a": 1, "b": 1})
+    client = MockClient(samples=[used((20, 5), call), used((20, 5), again)], era=era)
+    assert (await client.call((server, "lead"))).text == "tokens 40 50"
+
+
+async def test_the_budget_of_a_tool_is_a_part_of_that_of_its_caller() -> None:
+    server = Server("s")
+
+    @server.tool(token_budget=10)
+    async def think(ctx: Context) -> str:
+        return (await ctx.sample("Think.")).text
+
+    call = tool_use("think")
+    samples = [
+        used((5, 5), ToolUseContent(id="x", name="think", input={})),
+        used((8, 8), TextContent(text="hm")),
+        "done",
+    ]
+    client = MockClient(samples=samples)
+
+    @server.tool
+    async def lead(ctx: Context) -> str:
+        result = await ctx.run_tool_loop("Go.", ["think"])
+        return texts(results_of(result.messages))[0]
+
+    assert "10 tokens" in (await client.call((server, "lead"))).text
+    assert call.name == "think"
+
+
+async def test_a_loop_whose_calls_would_nest_too_deep_runs_none() -> None:
+    server = Server("s")
+
+    @server.tool(max_depth=0)
+    async def lead(ctx: Context) -> str:
+        with pytest.raises(BranchLimit) as caught:
+            await ctx.run_tool_loop("Add.", [add])
+        return caught.value.kind
+
+    assert (await MockClient(samples=[tool_use("add", a=1, b=1)]).call((server, "lead"))).text == "depth"
+
+
+# replays
+
+
+def numbered(index: int, blocks: Sequence[Any]) -> CreateMessageResult:
+    """An answer whose tool uses have ids that no other answer has."""
+    named = [
+        each.model_copy(update={"id": f"{index}-{place}"}) if isinstance(each, ToolUseContent) else each
+        for place, each in enumerate(blocks)
+    ]
+    return CreateMessageResult(role="assistant", content=named, model="m")
+
+
+def replayable(effects: list[str], provider: ScriptedProvider | None = None) -> Server:
+    """A server whose tool loops over one tool that asks and one that does not, and asks at the end."""
+    server = Server("s", sampling=provider)
+
+    @server.tool
+    async def note(text: str) -> str:
+        effects.append(text)
+        return f"noted {text}"
+
+    @server.tool
+    async def confirm(what: str, ctx: Context) -> str:
+        answer = await ctx.elicit(f"{what}?", bool)
+        effects.append(f"confirmed {what}")
+        return str(answer.action == "accept" and answer.content)
+
+    @server.tool
+    async def stop(text: str) -> str:
+        effects.append("stop")
+        raise BreakToolLoop([text])
+
+    @server.tool(resume="replay")
+    async def lead(ctx: Context) -> str:
+        result = await ctx.run_tool_loop("Go.", [note, confirm, stop])
+        last = await ctx.elicit("Done?", bool)
+        return f"{result.text}, {result.ended_by}, {result.iterations}, {result.value}, {last.action}"
+
+    return server
+
+
+async def test_a_replay_runs_no_call_again_that_has_ended() -> None:
+    effects: list[str] = []
+    rounds = [
+        [tool_use("note", text="a"), tool_use("confirm", what="x"), tool_use("note", text="b")],
+        [tool_use("note", text="c")],
+        [TextContent(text="end")],
+    ]
+    provider = ScriptedProvider([numbered(index, blocks) for index, blocks in enumerate(rounds)])
+    report = await replay_tool(replayable(effects, provider), "lead", on_elicit=lambda _params: accept(value=True))
+    report.check()
+    assert report.result is not None
+    assert report.result.text == "end, answer, 3, None, accept"
+    assert sorted(effects[:2]) == ["a", "b"]
+    assert effects[2:] == ["confirmed x", "c"]
+    assert len(provider.requests) == 3
+
+
+async def test_a_replay_of_a_loop_that_a_tool_ended_runs_none_of_its_calls() -> None:
+    effects: list[str] = []
+    client = MockClient(
+        elicits=[SecondWorker(True)],
+        samples=[[tool_use("stop", text="found"), tool_use("note", text="a")]],
+    )
+    result = await client.call((replayable(effects), "lead"))
+    assert result.text == "[\"found\"], break, 1, ['found'], accept"
+    assert effects.count("stop") == 1
+    assert len(effects) <= 2
+
+
+async def test_a_loop_continues_in_another_process_where_its_tool_has_asked() -> None:
+    effects: list[str] = []
+    client = MockClient(
+        elicits=[SecondWorker(True), SecondWorker(True)],
+        samples=[SecondWorker([tool_use("note", text="a"), tool_use("confirm", what="x")]), SecondWorker("end")],
+    )
+    result = await client.call((replayable(effects), "lead"))
+    assert result.text == "end, answer, 2, None, accept"
+    assert effects == ["a", "confirmed x"]
+    assert len(requests(client)) == 2

@@ -1,0 +1,252 @@
+"""Running a tool loop as a part of a call: its questions, its calls as branches, and what is recorded of them for a replay.
+
+A loop has a lane of its own, so that nothing in it has a key that something else in the call could have:
+
+    the lane of the body          ""
+    the loop                      "/1"           asks "sample/1-1", "sample/1-2", ...
+    the calls of all its rounds   "/1/1", "/1/2", ...
+
+The result of each call is recorded as a step of that lane, "round 2 call 1". A replay finds the results, and runs only the calls
+that had not ended. If a tool ended the loop, the whole round is one step, "round 2": a replay must not run the calls again that
+were cancelled then.
+"""
+
+# A call whose tool asks has no result in the journal when the call of the client is parked, but the answers of its questions are
+# there. So a replay looks for the result by `find_step`, and runs the tool, which gets its answers.
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias, cast
+
+import trio
+
+from ...errors import BranchLimit, without_traceback
+from ...groups import without
+from ...logs import peer_logger
+from ...runtime import Branches, Lane
+from ...session import Call
+from ...session.tool_loop import ToolLoop, error_result, text_of
+from ...types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    JsonObject,
+    JsonValue,
+    TextContent,
+    Tool,
+    ToolResultContent,
+    ToolUseContent,
+)
+from ..branching import BranchTerms, freeze_messages
+from .answers import check_answer
+from .loop_result import BreakToolLoop, ToolLoopResult
+from .loop_tools import LoopTool, LoopTools, ToolClient, loop_tools
+from .model import ask_model
+
+logger = peer_logger("trio_mcp.call")
+
+CANCELLED: Final = "This call was cancelled, because another one ended the loop."
+
+Results: TypeAlias = dict[int, ToolResultContent]
+"""The results of one round, by the place of the call."""
+
+
+class LoopOptions(NamedTuple):
+    """What an author says about a loop."""
+
+    tools: Sequence[LoopTool]
+    max_iterations: int
+    reports_rounds: bool
+
+
+class Broken(NamedTuple):
+    """What a tool ended the loop with."""
+
+    value: JsonValue
+    text: str
+
+
+class LoopBroken(Exception):
+    """A tool has ended the loop: nothing more is asked."""
+
+
+@dataclass(slots=True, eq=False)
+class LoopRun:
+    """One tool loop of a call.
+
+    Args:
+        call: the call that it is a part of.
+        lane: its own lane.
+        terms: those of the body or branch that runs it.
+    """
+
+    call: Call
+    lane: Lane
+    terms: BranchTerms
+    options: LoopOptions
+    tools: LoopTools
+    answer: CreateMessageResult | None = None
+    broken: Broken | None = None
+    rounds: int = 0
+
+    async def ask(self, params: CreateMessageRequestParams) -> CreateMessageResult:
+        """Ask the model for the next round.
+
+        Raises:
+            LoopBroken: a tool has ended the loop.
+        """
+        if self.broken is not None:
+            raise LoopBroken
+        self.rounds += 1
+        if self.options.reports_rounds:
+            limit = self.options.max_iterations
+            await self.call.progress(self.rounds - 1, limit, f"round {self.rounds} of at most {limit}")
+        answer = await ask_model(self.call, self.lane, self.terms.budget, params, None)
+        check_answer(answer)
+        self.answer = answer
+        return answer
+
+    async def run_calls(self, uses: Sequence[ToolUseContent]) -> list[ToolResultContent]:
+        """Run the calls of one answer as concurrent branches, and return their results in order.
+
+        Raises:
+            BranchLimit: the call has too many branches, or they nest too deep.
+        """
+        name = f"round {self.rounds}"
+        recorded = self._recorded(name)
+        if recorded is not None:
+            return self._broken_before(cast("JsonObject", recorded))
+        results = Results()
+        await self._run_branches(uses, results)
+        if self.broken is not None:
+            for index, use in enumerate(uses):
+                results.setdefault(index, error_result(use, CANCELLED))
+        ordered = [results[index] for index in range(len(uses))]
+        if self.broken is not None:
+            self._record(name, {**self.broken._asdict(), "results": [result.wire() for result in ordered]})
+        return ordered
+
+    async def _run_branches(self, uses: Sequence[ToolUseContent], results: Results) -> None:
+        refused: BranchLimit | None = None
+        max_depth = min(self.terms.max_depth, self.call.services.options.max_depth)
+        async with Branches(self.lane) as branches:
+            for index, use in enumerate(uses):
+                try:
+                    branches.start(partial(self._run_call, branches, results, index, use), max_depth=max_depth)
+                except BranchLimit as error:
+                    refused = without_traceback(error)
+                    branches.cancel()
+                    break
+        # After the block, which would wrap it in a group.
+        if refused is not None:
+            raise refused
+
+    async def _run_call(
+        self, branches: Branches, results: Results, index: int, use: ToolUseContent, lane: Lane
+    ) -> None:
+        """Run one call in the lane of its branch, unless an earlier run has its result."""
+        name = f"round {self.rounds} call {index + 1}"
+        recorded = self._recorded(name)
+        if recorded is not None:
+            await trio.lowlevel.checkpoint()
+            results[index] = ToolResultContent.model_validate(recorded)
+            return
+        try:
+            result = await self.tools.run(use, self.call, lane, self.terms)
+        except BreakToolLoop as error:
+            # The first one counts: the others are calls that it has cancelled.
+            if self.broken is None:
+                self.broken = Broken(error.value, str(error))
+                results[index] = ToolResultContent(tool_use_id=use.id, content=[TextContent(text=str(error))])
+                branches.cancel()
+            return
+        except BaseExceptionGroup as group:
+            if self.broken is None or not isinstance(without(group, trio.Cancelled), Exception):
+                raise
+            logger.warning(
+                "%s: a call of %s failed while it was cancelled", self.call.target_name, use.name, exc_info=True
+            )
+            await trio.lowlevel.checkpoint()
+            return
+        results[index] = result
+        self._record(name, result.wire())
+
+    def _broken_before(self, recorded: JsonObject) -> list[ToolResultContent]:
+        """Return the results of a round in which a tool ended the loop, in an earlier run."""
+        self.broken = Broken(recorded["value"], cast("str", recorded["text"]))
+        return [ToolResultContent.model_validate(result) for result in cast("list[JsonValue]", recorded["results"])]
+
+    def _recorded(self, name: str) -> JsonValue:
+        return recall(self.call, self.lane, name)
+
+    def _record(self, name: str, value: JsonValue) -> None:
+        record(self.call, self.lane, name, value)
+
+
+async def run_loop(
+    call: Call, terms: BranchTerms, options: LoopOptions, params: CreateMessageRequestParams, lane: Lane
+) -> ToolLoopResult:
+    """Run a tool loop in its lane.
+
+    Raises:
+        LookupError, TypeError, ValueError: a tool is wrong; nothing was asked.
+        LimitExceeded: the model calls too many tools at once.
+
+    What `ask_model` raises propagates.
+    """
+    tools = await loop_tools(options.tools, call, partial(list_once, call, lane))
+    run = LoopRun(call, lane, terms, options, tools)
+    params = params.model_copy(update={"tools": tools.models or None})
+    if not tools.models:
+        params = params.model_copy(update={"tool_choice": None})
+    loop = ToolLoop(params, run.ask, run.run_calls, options.max_iterations)
+    try:
+        answer = await loop.run()
+    except LoopBroken:
+        broken = run.broken
+        assert broken is not None
+        assert run.answer is not None
+        return ToolLoopResult(
+            broken.text,
+            "break",
+            broken.value,
+            freeze_messages(loop.messages),
+            loop.usage,
+            loop.iterations,
+            run.answer.stop_reason,
+        )
+    return ToolLoopResult(
+        text_of(answer),
+        "limit" if loop.is_used_up else "answer",
+        None,
+        freeze_messages(loop.messages),
+        loop.usage,
+        loop.iterations,
+        answer.stop_reason,
+    )
+
+
+async def list_once(call: Call, lane: Lane, index: int, client: ToolClient) -> list[Tool]:
+    """Return the tools of another server; in a replay, those that it had then, since a question must not change."""
+    name = f"tools {index + 1}"
+    recorded = recall(call, lane, name)
+    if recorded is None:
+        tools = await client.list_tools()
+        record(call, lane, name, [tool.wire() for tool in tools])
+        return tools
+    await trio.lowlevel.checkpoint()
+    return [Tool.model_validate(tool) for tool in cast("list[JsonValue]", recorded)]
+
+
+def recall(call: Call, lane: Lane, name: str) -> JsonValue:
+    """Return what an earlier run of the call has recorded in this lane; None if it has not, or there was none."""
+    entry = None if call.memory is None else call.memory.find_step(f"{lane.path}:{name}")
+    return None if entry is None else cast("JsonValue", entry.value)
+
+
+def record(call: Call, lane: Lane, name: str, value: JsonValue) -> None:
+    """Record something for a replay, if the call may be replayed."""
+    if call.memory is not None:
+        call.memory.record_step(f"{lane.path}:{name}", value)

@@ -1,0 +1,126 @@
+"""Which model a question goes to: the client's, or the one of the server's provider; and asking the provider.
+
+    Server(sampling=provider)                              the client's if it has what the question needs, else the provider's
+    Server(sampling=provider, sampling_prefer="server")    the provider's
+    Server()                                               the client's
+
+A question about the context of servers (`include_context`) goes to the client in any case: only it has their context.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias
+
+import trio
+
+from ...checks import check_choice, mistake
+from ...errors import ProviderError, ProviderErrorKind, RequestTimeout
+from ...protocol.conversation import answer_problem
+from ...runtime import Lane
+from ...sampling import SamplingProvider
+from ...session import Call
+from ...types import CreateMessageRequestParams, CreateMessageResult
+from ...types.capabilities import lacks
+from ..ask_timeout import AskTimeout
+from .request import needed_capabilities, sampling_question
+
+SamplingPreference: TypeAlias = Literal["client", "server"]
+"""Whose model is asked if both the client and the server have one."""
+
+PROVIDED: Final = frozenset({"sampling", "sampling.tools"})
+"""The client capabilities that a server with a provider does not need."""
+
+
+def check_provider(provider: object) -> None:
+    """Raise `TypeError` unless this can be a provider. A class in place of an instance is a frequent mistake."""
+    if isinstance(provider, type) or not isinstance(provider, SamplingProvider):
+        expected = "a provider of sampling, such as OpenAIProvider(...), with `async def sample(self, request)`"
+        raise TypeError(mistake("sampling", expected, provider))
+
+
+def check_preference(preference: object) -> None:
+    """Raise `TypeError` or `ValueError` unless this is a `SamplingPreference`."""
+    check_choice("sampling_prefer", preference, ("client", "server"))
+
+
+def provider_for(call: Call, params: CreateMessageRequestParams) -> SamplingProvider | None:
+    """Return the provider that answers a request; None if the client does, or there is none."""
+    provider = call.services.provider
+    if provider is None:
+        return None
+    needs = needed_capabilities(params)
+    if not PROVIDED.issuperset(needs):
+        return None
+    return None if not call.services.prefers_provider and client_has(call, needs) else provider
+
+
+def takes_tools(call: Call) -> bool:
+    """Return whether the model that a question without tools would go to can be offered tools."""
+    services = call.services
+    if services.provider is not None and (services.prefers_provider or not client_has(call, ("sampling",))):
+        return True
+    return client_has(call, ("sampling.tools",))
+
+
+def client_has(call: Call, needs: tuple[str, ...]) -> bool:
+    """Return whether the client declares all that a question needs, and its revision has a form for it."""
+    facts = call.facts
+    if "sampling.tools" in needs and not facts.terms.codec.revision.sampling_tools:
+        return False
+    return lacks(facts.client_capabilities, needs) is None
+
+
+async def ask_provider(
+    call: Call,
+    lane: Lane,
+    provider: SamplingProvider,
+    params: CreateMessageRequestParams,
+    limit: AskTimeout | None,
+) -> CreateMessageResult:
+    """Ask a provider; a replay of the call gets the recorded answer. A cancel ends its request.
+
+    Raises:
+        ProviderError: it has no answer, or its answer is invalid.
+        RequestTimeout: there was no answer within the limit; its request was cancelled.
+        TypeError: it returned something else than a result.
+    """
+    await trio.lowlevel.checkpoint_if_cancelled()
+    question = sampling_question(params)
+    # The key that the question would have for the client: whichever of the two answered, a replay finds the answer.
+    key, _ = lane.next_question(question.kind, question.name)
+    memory = call.memory
+    if memory is None:
+        return await provider_answer(provider, params, limit)
+    fingerprint = memory.fingerprint(question)
+    known = memory.recall_answer(key, question, fingerprint)
+    if known is not None:
+        await trio.lowlevel.checkpoint()
+        return known
+    answer = await provider_answer(provider, params, limit)
+    memory.record_answer(key, answer, fingerprint)
+    return answer
+
+
+async def provider_answer(
+    provider: SamplingProvider, params: CreateMessageRequestParams, limit: AskTimeout | None
+) -> CreateMessageResult:
+    """Return the checked answer of a provider. Raises as `ask_provider` does."""
+    if limit is None:
+        return checked_answer(provider, await provider.sample(params))
+    with trio.CancelScope(deadline=limit.deadline):
+        return checked_answer(provider, await provider.sample(params))
+    # The scope has caught its own expiry; a cancel from outside that came at the same time wins.
+    await trio.lowlevel.checkpoint()
+    raise RequestTimeout(f"no answer of the server's model within {limit.seconds:g} seconds; the request was cancelled")
+
+
+def checked_answer(provider: SamplingProvider, answer: object) -> CreateMessageResult:
+    """Return what a provider returned, if it is an answer of a model."""
+    name = type(provider).__name__
+    if not isinstance(answer, CreateMessageResult):
+        raise TypeError(f"the provider {name} returned {type(answer).__name__}: return a CreateMessageResult")
+    problem = answer_problem(answer.role, answer.content)
+    if problem is not None:
+        text = f"the provider {name} returned an invalid answer: {problem}"
+        raise ProviderError(text, kind=ProviderErrorKind.MALFORMED)
+    return answer
