@@ -35,6 +35,19 @@ LEFTOVER_SECONDS: Final = 0.5
 CLOSE_SECONDS: Final = 2.0
 """Seconds for closing connections."""
 
+OWN_HEADERS: Final = (
+    "accept",
+    "accept-encoding",
+    "anthropic-version",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "user-agent",
+)
+CLIENT_HEADERS: Final = "x-stainless-"
+"""What headers begin with in which the official clients describe themselves."""
+
 
 class ModelClient(Protocol):
     """The official client of an API, with what is used of it."""
@@ -99,14 +112,31 @@ async def limit_body(response: httpx2.Response) -> None:
         response.stream = LimitedBody(stream, limit, is_error=not response.is_success)
 
 
-def open_http(*, keep: bool) -> httpx2.AsyncClient:
+class OwnHeaders:
+    """Removes headers that an official client takes from the environment: organizations, projects, and any that a user sets.
+
+    One of these may replace the key, which is therefore written here. The clients would log it as a header of one request.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._key = endpoint.key
+
+    async def __call__(self, request: httpx2.Request) -> None:
+        for name in list(request.headers):
+            if name not in OWN_HEADERS and not name.startswith(CLIENT_HEADERS):
+                del request.headers[name]
+        if self._key is not None:
+            request.headers["authorization"] = f"Bearer {self._key}"
+
+
+def open_http(endpoint: Endpoint, *, keep: bool) -> httpx2.AsyncClient:
     """Return what makes the requests; `keep`: keep connections for later ones, until it is closed."""
     return httpx2.AsyncClient(
         # No limit for reads: a model may think for long, and the attempts have a deadline.
         timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS if keep else 0),
         headers={"accept-encoding": "identity"},
-        event_hooks={"response": [limit_body]},
+        event_hooks={"request": [OwnHeaders(endpoint)] if endpoint.is_named else [], "response": [limit_body]},
         follow_redirects=False,
     )
 
@@ -142,7 +172,7 @@ class Connection:
 
     def __init__(self, endpoint: Endpoint, make: MakeClient, *, keep: bool) -> None:
         self._endpoint = endpoint
-        self._client = make(endpoint, open_http(keep=keep))
+        self._client = make(endpoint, open_http(endpoint, keep=keep))
         self._errors: tuple[type[Exception], ...] = (*self._client.errors, httpx2.HTTPError, httpx2.StreamError)
 
     @asynccontextmanager

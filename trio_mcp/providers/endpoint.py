@@ -31,11 +31,16 @@ class Vendor:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A base URL, and the key for it; None for a server that wants none. Its repr does not show the key."""
+    """A base URL, and the key for it; None for a server that wants none. Its repr does not show the key.
+
+    Attributes:
+        is_named: the program names the URL, so that nothing of the environment is meant for it.
+    """
 
     vendor: Vendor
     url: str
     key: str | None = field(repr=False)
+    is_named: bool
 
     @property
     def host(self) -> str:
@@ -58,7 +63,7 @@ def find_endpoint(vendor: Vendor, base_url: str | None, api_key: str | None) -> 
     """
     url = base_url if base_url is not None else os.environ.get(vendor.url_variable) or vendor.url
     key = os.environ.get(vendor.key_variable) if api_key is None and base_url is None else api_key
-    endpoint = Endpoint(vendor, check_str("base_url", url).rstrip("/"), _check_key(key))
+    endpoint = Endpoint(vendor, check_str("base_url", url).rstrip("/"), _check_key(key), base_url is not None)
     parts = urlsplit(endpoint.url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(mistake("base_url", "an http or https URL", endpoint.url))

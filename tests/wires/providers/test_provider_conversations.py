@@ -147,6 +147,50 @@ async def test_a_tool_call_and_its_result_are_a_conversation(kind: type[Any]) ->
     assert len(server.asked[1].body["messages"]) == 3
 
 
+# headers
+
+
+FOREIGN = {
+    "ANTHROPIC_AUTH_TOKEN": "foreign",
+    "ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer foreign\nx-api-key: foreign\nx-gateway: foreign",
+    "OPENAI_ADMIN_KEY": "foreign",
+    "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer foreign\nx-gateway: foreign",
+    "OPENAI_ORG_ID": "foreign",
+    "OPENAI_PROJECT_ID": "foreign",
+}
+
+
+@both
+@pytest.mark.parametrize("key", [KEY, None], ids=["with a key", "without"])
+async def test_a_url_that_the_program_names_gets_nothing_of_the_environment(
+    kind: type[Any], key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in FOREIGN.items():
+        monkeypatch.setenv(name, value)
+    listed = says({"data": [{"id": "model-1"}]})
+    async with model_api(listed, says(ANSWERS[kind]), streams(EVENTS[kind])) as server:
+        provider = kind(base_url=f"{server.url}/v1", api_key=key)
+        await provider.sample(REQUEST)
+        await provider.stream(REQUEST, lambda text: None)
+    for asked in server.asked:
+        assert "foreign" not in str(asked.headers)
+        assert asked.headers.get("authorization") == (f"Bearer {key}" if key else None)
+
+
+@both
+async def test_the_url_of_the_environment_gets_its_key_and_headers(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vendor = {OpenAIProvider: "OPENAI", AnthropicProvider: "ANTHROPIC"}[kind]
+    async with model_api(says(ANSWERS[kind])) as server:
+        monkeypatch.setenv(f"{vendor}_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv(f"{vendor}_API_KEY", KEY)
+        monkeypatch.setenv(f"{vendor}_CUSTOM_HEADERS", "x-gateway: mine")
+        await kind("model-1").sample(REQUEST)
+    assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
+    assert server.asked[0].headers["x-gateway"] == "mine"
+
+
 # waits and deadlines
 
 
