@@ -25,6 +25,7 @@ from ...client.handlers import as_root
 from ...client.target import open_target
 from ...groups import unwrap
 from ...protocol.revisions import REVISIONS, Era
+from ...scripts import Script
 from ...server import AnyElicit, Context, Server
 from ...types import (
     CallToolResult,
@@ -44,7 +45,6 @@ from ...types import (
 from .handlers import Attempt, ScriptedHandlers
 from .held_call import HeldCall
 from .questions import Kind, Question
-from .script import Script
 from .target import Target, find_tool
 from .workers import Workers
 
@@ -119,9 +119,9 @@ class MockClient:
         if principal is not None:
             check_instance("principal", principal, str, "a string")
         self._scripts: Mapping[Kind, Script] = {
-            "elicit": Script("elicits", elicits),
-            "url": Script("urls", urls),
-            "sample": Script("samples", samples),
+            "elicit": Script("elicits", elicits, actions=True),
+            "url": Script("urls", urls, actions=True),
+            "sample": Script("samples", samples, actions=True),
         }
         self._roots = None if roots is None else [as_root(root) for root in roots]
         self._capabilities = ALL_CAPABILITIES if capabilities is None else capabilities

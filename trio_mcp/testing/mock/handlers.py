@@ -12,6 +12,7 @@ from ...client import Handlers, dismiss
 from ...client.handlers import FindHandler
 from ...client.maybe_await import maybe_await
 from ...errors import Disconnected
+from ...scripts import Script, Step
 from ...session import RequestHandler
 from ...types import (
     ClientCapabilities,
@@ -20,9 +21,9 @@ from ...types import (
     Model,
     Root,
 )
-from .answers import elicit_result, sample_result
+from .actions import Delay, Disconnect, Never, SecondWorker
+from .answers import elicit_result, mock_sample
 from .questions import Kind, Question
-from .script import Delay, Disconnect, Never, Script, SecondWorker, Step
 from .workers import Workers
 
 
@@ -73,7 +74,7 @@ class Attempt:
             if isinstance(answer, Exception):
                 reply: Model | Exception = answer
             elif question.kind == "sample":
-                reply = sample_result(step.name, answer, question.params)
+                reply = mock_sample(step.name, answer, question.params)
             else:
                 reply = elicit_result(step.name, answer, question.params)
         except Exception as error:  # noqa: BLE001  the call raises it
