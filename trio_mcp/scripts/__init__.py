@@ -3,15 +3,15 @@
 `MockClient` and `ScriptedProvider` read the same scripts.
 """
 
-from .samples import offers_schema, sample_result, tool_use, unchecked_tool_use
+from .samples import UncheckedToolUse, sample_result, tool_use, unchecked_tool_use
 from .script import Action, Script, Step, check_answer
 
 __all__ = [
     "Action",
     "Script",
     "Step",
+    "UncheckedToolUse",
     "check_answer",
-    "offers_schema",
     "sample_result",
     "tool_use",
     "unchecked_tool_use",

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from pydantic_core import to_jsonable_python
 
 from ...client import accept
 from ...protocol.schema.json_schema import Schema
-from ...scripts import sample_result
+from ...sampling import SCHEMA_TOOL
+from ...scripts import UncheckedToolUse, sample_result
 from ...types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -20,7 +21,10 @@ from ...types import (
     JsonValue,
     Model,
     RequestedSchema,
+    Tool,
+    ToolUseContent,
 )
+from .questions import Question
 
 MODEL = "mock"
 """The name of the model that a script stands for."""
@@ -75,15 +79,37 @@ def form_content(name: str, answer: object, form: RequestedSchema) -> JsonObject
     return {next(iter(form.properties)): value}
 
 
-def mock_sample(name: str, answer: object, params: Model) -> CreateMessageResult:
+def mock_sample(name: str, answer: object, question: Question) -> CreateMessageResult:
     """Return the answer to a sampling request.
 
     Raises:
         AssertionError: it cannot be one, or it calls a tool that was not offered, or with arguments that do not fit. A
             `CreateMessageResult` and an `unchecked_tool_use` are sent as they are.
     """
+    params = question.params
     assert isinstance(params, CreateMessageRequestParams)
     try:
-        return sample_result(name, answer, params, model=MODEL)
+        result = sample_result(name, answer, params, model=MODEL)
     except TypeError as error:
         raise AssertionError(str(error)) from None
+    if result is not answer:
+        for block in result.content if isinstance(result.content, list) else [result.content]:
+            # Data is checked by what asked for it, which may ask again.
+            if isinstance(block, ToolUseContent) and block.name != SCHEMA_TOOL:
+                check_call(name, block, params.tools or [], question)
+    return result
+
+
+def check_call(name: str, call: ToolUseContent, tools: Sequence[Tool], question: Question) -> None:
+    """Raise `AssertionError` if a call of a script fits none of the tools that were offered, and should."""
+    if isinstance(call, UncheckedToolUse):
+        return
+    advice = f"asked: {question}; to send it all the same, write unchecked_tool_use(...)"
+    offered = {tool.name: tool for tool in tools}
+    tool = offered.get(call.name)
+    if tool is None:
+        there = f"the tools are {', '.join(offered)}" if offered else "no tools were offered"
+        raise AssertionError(f"{name} calls the tool {call.name!r}, which was not offered; {there}; {advice}")
+    problem = Schema.compile(tool.input_schema, "inputSchema").check(call.input)
+    if problem is not None:
+        raise AssertionError(f"{name} calls {call.name} with arguments that do not fit: {problem}; {advice}")

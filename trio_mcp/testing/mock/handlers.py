@@ -74,7 +74,7 @@ class Attempt:
             if isinstance(answer, Exception):
                 reply: Model | Exception = answer
             elif question.kind == "sample":
-                reply = mock_sample(step.name, answer, question.params)
+                reply = mock_sample(step.name, answer, question)
             else:
                 reply = elicit_result(step.name, answer, question.params)
         except Exception as error:  # noqa: BLE001  the call raises it
