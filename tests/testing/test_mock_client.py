@@ -634,3 +634,33 @@ async def test_an_unchecked_call_and_a_whole_result_are_sent_as_they_are() -> No
         ToolUseContent(id=f"{name}_{number}", name=name, input=given)
         for number, (name, given) in enumerate([("count_boks", {}), ("count_books", {"tpic": "a"}), ("x", {})], start=1)
     ]
+
+
+# structured answers
+
+
+async def guess(ctx: Context) -> int:
+    """Ask the model for a number."""
+    return (await ctx.sample("How many?", returns=int)).data
+
+
+@pytest.mark.parametrize("mode", ["modern", "2025-11-25", "2025-06-18"])
+@pytest.mark.parametrize("samples", [["many"], ["many", {"result": "three"}]])
+async def test_a_structured_answer_that_does_not_fit_fails_with_its_number(mode: str, samples: list[object]) -> None:
+    with pytest.raises(AssertionError, match=naming(f"answer {len(samples)} of samples does not fit")) as caught:
+        await MockClient(samples=samples, era=mode).call(guess)
+    assert ".." not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["modern", "2025-11-25"])
+async def test_a_further_answer_is_given_to_the_next_attempt(mode: str) -> None:
+    client = MockClient(samples=["many", {"result": 3}], era=mode)
+    assert (await client.call(guess)).structured_content == {"result": 3}
+    first, second = client.questions
+    assert second.message.splitlines()[-1].startswith("Your last answer could not be used")
+    assert second.message.startswith(first.message)
+
+
+async def test_a_question_after_results_is_named_by_what_it_follows() -> None:
+    with pytest.raises(AssertionError, match=naming("no answer left", "sample after tool_result")):
+        await MockClient(samples=[tool_use("count_books", topic="a")]).call(lead)
