@@ -664,3 +664,9 @@ async def test_a_further_answer_is_given_to_the_next_attempt(mode: str) -> None:
 async def test_a_question_after_results_is_named_by_what_it_follows() -> None:
     with pytest.raises(AssertionError, match=naming("no answer left", "sample after tool_result")):
         await MockClient(samples=[tool_use("count_books", topic="a")]).call(lead)
+
+
+async def test_an_argument_without_its_name_is_a_type_error() -> None:
+    call: Any = MockClient().call
+    with pytest.raises(TypeError, match="by keyword"):
+        await call(count_books, {"topic": "a"})

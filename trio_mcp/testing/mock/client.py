@@ -132,7 +132,7 @@ class MockClient:
         self.logs: list[LoggingMessageNotificationParams] = []
         self.result: CallToolResult | None = None
 
-    async def call(self, target: Target, /, **arguments: object) -> CallToolResult:
+    async def call(self, target: Target, /, *positional: Never, **arguments: object) -> CallToolResult:
         """Call a tool and return its result.
 
         Args:
@@ -147,6 +147,8 @@ class MockClient:
 
         And the errors of `Client.call_tool`. A cancel cancels the tool.
         """
+        if positional:
+            raise TypeError(f"arguments of a tool go by keyword: call(tool, name=value), not {positional[0]!r:.80}")
         server, name = find_tool(target)
         sent = {key: to_json(key, value) for key, value in arguments.items()}
         attempt = self._attempt(server)
