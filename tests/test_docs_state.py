@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 import trio
@@ -11,7 +11,7 @@ from pages import Names, Page
 from talk import talk_to
 from trio.testing import MockClock
 
-from trio_mcp import Client, PeerError
+from trio_mcp import Client, PeerError, Provide, ToolError
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 from trio_mcp_transports.http.server.lifespan import RESTART_DELAY
@@ -48,6 +48,37 @@ async def test_a_transaction_is_rolled_back_by_an_error(page: Names, mode: Any) 
             assert state.database.execute("select topic from notes").fetchall() == [("b",)]
     with pytest.raises(sqlite3.ProgrammingError):
         state.database.execute("select 1")
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_concurrent_calls_have_separate_transactions(page: Names, mode: Any) -> None:
+    server, begun, go_on = page["server"], trio.Event(), trio.Event()
+
+    async def write(topic: Any, cursor: Any) -> str:
+        cursor.execute("insert into notes values (?, '')", (topic,))
+        begun.set()
+        await go_on.wait()
+        if topic == "bad":
+            raise ToolError("no")
+        return topic  # type: ignore[no-any-return]
+
+    write.__annotations__ = {
+        "topic": str,
+        "cursor": Annotated[sqlite3.Cursor, Provide(page["transaction"])],
+        "return": str,
+    }
+    server.add_tool(write)
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=mode) as client:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "write", {"topic": "bad"})
+                await begun.wait()
+                nursery.start_soon(client.call_tool, "write", {"topic": "good"})
+                nursery.start_soon(client.call_tool, "add_note", {"topic": "alone", "body": ""})
+                await trio.testing.wait_all_tasks_blocked()
+                go_on.set()
+            rows = server.services[0].state.database.execute("select topic from notes order by topic").fetchall()
+    assert rows == [("alone",), ("good",)]
 
 
 @pytest.mark.parametrize("mode", ERAS)

@@ -14,6 +14,7 @@ from serving import ROOT
 
 from trio_mcp import Context, Elicit, Server, ServiceOptions
 from trio_mcp.server import PromptKeywords, ResourceKeywords, ToolKeywords
+from trio_mcp.testing import make_context
 
 
 def function() -> str:
@@ -209,3 +210,83 @@ def test_the_help_names_every_option(offer: Callable[..., object], keywords: typ
 async def test_a_transport_of_another_name_is_answered_with_ours(name: str, meant: str) -> None:
     with pytest.raises(LookupError, match=f"do you mean {meant}"):
         await Server("s").serve(name)
+
+
+# the methods of a context
+
+CALLS: dict[str, Callable[..., Any]] = {
+    "ctx.elicit()": lambda ctx, **options: ctx.elicit("Sure?", bool, **options),
+    "ctx.elicit.strict()": lambda ctx, **options: ctx.elicit.strict("Sure?", bool, **options),
+    "ctx.elicit.with_retry()": lambda ctx, **options: ctx.elicit.with_retry("Sure?", bool, **options),
+    "ctx.elicit_url()": lambda ctx, **options: ctx.elicit_url("Open", "https://example.com", **options),
+    "ctx.sample()": lambda ctx, **options: ctx.sample("Hello", **options),
+    "ctx.sample_schema()": lambda ctx, **options: ctx.sample_schema("Hello", int, **options),
+    "ctx.sample_tools()": lambda ctx, **options: ctx.sample_tools("Hello", [len_of], **options),
+    "ctx.run_tool_loop()": lambda ctx, **options: ctx.run_tool_loop("Hello", [len_of], **options),
+}
+
+
+def len_of(text: str) -> int:
+    return len(text)
+
+
+@pytest.mark.parametrize(
+    ("method", "wrong", "right"),
+    [
+        ("ctx.elicit()", "timout", "timeout"),
+        ("ctx.elicit.strict()", "re_ask", "reask"),
+        ("ctx.elicit.with_retry()", "attempts", "max_attempts"),
+        ("ctx.elicit_url()", "time_out", "timeout"),
+        ("ctx.sample()", "return_type", "returns"),
+        ("ctx.sample()", "max_token", "max_tokens"),
+        ("ctx.sample_schema()", "retrie", "retries"),
+        ("ctx.sample_tools()", "tool_choices", "tool_choice"),
+        ("ctx.run_tool_loop()", "iterations", "max_iterations"),
+    ],
+)
+async def test_an_unknown_option_of_a_question_is_rejected_with_the_nearest_one(
+    method: str, wrong: str, right: str
+) -> None:
+    async with make_context() as ctx:
+        with pytest.raises(TypeError, match=naming(method, wrong, f"do you mean {right!r}")):
+            CALLS[method](ctx, **{wrong: 1})
+
+
+@pytest.mark.parametrize(
+    ("method", "there_are"),
+    [
+        ("ctx.elicit()", ["context", "reask", "timeout"]),
+        ("ctx.elicit.with_retry()", ["max_attempts", "on_decline", "timeout"]),
+        ("ctx.elicit_url()", ["done", "elicitation_id", "timeout", "wait"]),
+        ("ctx.sample()", ["max_tokens", "messages", "returns", "retries", "tool_choice", "tools"]),
+        ("ctx.sample_tools()", ["max_tokens", "retries", "tool_choice", "tools"]),
+        ("ctx.run_tool_loop()", ["max_iterations", "max_tokens", "progress", "tool_choice", "tools"]),
+    ],
+)
+async def test_an_unknown_option_of_a_question_that_is_like_none_is_told_all(method: str, there_are: list[str]) -> None:
+    async with make_context() as ctx:
+        with pytest.raises(TypeError, match=naming(method, "zzz", *there_are)):
+            CALLS[method](ctx, zzz=1)
+
+
+# capabilities
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [("sample", "sampling"), ("sampling.tool", "sampling.tools"), ("elicitation.urls", "elicitation.url")],
+)
+def test_an_unknown_capability_is_rejected_with_the_nearest_one(wrong: str, right: str) -> None:
+    with pytest.raises(ValueError, match=naming(wrong, f"do you mean {right!r}")):
+        Server("wrong").add_tool(len_of, requires={wrong})
+
+
+def test_a_capability_that_is_like_none_is_told_what_there_is() -> None:
+    there_are = ("elicitation.form", "elicitation.url", "roots", "sampling.context", "sampling.tools")
+    with pytest.raises(ValueError, match=naming("zzz", *there_are)):
+        Server("wrong").add_tool(len_of, requires={"zzz"})
+
+
+@pytest.mark.parametrize("capability", ["experimental.x", "extensions.com.example/x", "roots.listChanged"])
+def test_a_capability_that_clients_may_declare_is_allowed(capability: str) -> None:
+    assert Server("right").add_tool(len_of, requires={capability}).requires == (capability,)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -367,6 +368,57 @@ async def test_a_second_worker_replays_the_call_in_the_modern_era(era: str) -> N
 async def test_a_call_that_may_not_be_replayed_is_lost_at_a_second_worker() -> None:
     result = await MockClient(elicits=[SecondWorker("s")]).call(ask_size)
     assert result.is_error
+
+
+@pytest.mark.parametrize("step", [Disconnect(), Never()], ids=["disconnect", "timeout"])
+async def test_a_call_that_no_other_process_can_continue_is_released(
+    step: object, era: str, autojump_clock: MockClock
+) -> None:
+    released = list[str]()
+    client = MockClient(elicits=[step], era=era)
+    hold = handoff_with(released)
+    with trio.fail_after(BOUND):
+        if isinstance(step, Disconnect):
+            with pytest.raises(Disconnected):
+                await client.call(hold)
+        else:
+            assert (await client.call(hold)).is_error
+    assert released == ["7A"]
+
+
+@pytest.mark.parametrize(
+    "script",
+    [[SecondWorker(True), Never()], [lambda _asked: True, Never()], [Delay(0, SecondWorker(True)), Never()]],
+    ids=["step", "function", "delay"],
+)
+async def test_a_script_that_may_use_a_second_worker_shares_the_keys(
+    script: list[object], autojump_clock: MockClock
+) -> None:
+    released = list[str]()
+    with trio.fail_after(BOUND):
+        assert (await MockClient(elicits=script).call(handoff_with(released))).is_error
+    assert released == [], "another process may have gone on with the call"
+
+
+def handoff_with(released: list[str]) -> Callable[[], object]:
+    """Return a handoff tool that asks twice and records what it released."""
+    server = Server("desk")
+
+    async def confirm(_seat: str, ctx: Context) -> None:
+        await ctx.elicit("Take it?", bool)
+        await ctx.elicit("Really?", bool)
+
+    async def book(_seat: str, _sure: None, ctx: Context) -> str:
+        return "booked"
+
+    async def release(seat: str, ctx: Context) -> None:
+        released.append(seat)
+
+    @server.handoff_tool(client=confirm, after=book, on_cancel=release, timeout=5)
+    async def hold() -> str:
+        return "7A"
+
+    return hold
 
 
 @pytest.mark.parametrize("seconds", [-1, float("inf"), "5"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from inspect import isawaitable
 from typing import TypeAlias, cast
 
@@ -14,7 +14,7 @@ from ..types import CreateMessageRequestParams, CreateMessageResult, TextContent
 
 MODEL = "scripted"
 
-ProviderScript: TypeAlias = Sequence[object] | Callable[[CreateMessageRequestParams], object]
+ProviderScript: TypeAlias = Sequence[object] | Iterator[object] | Callable[[CreateMessageRequestParams], object]
 """Answers of the model, in order, or a function that answers every request."""
 
 
@@ -42,7 +42,7 @@ class ScriptedProvider:
     """
 
     def __init__(self, script: ProviderScript) -> None:
-        self._script = Script("script", script)
+        self._script = Script("script", list(script) if isinstance(script, Iterator) else script)
         self.requests: list[CreateMessageRequestParams] = []
 
     async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:

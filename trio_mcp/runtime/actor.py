@@ -282,6 +282,8 @@ class Lane:
     # Tuples and not sets: an empty one costs nothing, and few bodies name more than a handful.
     _named: tuple[str, ...] = ()
     _names: tuple[str, ...] = ()
+    unawaited: tuple[str, ...] = ()
+    """What its code has called and not awaited yet; see `check_awaited`."""
 
     @property
     def coming_key(self) -> str:

@@ -39,7 +39,7 @@ from typing import Generic, Self, TypeVar, cast
 import trio
 from outcome import Outcome, Value
 
-from ..errors import BranchLimit
+from ..errors import BranchLimit, LocalProtocolError
 from ..groups import without
 from ..logs import peer_logger
 from .actor import Lane
@@ -188,7 +188,9 @@ class Branches:
     async def _run(self, branch: Branch[T], work: Work[T]) -> None:
         outcome: Outcome[T] | None = None
         try:
-            outcome = Value(await work(branch.lane))
+            value = await work(branch.lane)
+            check_awaited(branch.lane)
+            outcome = Value(value)
         except BaseException as error:
             if is_failure(error):
                 self.cancel()
@@ -233,10 +235,12 @@ async def run_child(lane: Lane, child: Lane, fn: Work[T]) -> T:
     lane.actor.lane_busy()
     lane.begin_join()
     try:
-        return await fn(child)
+        value = await fn(child)
+        check_awaited(child)
     finally:
         lane.end_join()
         lane.actor.lane_idle()
+    return value
 
 
 async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
@@ -266,6 +270,17 @@ async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
         for fn in fns:
             group.start(partial(run, fn), max_depth=max_depth)
     return won[0]
+
+
+def check_awaited(lane: Lane) -> None:
+    """Check the code of a lane that has returned.
+
+    Raises:
+        LocalProtocolError: it has dropped a coroutine that it had to await; the message names the first one.
+    """
+    if lane.unawaited:
+        name = lane.unawaited[0]
+        raise LocalProtocolError(f"{name}() was not awaited: write `await {name}(...)`")
 
 
 def is_failure(error: BaseException) -> bool:

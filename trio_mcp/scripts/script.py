@@ -79,6 +79,10 @@ class Script:
             return [] if self._used else [Step(self.name, self._every)]
         return [self._step(number) for number in range(self._used + 1, len(self._answers) + 1)]
 
+    def has(self, wanted: Callable[[object], bool]) -> bool:
+        """Return whether the script has such an answer; a function that answers every question is one."""
+        return any(map(wanted, self._answers if self._every is None else [self._every]))
+
     @property
     def last(self) -> Step | None:
         """The last answer that was taken; None before the first."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Generic, Self, TypeAlias, Unpack, cast, overload
+from typing import Generic, Never, Self, TypeAlias, Unpack, cast, overload
 
 import trio
 from typing_extensions import TypeVar
 
+from ..checks import check_no_options
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import Question
 from ..types import (
@@ -65,6 +66,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         done: Done | None = None,
         wait: bool = True,
         timeout: float = math.inf,
+        **unknown: Never,
     ) -> Coroutine[object, object, UrlElicited]:
         """Ask the user to open a page, and wait until the user has finished there; see docs/forms.md.
 
@@ -84,6 +86,8 @@ class Context(ToolLooper, Generic[StateT_co]):
             ValueError: `url` is no http or https URL, or `elicitation_id` is in use.
             BranchElicitNotAllowed, PeerError, TypeError: as from `elicit`.
         """
+        if unknown:
+            check_no_options(unknown, Context.elicit_url, "ctx.elicit_url()")
         page = Page(message, url, elicitation_id, done, wait)
         return elicit_url(self._call, self._lane, self._terms, page, timeout)
 

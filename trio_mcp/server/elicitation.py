@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine
-from typing import Final, Literal, TypeAlias, cast, overload
+from typing import Final, Literal, Never, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
-from ..checks import check_choice, check_int, check_str
+from ..checks import check_choice, check_int, check_no_options, check_str
 from ..errors import BranchElicitNotAllowed, ElicitationCancelled, ElicitationDeclined, ElicitationInvalid
 from ..runtime import Lane
 from ..session import Call
@@ -93,6 +93,7 @@ class Elicitation:
         context: object = None,
         reask: int = 2,
         timeout: float = math.inf,
+        **unknown: Never,
     ) -> Coroutine[object, object, KeyedElicited[object, object]]:
         """Ask the user to fill in a form, and return the answer.
 
@@ -108,10 +109,12 @@ class Elicitation:
 
         Raises: see the class.
         """
+        if unknown:
+            check_no_options(unknown, Elicitation.__call__, "ctx.elicit()")
         check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
         asking = _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
-        return UnawaitedAnswer(asking, "ctx.elicit")
+        return UnawaitedAnswer(asking, "ctx.elicit", self._lane)
 
     @overload
     async def strict(  # type: ignore[overload-overlap]
@@ -137,6 +140,7 @@ class Elicitation:
         context: object = None,
         reask: int = 2,
         timeout: float = math.inf,
+        **unknown: Never,
     ) -> Coroutine[object, object, object]:
         """Ask as `ctx.elicit` does, and return the content of the answer.
 
@@ -145,10 +149,12 @@ class Elicitation:
                 it is the error result of the tool.
             Others: see the class.
         """
+        if unknown:
+            check_no_options(unknown, Elicitation.strict, "ctx.elicit.strict()")
         check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
         asking = _content(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
-        return UnawaitedAnswer(asking, "ctx.elicit.strict")
+        return UnawaitedAnswer(asking, "ctx.elicit.strict", self._lane)
 
     @overload
     async def with_retry(  # type: ignore[overload-overlap]
@@ -210,6 +216,7 @@ class Elicitation:
         max_attempts: int = 3,
         on_decline: OnDecline = "retry",
         timeout: float = math.inf,
+        **unknown: Never,
     ) -> Coroutine[object, object, KeyedElicited[object, object]]:
         """Ask up to `max_attempts` times, and return the last answer.
 
@@ -224,6 +231,8 @@ class Elicitation:
             ElicitationDeclined: see `on_decline`.
             Others: see the class.
         """
+        if unknown:
+            check_no_options(unknown, Elicitation.with_retry, "ctx.elicit.with_retry()")
         check_choice("on_decline", on_decline, ON_DECLINE)
         check_int("max_attempts", max_attempts, least=1, most=MAX_ATTEMPTS)
         asked = self._form(message, schema, context)
@@ -233,7 +242,7 @@ class Elicitation:
         else:
             again = on_decline == "retry"
             asking = _ask(self._call, self._lane, message, asked, context, limit, max_attempts, again=again)
-        return UnawaitedAnswer(asking, "ctx.elicit.with_retry")
+        return UnawaitedAnswer(asking, "ctx.elicit.with_retry", self._lane)
 
     def _form(self, message: str, schema: object, context: object) -> Asked:
         """Return the form to show. Raises what the class says, before anything is awaited."""

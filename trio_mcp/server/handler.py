@@ -9,7 +9,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from ..errors import McpError
 from ..groups import leaf_exceptions
-from ..runtime import Actor, Lane, ThreadLimiter, TokenBudget
+from ..runtime import Actor, Lane, ThreadLimiter, TokenBudget, check_awaited
 from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
@@ -58,14 +58,19 @@ class Handler:
                 for another handler.
             parent: the terms of that handler.
 
-        Raises what the function raises; of an exception group, the exception that `exception_to_report` chooses.
+        Raises what the function raises; of an exception group, the exception that `exception_to_report` chooses. And
+        `LocalProtocolError` if it has returned and dropped a question; see `check_awaited`.
         """
         if self.context is not None:
-            values = {**values, self.context: self._make_context(call, place, parent)}
+            ctx = self._make_context(call, place, parent)
+            values, place = {**values, self.context: ctx}, ctx._lane  # noqa: SLF001  both are the handler's view of one lane
         try:
             # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
             running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
             value = await running
+            # Where no context was made, nothing could ask.
+            if isinstance(place, Lane):
+                check_awaited(place)
             try:
                 return convert(value)
             except DearCheck as check:
@@ -120,7 +125,8 @@ class ProvidingHandler(Handler):
         ctx, seconds = self._make_context(call, place, parent), call.services.options.cancel_grace
         if self.context is not None:
             values = {**values, self.context: ctx}
-        body = lambda provided: self.inner.run({**values, **provided}, convert, call, place, parent)  # noqa: E731
+        lane = ctx._lane  # noqa: SLF001
+        body = lambda provided: self.inner.run({**values, **provided}, convert, call, lane, parent)  # noqa: E731
         try:
             return await self.providers.run(ctx, self.threads, seconds, body)
         except ExceptionGroup as group:

@@ -40,7 +40,7 @@ from pydantic import PydanticUserError
 
 from ..errors import LocalProtocolError
 from ..logs import peer_logger
-from ..runtime import Lane
+from ..runtime import Lane, check_awaited
 from .context import Context, StateT_co
 from .signature import is_context
 from .step_results import StepResult, return_hint
@@ -108,12 +108,15 @@ class Handoff(Generic[V, C, S]):
             answer = await self.client(value, ctx)
             # Also if `client` caught the cancel, or the cancel came too late for it.
             await trio.lowlevel.checkpoint_if_cancelled()
+            # Before `after`, which must not complete a call whose user was not asked.
+            check_awaited(ctx._lane)  # noqa: SLF001  the phases are a part of the handler
         except BaseException:
             # Not by the exception: a clean-up of `client` may have raised another one, or a group that holds the cancel.
             if self.on_cancel is not None and trio.current_effective_deadline() == -math.inf:
                 await self._clean_up(self.on_cancel, value, ctx)  # noqa: ASYNC102  it opens a shielded scope
             raise
-        return await after(value, answer, phase_context(ctx, "after"))
+        phase = phase_context(ctx, "after")
+        return await checked(phase, after(value, answer, phase))
 
     async def _value(self, ctx: Context[S], before: Callable[[Context[S]], Awaitable[V]]) -> V:
         memory = ctx._call.memory  # noqa: SLF001  the phases are a part of the handler
@@ -123,7 +126,8 @@ class Handoff(Generic[V, C, S]):
         if recorded is not None:
             await trio.lowlevel.checkpoint()
             return cast("V", self.value.from_json(recorded.value))
-        value = await before(phase_context(ctx, BEFORE))
+        phase = phase_context(ctx, BEFORE)
+        value = await checked(phase, before(phase))
         try:
             data = self.value.to_json(BEFORE, value)
         except TypeError as error:
@@ -148,7 +152,8 @@ class Handoff(Generic[V, C, S]):
         grace = max(0.0, min(call.services.options.cancel_grace, actor.overdue_at - trio.current_time()))
         with trio.move_on_after(grace, shield=True) as scope:
             try:
-                await on_cancel(value, phase_context(ctx, "on_cancel"))
+                phase = phase_context(ctx, "on_cancel")
+                await checked(phase, on_cancel(value, phase))
             except Exception:
                 # Logged and not raised: the call was cancelled, and its caller learns that.
                 logger.exception("on_cancel of the tool %s failed", self.tool)
@@ -169,6 +174,13 @@ def phase_context(ctx: Context[S], phase: str) -> PhaseContext[S]:
     call, terms = ctx._call, ctx._terms  # noqa: SLF001
     # The terms reach resources and prompts that the phase reads, whose contexts are their own.
     return PhaseContext(call, Lane(call.actor, f"/{phase_path(ctx, phase)}"), replace(terms, allow_elicit=False))
+
+
+async def checked(phase: PhaseContext[S], running: Awaitable[T]) -> T:
+    """Run a phase and return its value. Raises `LocalProtocolError` if it has returned and not awaited what it called."""
+    value = await running
+    check_awaited(phase._lane)  # noqa: SLF001  the phases are a part of the handler
+    return value
 
 
 def handoff_function(

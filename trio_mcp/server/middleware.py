@@ -19,7 +19,7 @@ from typing import Final, Literal, TypeAlias, cast
 
 from ..checks import check_callable
 from ..protocol.jsonrpc import Encoded
-from ..runtime import Actor, Lane, run_child
+from ..runtime import Actor, Lane, check_awaited, run_child
 from ..session import Call, Plan, RequestFacts, Route
 from ..types import (
     CallToolRequestParams,
@@ -164,7 +164,7 @@ async def run_layer(
     def handler(*arguments: object, **options: object) -> Awaitable[Model]:
         if arguments or options:
             raise TypeError("the handler of a middleware takes no arguments: write `await handler()`")
-        return UnawaitedAnswer(run(), "handler")
+        return UnawaitedAnswer(run(), "handler", lane)
 
     try:
         result = await middleware(request, handler)  # type: ignore[arg-type]
@@ -176,6 +176,7 @@ async def run_layer(
             f"the middleware {name_of(middleware)} returned {type(result).__name__} for a {request.kind}: return what "
             "`await handler()` returns"
         )
+    check_awaited(lane)
     return result
 
 

@@ -56,12 +56,10 @@ from .results import Converter, ReturnSpec, error_result, return_spec, schema_re
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
 from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
-from .tool_options import ToolKeywords, check_tool_name, check_tool_options
+from .tool_options import ToolKeywords, check_tool_name, check_tool_options, required_capabilities
 
 logger = peer_logger("trio_mcp.tool")
 
-CAPABILITIES = frozenset({"elicitation", "experimental", "extensions", "roots", "sampling"})
-"""The client capabilities that a tool may require."""
 REQUIRES_META_KEY = "trio-mcp/requires"
 """The member of a tool's `_meta` in which it publishes the capabilities that its calls need."""
 
@@ -340,15 +338,6 @@ def tool_arguments(
             "the input schema of the tool %s keeps $ref, which some hosts do not resolve: %s", name, arguments.kept
         )
     return arguments
-
-
-def required_capabilities(name: str, options: ToolKeywords) -> tuple[str, ...]:
-    """Return the client capabilities that a call needs. Raises `ValueError` for one that no client declares."""
-    requires = tuple(sorted(options.get("requires", ())))
-    for capability in requires:
-        if capability.partition(".")[0] not in CAPABILITIES:
-            raise ValueError(f"{name}: no client declares {capability!r}; there are {', '.join(sorted(CAPABILITIES))}")
-    return requires
 
 
 def listed_output(returned: ReturnSpec, options: ToolKeywords) -> JsonObject | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from ..checks import check_instance, check_int, check_seconds
+from ..checks import check_instance, check_int, check_seconds, nearest
 from ..sampling import SCHEMA_TOOL
 from ..types import JsonObject, ToolAnnotations
 from .large_results import LEAST_MAX_RESULT
@@ -13,6 +13,22 @@ from .options import OfferKeywords, check_count, check_offer
 from .tool_access import Visible
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
+OPEN_CAPABILITIES = frozenset({"experimental", "extensions"})
+"""The client capabilities whose members anybody may name."""
+CAPABILITIES = frozenset(
+    {
+        *OPEN_CAPABILITIES,
+        "elicitation",
+        "elicitation.form",
+        "elicitation.url",
+        "roots",
+        "roots.listChanged",
+        "sampling",
+        "sampling.context",
+        "sampling.tools",
+    }
+)
+"""The client capabilities that a tool may require."""
 
 
 class ToolKeywords(OfferKeywords, total=False):
@@ -90,3 +106,13 @@ def check_tool_name(name: str) -> None:
         raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
     if name == SCHEMA_TOOL:
         raise ValueError(f"{name!r} is reserved: models give structured answers with a tool of this name")
+
+
+def required_capabilities(name: str, options: ToolKeywords) -> tuple[str, ...]:
+    """Return the client capabilities that a call needs. Raises `ValueError` for one that no client declares."""
+    requires = tuple(sorted(options.get("requires", ())))
+    for capability in requires:
+        if capability not in CAPABILITIES and capability.partition(".")[0] not in OPEN_CAPABILITIES:
+            advice = nearest(capability, CAPABILITIES) or f"there are {', '.join(sorted(CAPABILITIES))}"
+            raise ValueError(f"{name}: no client declares {capability!r}: {advice}")
+    return requires

@@ -1,7 +1,18 @@
 """What the methods of a context return: coroutines whose value cannot be used by mistake before it is awaited.
 
-A plain coroutine is true: `if ctx.elicit("Delete?"): delete()`, without `await`, would delete without asking.
+A plain coroutine is true: `if ctx.elicit("Delete?"): delete()`, without `await`, would delete without asking. And a coroutine
+that is dropped does nothing: after `ctx.elicit.strict("Delete?")`, the body would go on without an answer.
 """
+
+# Each answer is in `Lane.unawaited` of its body or branch, by name, until it is awaited:
+#
+#   event                                  in the lane    then
+#   the method is called                   yes
+#   `await`, or the first `send`           no
+#   `close()`, by the author               no
+#   its value is used                      no             `TypeError`, where it was used
+#   the body or branch returns             yes            `check_awaited` raises `LocalProtocolError`
+#   the body or branch raises              yes            nothing: its exception says what is wrong
 
 from __future__ import annotations
 
@@ -9,7 +20,9 @@ import inspect
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from types import CoroutineType, TracebackType
-from typing import Final, Never, TypeVar, cast
+from typing import Final, Never, Protocol, TypeVar, cast
+
+from ..runtime import Lane
 
 T_co = TypeVar("T_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., Coroutine[object, object, object]])
@@ -23,21 +36,35 @@ class UnawaitedAnswer(Coroutine[object, object, T_co]):
 
     Args:
         name: how the author has written the call, such as "ctx.elicit".
+        lane: the body or branch that has to await it.
     """
 
     # It is gone when the coroutine runs: an `await` keeps only what `__await__` returns.
-    __slots__ = ("_coroutine",)
+    __slots__ = ("_coroutine", "_lane")
 
-    def __init__(self, coroutine: Coroutine[object, object, T_co], name: str) -> None:
+    def __init__(self, coroutine: Coroutine[object, object, T_co], name: str, lane: Lane) -> None:
         # For type checkers: what an async function returns.
         self._coroutine: CoroutineType[object, object, T_co] = coroutine  # type: ignore[assignment]
         # Python warns with this name if the coroutine is never awaited.
         self._coroutine.__qualname__ = name
+        self._lane: Lane | None = lane
+        lane.unawaited = (*lane.unawaited, name)
+
+    def _settle(self) -> None:
+        """Note that it was awaited, or must not be any more."""
+        lane, self._lane = self._lane, None
+        if lane is not None:
+            names = [*lane.unawaited]
+            names.remove(self._coroutine.__qualname__)
+            lane.unawaited = tuple(names)
 
     def __await__(self) -> Generator[object, None, T_co]:
+        self._settle()
         return cast("Generator[object, None, T_co]", self._coroutine.__await__())
 
     def send(self, value: object) -> object:
+        if self._lane is not None:
+            self._settle()
         return self._coroutine.send(value)
 
     def throw(
@@ -46,11 +73,13 @@ class UnawaitedAnswer(Coroutine[object, object, T_co]):
         value: BaseException | object = None,
         traceback: TracebackType | None = None,
     ) -> object:
+        self._settle()
         if isinstance(kind, BaseException):
             return self._coroutine.throw(kind)
         return self._coroutine.throw(kind, value, traceback)
 
     def close(self) -> None:
+        self._settle()
         self._coroutine.close()
 
     def __repr__(self) -> str:
@@ -68,6 +97,7 @@ class UnawaitedAnswer(Coroutine[object, object, T_co]):
     def _raise_misuse(self, *_others: object) -> Never:
         """Raise `TypeError`. A coroutine that has not begun is closed, so that no warning follows."""
         name = self._coroutine.__qualname__
+        self._settle()
         if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
             self._coroutine.close()
         raise TypeError(f"{name}(...) was not awaited: write `await {name}(...)`")
@@ -77,13 +107,20 @@ class UnawaitedAnswer(Coroutine[object, object, T_co]):
     __iter__ = __len__ = __getitem__ = __contains__ = _raise_misuse
 
 
+class InLane(Protocol):
+    """A context, as far as its answers are concerned."""
+
+    @property
+    def _lane(self) -> Lane: ...
+
+
 def must_be_awaited(name: str) -> Callable[[F], F]:
     """Return a decorator of an async method; what the method returns is an `UnawaitedAnswer` with this name."""
 
     def decorate(method: F) -> F:
         @wraps(method)
-        def call(*args: object, **options: object) -> UnawaitedAnswer[object]:
-            return UnawaitedAnswer(method(*args, **options), name)
+        def call(ctx: InLane, *args: object, **options: object) -> UnawaitedAnswer[object]:
+            return UnawaitedAnswer(method(ctx, *args, **options), name, ctx._lane)  # noqa: SLF001  a method of this object
 
         return cast("F", call)
 

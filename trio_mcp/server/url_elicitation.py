@@ -92,7 +92,7 @@ def elicit_url(
         raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
     page.check()
     asking = _elicit_url(call, lane, page, None if timeout == math.inf else AskTimeout(timeout))
-    return UnawaitedAnswer(asking, "ctx.elicit_url")
+    return UnawaitedAnswer(asking, "ctx.elicit_url", lane)
 
 
 async def _elicit_url(call: Call, lane: Lane, page: Page, limit: AskTimeout | None) -> UrlElicited:

@@ -76,7 +76,7 @@ class ToolLooper(Sampler):
         continues = bool(self._messages) and has_results(self._messages[-1])
         if prompt is None and options.get("messages") is None and not continues:
             raise TypeError("a tool loop takes a prompt or messages; only after add_tool_results it needs neither")
-        check_sample_options(options)
+        check_sample_options(options, ToolLooper.run_tool_loop)
         check_timeout(options.get("timeout", math.inf))
         check_loop_tools(tools)
         check_int("max_iterations", max_iterations, least=1)
@@ -85,7 +85,7 @@ class ToolLooper(Sampler):
         parts = None if prompt is None else prompt_parts(cast("Prompt", prompt))
         choice = None if tool_choice is None else ToolChoice(mode=tool_choice)
         running = self._run_loop(parts, LoopOptions([*tools], max_iterations, progress), choice, options)
-        return UnawaitedAnswer(running, "ctx.run_tool_loop")
+        return UnawaitedAnswer(running, "ctx.run_tool_loop", self._lane)
 
     async def _run_loop(
         self, parts: list[PromptPart] | None, loop: LoopOptions, choice: ToolChoice | None, options: SampleOptions

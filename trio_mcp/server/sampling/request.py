@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
 from ...checks import check_choice, check_instance, check_int, check_names, check_sequence, check_str
@@ -47,9 +48,16 @@ class SampleOptions(TypedDict, total=False):
     timeout: float
 
 
-def check_sample_options(options: SampleOptions) -> None:
-    """Raise `TypeError` or `ValueError` if an option of a sample is unknown or has a wrong value."""
-    check_names(options, SampleOptions.__optional_keys__, "a sample")
+def check_sample_options(options: SampleOptions, method: Callable[..., object]) -> None:
+    """Raise `TypeError` or `ValueError` if an option of a sample is unknown or has a wrong value.
+
+    Args:
+        method: the method of `Context` that got them, for the names of its own options.
+    """
+    if not options.keys() <= SampleOptions.__optional_keys__:
+        _self, *own = inspect.signature(method).parameters.values()
+        known = {each.name for each in own if each.kind is not each.VAR_KEYWORD} | SampleOptions.__optional_keys__
+        check_names(options, known, f"ctx.{method.__name__}()")
     check_int("max_tokens", options.get("max_tokens", MAX_TOKENS), least=1)
     if (messages := options.get("messages")) is not None:
         expected, each = "a list of SamplingMessage", 'a SamplingMessage(role="user", content=...)'

@@ -190,11 +190,11 @@ class Sampler(Reporter):
         if prompt is not None and messages is not None:
             raise TypeError("a sample takes either a prompt or messages")
         check_int("retries", retries, most=MAX_RETRIES)
-        check_sample_options(options)
+        check_sample_options(options, getattr(Sampler, helper))
         if prompt is None and messages is None and not (self._messages and has_results(self._messages[-1])):
             raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
         parts = None if prompt is None else prompt_parts(prompt)
-        return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}")
+        return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}", self._lane)
 
     async def _ask(
         self,

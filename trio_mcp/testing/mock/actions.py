@@ -48,4 +48,11 @@ class SecondWorker(Action):
         check_answer("SecondWorker", self.answer, actions=True)
 
 
+def may_be_second_worker(answer: object) -> bool:
+    """Return whether an answer is a `SecondWorker`, or a function, which may return one."""
+    while isinstance(answer, Delay):
+        answer = answer.answer
+    return isinstance(answer, SecondWorker) or callable(answer)
+
+
 ACTIONS: Final = (Delay, Never, Disconnect, SecondWorker)

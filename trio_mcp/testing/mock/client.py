@@ -42,6 +42,7 @@ from ...types import (
     RootsCapability,
     SamplingCapability,
 )
+from .actions import may_be_second_worker
 from .handlers import Attempt, ScriptedHandlers
 from .held_call import HeldCall
 from .questions import Kind, Question
@@ -244,7 +245,9 @@ class MockClient:
     def _attempt(self, server: Server) -> Attempt:
         revision = REVISIONS.get(self._era)
         is_modern = self._era == "modern" if revision is None else revision.era is Era.MODERN
-        return Attempt(Workers(server, self._principal), self._scripts, self._roots, self.questions, is_modern)
+        may_move = any(script.has(may_be_second_worker) for script in self._scripts.values())
+        workers = Workers(server, self._principal, shares_keys=may_move)
+        return Attempt(workers, self._scripts, self._roots, self.questions, is_modern)
 
     def _connect(self, attempt: Attempt) -> Client:
         options = ClientOptions(

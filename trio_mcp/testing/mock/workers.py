@@ -55,15 +55,18 @@ class Workers:
 
     Args:
         principal: the identity of the client.
+        shares_keys: whether the second worker may be used. All workers then open each other's states, as processes with the same
+            TRIO_MCP_KEYS do; a server without such keys knows that no other process can continue its calls.
 
     Attributes:
         legs: how many requests of the method `tools/call` have come.
     """
 
-    def __init__(self, server: Server, principal: str | None) -> None:
-        # All workers seal and open each other's states.
-        keys = server.options.keys or KeyRing.from_environment() or KeyRing.random()
-        self._server = server.with_options(replace(server.options, keys=keys))
+    def __init__(self, server: Server, principal: str | None, *, shares_keys: bool) -> None:
+        if shares_keys and server.options.keys is None:
+            keys = KeyRing.from_environment() or KeyRing.random()
+            server = server.with_options(replace(server.options, keys=keys))
+        self._server = server
         self._peer = Peer(principal=principal)
         self._wanted = 1
         self._lost = trio.CancelScope()
