@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -722,3 +724,15 @@ async def test_an_argument_without_its_name_is_a_type_error() -> None:
     call: Any = MockClient().call
     with pytest.raises(TypeError, match="by keyword"):
         await call(count_books, {"topic": "a"})
+
+
+@pytest.mark.parametrize(
+    "use", [bool, str, lambda call: call.text, lambda call: call == "3"], ids=["bool", "str", "text", "equal"]
+)
+def test_a_call_that_was_not_awaited_cannot_be_used(use: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match=re.escape("write `await client.call(...)`")):
+        use(MockClient().call(count_books, topic="a"))
+
+
+def test_an_awaited_call_runs_outside_of_a_test_function() -> None:
+    assert trio.run(partial(MockClient().call, count_books, topic="a")).text == "3 about a"

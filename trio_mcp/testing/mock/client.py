@@ -42,6 +42,7 @@ from ...types import (
     RootsCapability,
     SamplingCapability,
 )
+from ...unawaited import unawaited
 from .actions import may_be_second_worker
 from .handlers import Attempt, ScriptedHandlers
 from .held_call import HeldCall
@@ -133,6 +134,7 @@ class MockClient:
         self.logs: list[LoggingMessageNotificationParams] = []
         self.result: CallToolResult | None = None
 
+    @unawaited("client.call")
     async def call(self, target: Target, /, *positional: Never, **arguments: object) -> CallToolResult:
         """Call a tool and return its result.
 
