@@ -65,6 +65,8 @@ from .idle_timeout import IdleTimeout, OnProgress
 from .pump import CLEAN_UP
 from .server_requests import MAX_HANDLERS, RequestHandler, ServerRequests
 
+CLOSED: Final = "the server closed the connection"
+
 logger = peer_logger("trio_mcp.client")
 
 OnNotification: TypeAlias = Callable[[str, Model], None]
@@ -224,7 +226,7 @@ class ClientSession:
             nursery: runs the writer.
             handlers: runs the handlers of the server's requests, which are cancelled at the end of the channel.
         """
-        why = "the server closed the connection"
+        why = CLOSED
         nursery.start_soon(self._write)
         try:
             await read_all(self._channel, partial(self._receive, handlers), self._outbox)
@@ -253,7 +255,9 @@ class ClientSession:
             await write_all(self._channel, self._outbox)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             logger.debug("writing ended: %s", error)
-            self._end(f"the connection broke: {error}")
+            # A server that has ended is met by the reader or by the writer, whichever is first: the reason is one.
+            reason = self._channel.close_reason
+            self._end(f"the connection broke: {error}" if reason is None else f"{CLOSED} ({reason})")
         finally:
             self._outbox.close()
             # This was the only reader of the outbox: the reader may wait for room in it.
