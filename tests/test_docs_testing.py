@@ -11,7 +11,7 @@ from pages import Names, Page
 from trio.testing import MockClock
 
 from trio_mcp import Client
-from trio_mcp.testing.mock.script import STEPS
+from trio_mcp.testing.mock.actions import ACTIONS
 
 PAGE = Page("testing")
 TESTS = re.findall(r"^(?:async )?def (test_\w+)", "\n".join(PAGE.blocks), re.MULTILINE)
@@ -36,6 +36,6 @@ async def test_each_test_of_the_page_passes(page: Names, name: str, era: str, au
             await outcome
 
 
-def test_the_page_names_every_step() -> None:
-    for step in STEPS:
-        assert f"| `{step.__name__}(" in PAGE.text
+def test_the_page_names_every_action() -> None:
+    for action in ACTIONS:
+        assert f"| `{action.__name__}(" in PAGE.text

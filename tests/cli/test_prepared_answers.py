@@ -45,3 +45,13 @@ def test_without_samples_no_model_is_declared(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(Terminal, "is_interactive", False)
     assert not prompting([], []).samples
     assert prompting([], [""]).samples
+
+
+async def test_a_confirmation_without_its_answer_is_declined_with_the_option_to_write(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Terminal, "is_interactive", False)
+    form = ElicitRequestFormParams(mode="form", message="Sure?", requested_schema=RequestedSchema(properties={}))
+    assert (await prompting([("value", "yes")], []).elicit(form)).action == "decline"
+    assert "--answer accept=y" in capsys.readouterr().err
+    assert (await prompting([("accept", "y")], []).elicit(form)).action == "accept"

@@ -272,3 +272,37 @@ async def test_nothing_is_said_of_a_process_whose_end_nobody_knows_yet() -> None
     with trio.fail_after(BOUND), pytest.raises(Disconnected) as caught:
         await Client.connect(command, mode="legacy", shutdown_grace=0.1).open()
     assert "process" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("gates", "named"),
+    [
+        ({"sampling.tools"}, ["sample_tools=True", "sampling=provider"]),
+        ({"elicitation"}, ["on_elicit="]),
+        ({"roots", "elicitation.url"}, ["on_roots=", "on_elicit_url="]),
+    ],
+)
+async def test_a_missing_capability_is_noted_with_the_option_that_declares_it(
+    gates: set[str], named: list[str]
+) -> None:
+    server = Server("s")
+
+    @server.tool(requires=gates)
+    async def ask() -> str:
+        return ""
+
+    async with Client.connect(server, mode="modern") as client:
+        with pytest.raises(PeerError) as caught:
+            await client.call_tool("ask")
+    (note,) = caught.value.__notes__
+    assert [name for name in named if name not in note] == []
+
+
+@pytest.mark.parametrize(
+    ("option", "ours"),
+    [("elicitation_handler", "on_elicit"), ("sampling_callback", "on_sample"), ("progress_handler", "on_progress")],
+)
+def test_the_name_of_another_library_is_answered_with_ours(option: str, ours: str) -> None:
+    options: dict[str, Any] = {option: print}
+    with pytest.raises(TypeError, match=naming(option, ours)):
+        Client.connect(Server("s"), **options)

@@ -113,7 +113,7 @@ async def test_a_cancel_ends_an_answer_that_takes_long(autojump_clock: MockClock
 
 
 def test_its_repr_counts() -> None:
-    assert repr(ScriptedProvider(["secret"])) == "<ScriptedProvider: 0 requests, 1 answers>"
+    assert repr(ScriptedProvider(["secret"])) == "<ScriptedProvider: script has 1 answer, 0 requests>"
 
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])

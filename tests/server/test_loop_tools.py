@@ -26,7 +26,7 @@ from trio_mcp.errors import ProviderErrorKind
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server import Tool, ToolClient
-from trio_mcp.testing import MockClient, replay_tool, tool_use
+from trio_mcp.testing import MockClient, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -225,7 +225,7 @@ async def test_a_tool_that_is_hidden_from_the_caller_is_not_offered() -> None:
 
     leading(server, secret, "public")
     for principal, names in (("ann", ["secret", "public"]), ("bob", ["public"])):
-        mock = MockClient(samples=[[tool_use("secret")], "done"], principal=principal)
+        mock = MockClient(samples=[[unchecked_tool_use("secret")], "done"], principal=principal)
         result = await mock.call((server, "lead"))
         assert offered(mock) == names
         assert ("for ann" in result.text) is (principal == "ann")
@@ -293,7 +293,10 @@ def library() -> Server:
 async def test_the_tools_of_a_client_are_offered_and_called(era: str) -> None:
     async with Client.connect(library()) as remote:
         mock = MockClient(
-            samples=[[tool_use("lend", title="Emma"), tool_use("burn", title="Emma"), tool_use("lend")], "done"],
+            samples=[
+                [tool_use("lend", title="Emma"), unchecked_tool_use("burn", title="Emma"), unchecked_tool_use("lend")],
+                "done",
+            ],
             era=era,
         )
         async with mock.context() as ctx:

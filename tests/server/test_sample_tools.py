@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from trio_mcp import CapabilityError, Context, LimitExceeded, Sampled, SampleInvalid, Server, ToolError, tool
 from trio_mcp.errors import LocalProtocolError, MalformedAnswer
-from trio_mcp.testing import MockClient, make_context, tool_use
+from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
     ClientCapabilities,
@@ -210,21 +210,21 @@ async def test_the_calls_are_read_from_a_block_or_an_array_whatever_the_stop_rea
 
 
 async def test_a_plain_sample_passes_on_a_call_of_a_tool_that_was_not_offered() -> None:
-    async with make_context(samples=[tool_use("other", a=1)]) as ctx:
+    async with make_context(samples=[unchecked_tool_use("other", a=1)]) as ctx:
         answered = await ctx.sample("Find x.", tools=[search])
     assert [call.name for call in answered.tool_calls] == ["other"]
 
 
 @both_eras
 async def test_a_model_that_was_offered_no_tools_calls_none(era: str) -> None:
-    async with make_context(samples=[tool_use("search")], era=era) as ctx:
+    async with make_context(samples=[unchecked_tool_use("search")], era=era) as ctx:
         with pytest.raises(MalformedAnswer, match="search"):
             await ctx.sample("Find x.")
         assert ctx.messages == ()
 
 
 async def test_a_call_after_all_tools_were_taken_away_is_passed_on() -> None:
-    async with make_context(samples=[tool_use("search")]) as ctx:
+    async with make_context(samples=[unchecked_tool_use("search")]) as ctx:
         assert (await ctx.sample("Finish.", tool_choice="none")).tool_calls
 
 
@@ -233,7 +233,7 @@ async def test_a_call_after_all_tools_were_taken_away_is_passed_on() -> None:
     "blocks",
     [
         [ToolResultContent(tool_use_id="9", content=[])],
-        [use("search", "9"), use("search", "9")],
+        [use("search", "9", query="x"), use("search", "9", query="x")],
     ],
     ids=["a result", "an id twice"],
 )
@@ -313,7 +313,7 @@ async def test_a_conversation_continues_from_the_results_of_its_tools(era: str) 
 
 
 async def test_nothing_is_asked_before_the_calls_have_results() -> None:
-    client = MockClient(samples=[[tool_use("search"), tool_use("search")], "ok", "ok"])
+    client = MockClient(samples=[[tool_use("search", query="x"), tool_use("search", query="x")], "ok", "ok"])
     async with client.context() as ctx:
         await ctx.sample("Find x.", tools=[search])
         for prompt in ("And y?", None):
@@ -338,7 +338,7 @@ async def test_nothing_is_asked_before_the_calls_have_results() -> None:
     ],
 )
 async def test_each_call_has_exactly_one_result(results: Any, named: str) -> None:
-    async with make_context(samples=[use("search", "1")]) as ctx:
+    async with make_context(samples=[use("search", "1", query="x")]) as ctx:
         await ctx.sample("Find x.", tools=[search])
         before = ctx.messages
         with pytest.raises(ValueError, match=named):
@@ -380,7 +380,7 @@ PIXEL = ImageContent(data="AAAA", mime_type="image/png")
     ],
 )
 async def test_a_result_may_be_anything_that_a_tool_returns(output: Any, block: ToolResultContent) -> None:
-    async with make_context(samples=[use("search", "1")]) as ctx:
+    async with make_context(samples=[use("search", "1", query="x")]) as ctx:
         await ctx.sample("Find x.", tools=[search])
         ctx.add_tool_results({"1": output})
         assert ctx.messages[-1] == message("user", block)
@@ -388,7 +388,7 @@ async def test_a_result_may_be_anything_that_a_tool_returns(output: Any, block: 
 
 async def test_a_sibling_that_samples_meanwhile_does_not_break_the_conversation() -> None:
     """Two tasks of one body: the answer of the second comes between the calls and the results of the first."""
-    client = MockClient(samples=lambda params: use("search", "1") if params.tools else "fine")
+    client = MockClient(samples=lambda params: use("search", "1", query="x") if params.tools else "fine")
     async with client.context() as ctx:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(lambda: ctx.sample("Find x.", tools=[search]))
@@ -403,7 +403,9 @@ async def test_a_sibling_that_samples_meanwhile_does_not_break_the_conversation(
 
 @both_eras
 async def test_an_answer_without_a_call_is_asked_again_with_the_reason(era: str) -> None:
-    client = MockClient(samples=["I would search.", tool_use("guess"), tool_use("search", query="x")], era=era)
+    client = MockClient(
+        samples=["I would search.", unchecked_tool_use("guess"), tool_use("search", query="x")], era=era
+    )
     async with client.context() as ctx:
         answered = await ctx.sample_tools("Find x.", [search])
         assert answered.tool_calls == [use("search", "search", query="x")]
@@ -447,7 +449,7 @@ async def test_attempts_without_a_call_end_in_an_error_with_each_of_them() -> No
 
 async def test_the_reason_follows_results_in_a_message_of_its_own() -> None:
     """Beside results nothing may stand (L-SMP-3b)."""
-    client = MockClient(samples=["no", tool_use("search")])
+    client = MockClient(samples=["no", tool_use("search", query="x")])
     conversation = [message("assistant", use("search", "1")), message("user", RESULT)]
     async with client.context() as ctx:
         await ctx.sample_tools(None, [search], messages=conversation)

@@ -14,7 +14,7 @@ from trio.testing import Sequencer
 from trio_mcp import BranchLimit, BreakToolLoop, CapabilityError, Context, LimitExceeded, Server, ToolError, accept
 from trio_mcp.errors import LocalProtocolError
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.testing import MockClient, SecondWorker, make_context, replay_tool, tool_use
+from trio_mcp.testing import MockClient, SecondWorker, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     ClientCapabilities,
     CreateMessageRequestParams,
@@ -174,9 +174,9 @@ async def test_failures_are_error_results_that_the_model_reads(era: str, caplog:
     calls = [
         tool_use("refuse"),
         tool_use("crash"),
-        tool_use("add", a="one", b=2),
-        tool_use("add", a=1, b=2, c=3),
-        tool_use("steal"),
+        unchecked_tool_use("add", a="one", b=2),
+        unchecked_tool_use("add", a=1, b=2, c=3),
+        unchecked_tool_use("steal"),
         tool_use("add", a=1, b=1),
     ]
     client = MockClient(samples=[calls, "well"], era=era)

@@ -213,6 +213,15 @@ def test_the_help_names_every_option(offer: Callable[..., object], keywords: typ
     assert [name for name in keywords.__annotations__ if f"`{name}`" not in offer.__doc__] == []
 
 
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("streamable-http", "'http'"), ("ws", "'websocket'"), ("htpp", "'http'"), ("in-memory", "'memory'")],
+)
+async def test_a_transport_of_another_name_is_answered_with_ours(name: str, meant: str) -> None:
+    with pytest.raises(LookupError, match=f"do you mean {meant}"):
+        await Server("s").serve(name)
+
+
 # the methods of a context
 
 CALLS: dict[str, Callable[..., Any]] = {

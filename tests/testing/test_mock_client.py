@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +21,7 @@ from trio_mcp import Context, Elicit, ElicitRouter, Server, accept, decline, dis
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
 from trio_mcp.server.homes import home_of, remember_home
-from trio_mcp.testing import Delay, Disconnect, MockClient, Never, SecondWorker
+from trio_mcp.testing import Delay, Disconnect, MockClient, Never, SecondWorker, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     ClientCapabilities,
     CreateMessageRequestParams,
@@ -27,6 +29,7 @@ from trio_mcp.types import (
     ElicitRequestFormParams,
     ElicitResult,
     TextContent,
+    ToolUseContent,
 )
 
 BOUND = 20.0
@@ -635,3 +638,106 @@ async def test_an_error_response_to_the_call_is_raised(era: str) -> None:
 
     with pytest.raises(PeerError):
         await MockClient(era=era).call(rejecting)
+
+
+# calls of tools that a model makes
+
+
+async def count_books(topic: str, limit: int = 3) -> str:
+    """Count books."""
+    return f"{limit} about {topic}"
+
+
+async def lead(ctx: Context) -> str:
+    """Let the model count."""
+    return (await ctx.run_tool_loop("How many?", [count_books])).text
+
+
+@pytest.mark.parametrize(
+    ("call", "named"),
+    [
+        (tool_use("count_boks", topic="a"), ["answer 1 of samples", "'count_boks'", "count_books"]),
+        (tool_use("count_books", tpic="a"), ["answer 1 of samples", "count_books", "topic"]),
+        ([tool_use("count_books", topic="a"), tool_use("count_books", topic=1)], ["answer 1 of samples", "topic"]),
+        (Delay(0, tool_use("other")), ["answer 1 of samples", "'other'"]),
+        (lambda asked: tool_use("other"), ["answer 1 of samples", "'other'"]),
+    ],
+    ids=["name", "argument", "second", "delayed", "function"],
+)
+async def test_a_call_that_does_not_fit_the_offered_tools_fails(era: str, call: object, named: list[str]) -> None:
+    mode = "2025-11-25" if era != "modern" else era
+    client = MockClient(samples=[call, "done"], era=mode)
+    with pytest.raises(AssertionError, match=naming(*named, "How many")):
+        await client.call(lead)
+    assert len(client.questions) == 1
+
+
+async def test_a_call_of_a_model_that_was_offered_no_tools_fails() -> None:
+    async def think(ctx: Context) -> str:
+        return (await ctx.sample("Think.")).text
+
+    with pytest.raises(AssertionError, match="no tools were offered"):
+        await MockClient(samples=[tool_use("count_books", topic="a")]).call(think)
+
+
+async def test_an_unchecked_call_and_a_whole_result_are_sent_as_they_are() -> None:
+    whole = CreateMessageResult(
+        role="assistant", content=[ToolUseContent(id="1", name="other", input={})], model="m", stop_reason="toolUse"
+    )
+    wrong = [unchecked_tool_use("count_boks"), unchecked_tool_use("count_books", tpic="a"), unchecked_tool_use("x")]
+    with MockClient(samples=[wrong, whole, "done"]) as client:
+        assert (await client.call(lead)).text == "done"
+    first = client.questions[1].params
+    assert isinstance(first, CreateMessageRequestParams)
+    assert first.messages[1].content == [
+        ToolUseContent(id=f"{name}_{number}", name=name, input=given)
+        for number, (name, given) in enumerate([("count_boks", {}), ("count_books", {"tpic": "a"}), ("x", {})], start=1)
+    ]
+
+
+# structured answers
+
+
+async def guess(ctx: Context) -> int:
+    """Ask the model for a number."""
+    return (await ctx.sample("How many?", returns=int)).data
+
+
+@pytest.mark.parametrize("mode", ["modern", "2025-11-25", "2025-06-18"])
+@pytest.mark.parametrize("samples", [["many"], ["many", {"result": "three"}]])
+async def test_a_structured_answer_that_does_not_fit_fails_with_its_number(mode: str, samples: list[object]) -> None:
+    with pytest.raises(AssertionError, match=naming(f"answer {len(samples)} of samples does not fit")) as caught:
+        await MockClient(samples=samples, era=mode).call(guess)
+    assert ".." not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ["modern", "2025-11-25"])
+async def test_a_further_answer_is_given_to_the_next_attempt(mode: str) -> None:
+    client = MockClient(samples=["many", {"result": 3}], era=mode)
+    assert (await client.call(guess)).structured_content == {"result": 3}
+    first, second = client.questions
+    assert second.message.splitlines()[-1].startswith("Your last answer could not be used")
+    assert second.message.startswith(first.message)
+
+
+async def test_a_question_after_results_is_named_by_what_it_follows() -> None:
+    with pytest.raises(AssertionError, match=naming("no answer left", "sample after tool_result")):
+        await MockClient(samples=[tool_use("count_books", topic="a")]).call(lead)
+
+
+async def test_an_argument_without_its_name_is_a_type_error() -> None:
+    call: Any = MockClient().call
+    with pytest.raises(TypeError, match="by keyword"):
+        await call(count_books, {"topic": "a"})
+
+
+@pytest.mark.parametrize(
+    "use", [bool, str, lambda call: call.text, lambda call: call == "3"], ids=["bool", "str", "text", "equal"]
+)
+def test_a_call_that_was_not_awaited_cannot_be_used(use: Callable[[Any], object]) -> None:
+    with pytest.raises(TypeError, match=re.escape("write `await client.call(...)`")):
+        use(MockClient().call(count_books, topic="a"))
+
+
+def test_an_awaited_call_runs_outside_of_a_test_function() -> None:
+    assert trio.run(partial(MockClient().call, count_books, topic="a")).text == "3 about a"

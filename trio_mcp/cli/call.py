@@ -20,7 +20,7 @@ import trio
 from ..client import Client
 from ..logs import printable
 from ..protocol.meta import REQUIRED_CAPABILITIES
-from ..protocol.revisions import SUPPORTED
+from ..protocol.revisions import REVISIONS, SUPPORTED, Era
 from ..types import Tool
 from .arguments import pairs, read_arguments, signature
 from .child_stderr import printable_stderr
@@ -166,7 +166,7 @@ async def run_call(client: Client, options: Namespace, prompting: Prompting) -> 
         show_tools(tools)
         return Status.OK
     # The schema is needed to read the arguments, so the tools are listed even for a single call.
-    tool = choose(tools, options.tool)
+    tool = choose(tools, options.tool, for_client=is_legacy(client))
     arguments = read_arguments(tool, options.arguments, options.json)
     result = await client.call_tool(tool.name, arguments, on_progress=show_progress)
     # First, because the result only says that the user closed a question.
@@ -181,13 +181,23 @@ async def run_call(client: Client, options: Namespace, prompting: Prompting) -> 
     return Status.TOOL_ERROR if result.is_error else Status.OK
 
 
-def choose(tools: Sequence[Tool], name: str) -> Tool:
-    """Return the tool of that name. Raises `CommandError`, which lists the names, if there is none."""
+def is_legacy(client: Client) -> bool:
+    """Return whether the session is legacy: a legacy server hides tools that need a capability that the client lacks."""
+    return REVISIONS[client.protocol_version].era is Era.LEGACY
+
+
+def choose(tools: Sequence[Tool], name: str, *, for_client: bool = False) -> Tool:
+    """Return the tool of that name. Raises `CommandError`, which lists the names, if there is none.
+
+    Args:
+        for_client: the server may hide tools from this client.
+    """
     for tool in tools:
         if tool.name == name:
             return tool
     known = ", ".join(tool.name for tool in tools) or "none"
-    raise CommandError(f"the server has no tool {name!r}; its tools are: {known}")
+    whose = " for this client" if for_client else ""
+    raise CommandError(f"the server has no tool {name!r}{whose}; its tools are: {known}")
 
 
 def show_tools(tools: Sequence[Tool]) -> None:

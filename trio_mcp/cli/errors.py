@@ -90,4 +90,7 @@ def rejected(why: str, missing: JsonValue) -> CommandError:
     """Return the error of a call that the server rejected; it names the options that declare the `missing` capabilities."""
     wanted = [option for name, option in DECLARED_BY.items() if isinstance(missing, dict) and name in missing]
     hint = f"; give {' and '.join(wanted)}" if wanted else ""
+    sampling = missing.get("sampling") if isinstance(missing, dict) else None
+    if isinstance(sampling, dict) and "tools" in sampling:
+        hint = "; trio-mcp call cannot answer with tools"
     return CommandError(f"the server rejected it: {why}{hint}", Status.REFUSED)

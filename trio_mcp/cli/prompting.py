@@ -150,6 +150,8 @@ class Prompting:
             NotAccepted: the user declined, or closed the question.
         """
         # Never accepted silently: there may be much behind a confirmation.
+        if CONFIRMATION not in self._answers and not self._terminal.is_interactive:
+            self._decline(f"{CONFIRMATION}; --answer {CONFIRMATION}=y confirms a question without fields")
         if not await self._value_of(CONFIRMATION, BooleanSchema(), required=True):
             raise NotAccepted(DECLINED)
 

@@ -51,6 +51,7 @@ from ..types import (
 )
 from .link import Link
 from .listed_tools import ListedTools
+from .option_names import add_option_note
 from .options import ClientOptions
 from .timeouts import timeout_error
 
@@ -216,6 +217,7 @@ class Calls:
         try:
             return await self._request(method, params, options)
         except PeerError as error:
+            add_option_note(error)
             if error.code != HEADER_MISMATCH or not isinstance(params, CallToolRequestParams):
                 raise
         # The tool was listed too long ago, and by now repeats other arguments in headers. The server rejected the call before

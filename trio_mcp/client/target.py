@@ -17,6 +17,7 @@ from ..checks import check_int, check_seconds, check_str_mapping
 from ..session import AnyChannel, check_options, find_transport
 from ..types import ClientCapabilities
 from .cache import NO_CACHE, CacheView, ResponseCache
+from .option_names import check_other_names
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.1)."""
@@ -53,6 +54,7 @@ def open_target(
         check_url(target)
     if "raise_exceptions" in options and name != "memory":
         raise TypeError("raise_exceptions=True needs a server object in this process, as in Client.connect(server)")
+    check_other_names(options)
     check_options(name, "connect", options, others)
     for option, value in options.items():
         if option in DURATIONS:

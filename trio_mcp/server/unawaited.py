@@ -16,36 +16,30 @@ that is dropped does nothing: after `ctx.elicit.strict("Delete?")`, the body wou
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from types import CoroutineType, TracebackType
-from typing import Final, Never, Protocol, TypeVar, cast
+from typing import Protocol, TypeVar, cast
 
 from ..runtime import Lane
+from ..unawaited import Unawaited
 
 T_co = TypeVar("T_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., Coroutine[object, object, object]])
 
-READ_BY_TOOLS: Final = ("_", "cr_")
-"""How the names of attributes begin that Trio and debuggers look for. No answer has such a one."""
 
-
-class UnawaitedAnswer(Coroutine[object, object, T_co]):
-    """A coroutine that raises `TypeError` where its value is used instead of awaited.
+class UnawaitedAnswer(Unawaited[T_co]):
+    """A coroutine of a body or branch, which fails if it drops it.
 
     Args:
         name: how the author has written the call, such as "ctx.elicit".
         lane: the body or branch that has to await it.
     """
 
-    # It is gone when the coroutine runs: an `await` keeps only what `__await__` returns.
-    __slots__ = ("_coroutine", "_lane")
+    __slots__ = ("_lane",)
 
     def __init__(self, coroutine: Coroutine[object, object, T_co], name: str, lane: Lane) -> None:
-        # For type checkers: what an async function returns.
         self._coroutine: CoroutineType[object, object, T_co] = coroutine  # type: ignore[assignment]
-        # Python warns with this name if the coroutine is never awaited.
         self._coroutine.__qualname__ = name
         self._lane: Lane | None = lane
         lane.unawaited = (*lane.unawaited, name)
@@ -60,7 +54,8 @@ class UnawaitedAnswer(Coroutine[object, object, T_co]):
 
     def __await__(self) -> Generator[object, None, T_co]:
         self._settle()
-        return cast("Generator[object, None, T_co]", self._coroutine.__await__())
+        # As the base does; every question comes through here and through `__init__`.
+        return self._coroutine.__await__()
 
     def send(self, value: object) -> object:
         if self._lane is not None:
@@ -74,37 +69,11 @@ class UnawaitedAnswer(Coroutine[object, object, T_co]):
         traceback: TracebackType | None = None,
     ) -> object:
         self._settle()
-        if isinstance(kind, BaseException):
-            return self._coroutine.throw(kind)
-        return self._coroutine.throw(kind, value, traceback)
+        return super().throw(kind, value, traceback)
 
     def close(self) -> None:
         self._settle()
-        self._coroutine.close()
-
-    def __repr__(self) -> str:
-        return f"<{self._coroutine.__qualname__}(...), a coroutine to await>"
-
-    __hash__ = object.__hash__
-
-    def __getattr__(self, name: str) -> object:
-        if name == "__name__":
-            return self._coroutine.__qualname__
-        if name.startswith(READ_BY_TOOLS):
-            raise AttributeError(f"{self!r} has no attribute {name!r}")
-        return self._raise_misuse()
-
-    def _raise_misuse(self, *_others: object) -> Never:
-        """Raise `TypeError`. A coroutine that has not begun is closed, so that no warning follows."""
-        name = self._coroutine.__qualname__
-        self._settle()
-        if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
-            self._coroutine.close()
-        raise TypeError(f"{name}(...) was not awaited: write `await {name}(...)`")
-
-    __bool__ = __str__ = __format__ = _raise_misuse
-    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _raise_misuse
-    __iter__ = __len__ = __getitem__ = __contains__ = _raise_misuse
+        super().close()
 
 
 class InLane(Protocol):

@@ -20,6 +20,14 @@ GROUP = "trio_mcp.transports"
 BUILT_IN = ("stdio", "http", "websocket", "memory")
 """Those that a wrong option may have been meant for; `sse` has those of `http`, for which it is the older form."""
 
+OTHER_NAMES: Final[Mapping[str, str]] = {
+    "in-memory": "memory",
+    "streamable-http": "http",
+    "streamable_http": "http",
+    "ws": "websocket",
+}
+"""The transports that have the name of another library's."""
+
 OWNS_PROCESS: Final = ContextVar("OWNS_PROCESS", default=False)
 """Whether the process exists to serve: the time that a shutdown may take then covers the end of the interpreter, too."""
 
@@ -65,9 +73,10 @@ def find_transport(name: str) -> Transport:
     if entry is None:
         found = entry_points(group=GROUP)
         if name not in found.names:
-            raise LookupError(
-                f"no transport {name!r} is installed; there are: {', '.join(sorted(found.names)) or 'none'}"
-            )
+            meant = f"do you mean {OTHER_NAMES[name]!r}?" if name in OTHER_NAMES else nearest(name, found.names)
+            advice = f": {meant}" if meant else ""
+            known = ", ".join(sorted(found.names)) or "none"
+            raise LookupError(f"no transport {name!r} is installed{advice}; there are: {known}")
         entry = found[name]
     return cast("Transport", entry.load())
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         UrlScript,
         make_context,
         tool_use,
+        unchecked_tool_use,
     )
     from .replay import ReplayReport, replay_tool
 
@@ -43,6 +44,7 @@ __all__ = [
     "make_context",
     "replay_tool",
     "tool_use",
+    "unchecked_tool_use",
 ]
 
 _IN_REPLAY = ("ReplayReport", "replay_tool")

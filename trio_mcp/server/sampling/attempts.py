@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+from ...protocol.conversation import blocks_of
 from ...session import Call
-from ...types import CreateMessageRequestParams, CreateMessageResult, Tool, ToolChoice
+from ...types import CreateMessageRequestParams, CreateMessageResult, TextContent, Tool, ToolChoice
 from .answers import SampleAttempt, Structured, attempt_text, malformed_answer, tool_uses_of
 from .prompts import with_texts
 from .routing import takes_tools
@@ -28,6 +29,10 @@ REQUIRED: Final = ToolChoice(mode="required")
 
 CUT_OFF: Final = "maxTokens"
 """The stop reason of an answer that reached `max_tokens`."""
+
+REJECTED: Final = "Your last answer could not be used: "
+AGAIN: Final = ". Answer again."
+"""How the text of another attempt begins and ends; the reason is in between."""
 
 
 class Requirement(Protocol[T_co]):
@@ -120,7 +125,15 @@ def refusal(answer: CreateMessageResult, error: ValueError) -> SampleAttempt:
     return SampleAttempt(attempt_text(answer), reason)
 
 
+def reason_of(params: CreateMessageRequestParams) -> str | None:
+    """Return why the last answer was refused, of the params of another attempt; None of a first one."""
+    block = blocks_of(params.messages[-1].content)[-1] if params.messages else None
+    if not isinstance(block, TextContent) or not block.text.startswith(REJECTED):
+        return None
+    return block.text.removeprefix(REJECTED).removesuffix(AGAIN)
+
+
 def with_reason(params: CreateMessageRequestParams, reason: str) -> CreateMessageRequestParams:
     """Return the params of another attempt."""
-    text = f"Your last answer could not be used: {reason}. Answer again."
+    text = f"{REJECTED}{reason.removesuffix('.')}{AGAIN}"
     return params.model_copy(update={"messages": with_texts(params.messages, text)})

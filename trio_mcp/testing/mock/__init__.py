@@ -1,9 +1,9 @@
 """A client whose user and model follow a script."""
 
-from .answers import tool_use
+from ...scripts import tool_use, unchecked_tool_use
+from .actions import Delay, Disconnect, Never, SecondWorker
 from .client import ElicitScript, MockClient, SampleScript, UrlScript, make_context
 from .questions import Question
-from .script import Delay, Disconnect, Never, SecondWorker
 from .target import Target
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "UrlScript",
     "make_context",
     "tool_use",
+    "unchecked_tool_use",
 ]

@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import is_dataclass
-from itertools import count
-from typing import Final, cast
+from collections.abc import Mapping, Sequence
+from typing import cast
 
-from pydantic import BaseModel
-from pydantic_core import to_json, to_jsonable_python
+from pydantic_core import to_jsonable_python
 
 from ...client import accept
 from ...protocol.schema.json_schema import Schema
 from ...sampling import SCHEMA_TOOL
+from ...scripts import UncheckedToolUse, sample_result
 from ...types import (
-    AudioContent,
     CreateMessageRequestParams,
     CreateMessageResult,
     ElicitRequestFormParams,
     ElicitRequestURLParams,
     ElicitResult,
-    ImageContent,
     JsonObject,
     JsonValue,
     Model,
     RequestedSchema,
-    SamplingContentBlock,
-    TextContent,
+    Tool,
     ToolUseContent,
 )
+from .questions import Question
 
 MODEL = "mock"
 """The name of the model that a script stands for."""
-
-BLOCKS: Final = (TextContent, ImageContent, AudioContent, ToolUseContent)
 
 
 def elicit_result(name: str, answer: object, params: Model) -> ElicitResult:
@@ -85,77 +79,37 @@ def form_content(name: str, answer: object, form: RequestedSchema) -> JsonObject
     return {next(iter(form.properties)): value}
 
 
-def sample_result(name: str, answer: object, params: Model) -> CreateMessageResult:
-    """Return the answer to a sampling request: a text, blocks or data become a whole result.
+def mock_sample(name: str, answer: object, question: Question) -> CreateMessageResult:
+    """Return the answer to a sampling request.
 
     Raises:
-        AssertionError: it is none of these, nor a `CreateMessageResult`, or the data is no JSON.
+        AssertionError: it cannot be one, or it calls a tool that was not offered, or with arguments that do not fit. A
+            `CreateMessageResult` and an `unchecked_tool_use` are sent as they are.
     """
-    if isinstance(answer, CreateMessageResult):
-        return answer
-    blocks: list[SamplingContentBlock]
-    match answer:
-        case str():
-            blocks = [TextContent(text=answer)]
-        case TextContent() | ImageContent() | AudioContent() | ToolUseContent():
-            blocks = [answer]
-        case [*items] if items and all(isinstance(item, BLOCKS) for item in items):
-            blocks = numbered(cast("list[SamplingContentBlock]", items))
-        case _ if isinstance(answer, Mapping | BaseModel) or is_dataclass(answer):
-            blocks = [data_block(name, answer, params)]
-        # Without the tool it may be a mistake in the script: a text was asked for.
-        case list() | int() | float() if offers_schema(params):
-            blocks = [data_block(name, {"result": answer}, params)]
-        case _:
-            raise AssertionError(
-                f"{name}: a sample is answered with a string, blocks such as tool_use(...), data, or a "
-                f"CreateMessageResult, not {answer!r:.200}"
-            )
-    uses = any(isinstance(block, ToolUseContent) for block in blocks)
-    content = blocks[0] if len(blocks) == 1 else blocks
-    return CreateMessageResult(
-        role="assistant", content=content, model=MODEL, stop_reason="toolUse" if uses else "endTurn"
-    )
-
-
-def tool_use(name: str, /, **arguments: object) -> ToolUseContent:
-    """Return the block with which a model calls a tool, for a script: `samples=[tool_use("search", query="fado")]`.
-
-    Its id is the name and, in a list of several, a number: `search`, or `search_1` and `search_2`.
-
-    Raises:
-        TypeError: an argument is no JSON.
-    """
+    params = question.params
+    assert isinstance(params, CreateMessageRequestParams)
     try:
-        given = cast("JsonObject", to_jsonable_python(arguments, by_alias=True))
-    except ValueError as error:
-        raise TypeError(f"tool_use({name!r}): {error}") from None
-    return ToolUseContent(id=name, name=name, input=given)
+        result = sample_result(name, answer, params, model=MODEL)
+    except TypeError as error:
+        raise AssertionError(str(error)) from None
+    if result is not answer:
+        for block in result.content if isinstance(result.content, list) else [result.content]:
+            # Data is checked by what asked for it, which may ask again.
+            if isinstance(block, ToolUseContent) and block.name != SCHEMA_TOOL:
+                check_call(name, block, params.tools or [], question)
+    return result
 
 
-def numbered(blocks: list[SamplingContentBlock]) -> list[SamplingContentBlock]:
-    """Return blocks in which each tool use that has its name for an id has a number too."""
-    numbers = count(1)
-    return [
-        block.model_copy(update={"id": f"{block.name}_{next(numbers)}"})
-        if isinstance(block, ToolUseContent) and block.id == block.name
-        else block
-        for block in blocks
-    ]
-
-
-def data_block(name: str, data: object, params: Model) -> SamplingContentBlock:
-    """Return the answer to a question for structured data: in the form that the question asks for."""
-    try:
-        value = to_jsonable_python(data, by_alias=True)
-    except ValueError as error:
-        raise AssertionError(f"{name} cannot be sent: {error}") from None
-    if offers_schema(params):
-        return ToolUseContent(id=SCHEMA_TOOL, name=SCHEMA_TOOL, input=value)
-    return TextContent(text=to_json(value).decode())
-
-
-def offers_schema(params: Model) -> bool:
-    """Return whether a sampling request asks for structured data by its tool."""
-    tools = params.tools if isinstance(params, CreateMessageRequestParams) else None
-    return any(tool.name == SCHEMA_TOOL for tool in tools or ())
+def check_call(name: str, call: ToolUseContent, tools: Sequence[Tool], question: Question) -> None:
+    """Raise `AssertionError` if a call of a script fits none of the tools that were offered, and should."""
+    if isinstance(call, UncheckedToolUse):
+        return
+    advice = f"asked: {question}; to send it all the same, write unchecked_tool_use(...)"
+    offered = {tool.name: tool for tool in tools}
+    tool = offered.get(call.name)
+    if tool is None:
+        there = f"the tools are {', '.join(offered)}" if offered else "no tools were offered"
+        raise AssertionError(f"{name} calls the tool {call.name!r}, which was not offered; {there}; {advice}")
+    problem = Schema.compile(tool.input_schema, "inputSchema").check(call.input)
+    if problem is not None:
+        raise AssertionError(f"{name} calls {call.name} with arguments that do not fit: {problem}; {advice}")

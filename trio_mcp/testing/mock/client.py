@@ -25,6 +25,7 @@ from ...client.handlers import as_root
 from ...client.target import open_target
 from ...groups import unwrap
 from ...protocol.revisions import REVISIONS, Era
+from ...scripts import Script
 from ...server import AnyElicit, Context, Server
 from ...session.calls.failures import state_hint
 from ...types import (
@@ -42,10 +43,11 @@ from ...types import (
     RootsCapability,
     SamplingCapability,
 )
+from ...unawaited import unawaited
+from .actions import may_be_second_worker
 from .handlers import Attempt, ScriptedHandlers
 from .held_call import HeldCall
 from .questions import Kind, Question
-from .script import Script
 from .target import Target, find_tool
 from .workers import Workers
 
@@ -120,9 +122,9 @@ class MockClient:
         if principal is not None:
             check_instance("principal", principal, str, "a string")
         self._scripts: Mapping[Kind, Script] = {
-            "elicit": Script("elicits", elicits),
-            "url": Script("urls", urls),
-            "sample": Script("samples", samples),
+            "elicit": Script("elicits", elicits, actions=True),
+            "url": Script("urls", urls, actions=True),
+            "sample": Script("samples", samples, actions=True),
         }
         self._roots = None if roots is None else [as_root(root) for root in roots]
         self._capabilities = ALL_CAPABILITIES if capabilities is None else capabilities
@@ -133,7 +135,8 @@ class MockClient:
         self.logs: list[LoggingMessageNotificationParams] = []
         self.result: CallToolResult | None = None
 
-    async def call(self, target: Target, /, **arguments: object) -> CallToolResult:
+    @unawaited("client.call")
+    async def call(self, target: Target, /, *positional: Never, **arguments: object) -> CallToolResult:
         """Call a tool and return its result.
 
         Args:
@@ -148,6 +151,8 @@ class MockClient:
 
         And the errors of `Client.call_tool`. A cancel cancels the tool.
         """
+        if positional:
+            raise TypeError(f"arguments of a tool go by keyword: call(tool, name=value), not {positional[0]!r:.80}")
         server, name = find_tool(target)
         sent = {key: to_json(key, value) for key, value in arguments.items()}
         attempt = self._attempt(server)
@@ -245,7 +250,7 @@ class MockClient:
     def _attempt(self, server: Server) -> Attempt:
         revision = REVISIONS.get(self._era)
         is_modern = self._era == "modern" if revision is None else revision.era is Era.MODERN
-        may_move = any(script.may_move for script in self._scripts.values())
+        may_move = any(script.has(may_be_second_worker) for script in self._scripts.values())
         workers = Workers(server, self._principal, shares_keys=may_move)
         return Attempt(workers, self._scripts, self._roots, self.questions, is_modern)
 

@@ -12,17 +12,20 @@ from ...client import Handlers, dismiss
 from ...client.handlers import FindHandler
 from ...client.maybe_await import maybe_await
 from ...errors import Disconnected
+from ...scripts import Script, Step
+from ...server.sampling.attempts import reason_of
 from ...session import RequestHandler
 from ...types import (
     ClientCapabilities,
+    CreateMessageRequestParams,
     ElicitRequestURLParams,
     ListRootsResult,
     Model,
     Root,
 )
-from .answers import elicit_result, sample_result
+from .actions import Delay, Disconnect, Never, SecondWorker
+from .answers import elicit_result, mock_sample
 from .questions import Kind, Question
-from .script import Delay, Disconnect, Never, Script, SecondWorker, Step
 from .workers import Workers
 
 
@@ -73,7 +76,7 @@ class Attempt:
             if isinstance(answer, Exception):
                 reply: Model | Exception = answer
             elif question.kind == "sample":
-                reply = sample_result(step.name, answer, question.params)
+                reply = mock_sample(step.name, answer, question)
             else:
                 reply = elicit_result(step.name, answer, question.params)
         except Exception as error:  # noqa: BLE001  the call raises it
@@ -114,7 +117,14 @@ class Attempt:
 
 
 def ran_out(script: Script, question: Question, asked: list[Question]) -> AssertionError:
-    """Return the error for a question that the script has no answer for."""
+    """Return the error for a question that the script has no answer for.
+
+    If the tool asks the model again because an answer was invalid, the script is not too short: its last answer is wrong.
+    """
+    reason = reason_of(question.params) if isinstance(question.params, CreateMessageRequestParams) else None
+    if reason is not None and script.last is not None:
+        what = f"{script.last.name} does not fit: {reason}"
+        return AssertionError(f"{what}; it is {script.last.answer!r:.200}, and there is no other answer ({script})")
     before = [str(each) for each in asked[:-1]]
     text = f"the tool asked, and the script has no answer left: {question} ({script})"
     return AssertionError(f"{text}; asked before: {'; '.join(before)}" if before else text)

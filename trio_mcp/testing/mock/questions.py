@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from ...client.elicit_router import question_of
+from ...protocol.conversation import blocks_of
 from ...types import (
     CreateMessageRequestParams,
     ElicitRequestFormParams,
@@ -57,10 +58,12 @@ class Question:
     def __str__(self) -> str:
         fields = self.params.requested_schema.properties if isinstance(self.params, ElicitRequestFormParams) else {}
         form = f" with the fields {', '.join(fields)}" if fields else ""
+        if isinstance(self.params, CreateMessageRequestParams) and not self.message and self.params.messages:
+            blocks = blocks_of(self.params.messages[-1].content)
+            return f"{self.kind} after {', '.join(block.type for block in blocks)}"
         return f"{self.kind} {self.message!r:.200}{form}"
 
 
 def text_of(message: SamplingMessage) -> str:
-    """Return the text blocks of a message, joined."""
-    blocks = message.content if isinstance(message.content, list) else [message.content]
-    return "".join(block.text for block in blocks if isinstance(block, TextContent))
+    """Return the text blocks of a message, each on its own lines."""
+    return "\n".join(block.text for block in blocks_of(message.content) if isinstance(block, TextContent))

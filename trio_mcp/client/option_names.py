@@ -1,0 +1,66 @@
+"""Naming the options of `Client.connect`: those that declare a capability, and those that other libraries call otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ..errors import PeerError
+from ..protocol.jsonrpc import MISSING_CAPABILITY
+from ..types import JsonValue
+
+DECLARED_BY: Final[Mapping[str, str]] = {
+    "elicitation": "on_elicit=",
+    "elicitation.form": "on_elicit=",
+    "elicitation.url": "on_elicit_url=",
+    "roots": "on_roots=",
+    "sampling": "on_sample= or sampling=provider",
+    "sampling.context": "sample_context=True and an on_sample= that adds the context of servers",
+    "sampling.tools": "sampling=provider, or sample_tools=True and an on_sample= that takes tools",
+}
+"""What a client passes to declare a capability."""
+
+OTHER_NAMES: Final[Mapping[str, str]] = {
+    "elicitation_callback": "on_elicit=",
+    "elicitation_handler": "on_elicit=",
+    "list_roots_callback": "on_roots=",
+    "log_handler": "on_log=",
+    "logging_callback": "on_log=",
+    "message_handler": "on_change=",
+    "progress_handler": "call_tool(..., on_progress=)",
+    "roots": "on_roots=",
+    "sampling_callback": "on_sample=",
+    "sampling_capabilities": "sample_tools= and sample_context=",
+    "sampling_handler": "on_sample=",
+}
+"""The option that has the name of another library's."""
+
+
+def check_other_names(options: Iterable[str]) -> None:
+    """Raise `TypeError` for an option under the name that another library gives it; the message has the one to write."""
+    for option in options:
+        if option in OTHER_NAMES:
+            raise TypeError(f"Client.connect() has no option {option!r}: it is {OTHER_NAMES[option]}")
+
+
+def add_option_note(error: PeerError) -> None:
+    """Add a note to the error of a server that misses a capability: which options declare it."""
+    data = error.data
+    if error.code != MISSING_CAPABILITY or not isinstance(data, dict):
+        return
+    wanted = [DECLARED_BY[name] for name in missing_names(data.get("requiredCapabilities")) if name in DECLARED_BY]
+    if wanted:
+        error.add_note(f"Client.connect() declares it with {'; and '.join(wanted)}")
+
+
+def missing_names(required: JsonValue) -> list[str]:
+    """Return the names of missing capabilities, such as "sampling.tools"; of a capability without details, its own."""
+    if not isinstance(required, dict):
+        return []
+    return [
+        name
+        for capability, details in required.items()
+        for name in (
+            [f"{capability}.{detail}" for detail in details] if isinstance(details, dict) and details else [capability]
+        )
+    ]
