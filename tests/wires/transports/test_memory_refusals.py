@@ -181,6 +181,7 @@ async def test_bytes_before_an_answer_that_have_no_room_end_the_connection_and_i
             await peer.client.send(call(peer, "echo"))
             assert await peer.client.rest() == b""
             await it.ended.wait()
+            assert it.budget.statistics().refused == 1
 
 
 async def test_over_half_a_large_connection_is_refused_and_a_small_one_is_served() -> None:
