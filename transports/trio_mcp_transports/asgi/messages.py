@@ -50,10 +50,16 @@ class AuthorizedRequest(NamedTuple):
     expiry: Expiry | None = None
 
 
-def check_room(account: Account, size: int) -> None:
-    """Raise `HttpRejection` (503) unless the memory budget has room for these bytes."""
+def check_room(account: Account, size: int, peak: int = 0) -> None:
+    """Raise `HttpRejection` (503) unless the memory budget has room for these bytes.
+
+    Args:
+        peak: the bytes that they are at a time, within one step.
+    """
     try:
         account.check(size)
+        if peak:
+            account.check_step(peak)
     except LimitExceeded as error:
         # The connection is closed: what is still to come has no room either.
         raise HttpRejection(503, str(error), [(b"connection", b"close")], code=SERVER_BUSY) from None
