@@ -51,7 +51,7 @@ VALUE_SIZE: Final = 120
 """Bytes of memory that a value takes besides its text, at most; measured with CPython 3.11 to 3.13."""
 
 NAME_SIZE: Final = 64
-"""Bytes of memory that the name of a member takes besides its text, at most: the string. Its place in the object is the value's."""
+"""Bytes of memory that the name of a member takes besides its text, at most; its place in the object belongs to the value."""
 
 EXACT_FROM: Final = 64 * 1024
 """Bytes by which a rough count of the values may be too high before they are counted exactly."""
@@ -125,8 +125,8 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 def _width(data: bytes) -> int:
     """Return the bytes of memory for each byte of the text that its strings take, at most."""
-    # All characters of a string take as many bytes as its widest: one for ASCII, two beyond it, four beyond the Basic Multilingual
-    # Plane. And a string beyond ASCII keeps its UTF-8 as well from the first time that pydantic reads it.
+    # All characters of a string take as many bytes as its widest: one in ASCII, at most two in the Basic Multilingual Plane, four
+    # beyond that. And a string beyond ASCII keeps its UTF-8 as well from the first time that pydantic reads it.
     escaped = b"\\" in data and b"\\u" in data
     if not escaped and data.isascii():
         return 1

@@ -266,7 +266,7 @@ class GuardedTCPServer(WritingTCPServer):
         return await self._receive()
 
     def _has_room_ahead(self, size: int) -> bool:
-        """Return whether so many bytes more may be stored that were sent before an answer; if not, the budget counts a refusal."""
+        """Return whether so many bytes more may be stored that were sent before an answer; the budget counts a refusal."""
         try:
             self._account.check(size)
         except LimitExceeded:
