@@ -11,7 +11,8 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.errors import BranchLimit
-from trio_mcp.runtime import MAX_DEPTH, Actor, Branch, Branches, CancelReason, Lane, race, run_branch
+from trio_mcp.logs import MAX_TRACEBACKS, FailureLog
+from trio_mcp.runtime import MAX_DEPTH, Actor, Branch, Branches, CancelReason, Lane, branch, race, run_branch
 from trio_mcp.runtime.branch import MAX_BRANCHES
 
 
@@ -393,12 +394,28 @@ async def breaks_beside_a_cancel(lane: Lane) -> str:
 
 @pytest.mark.parametrize("breaks", [breaks_in_clean_up, breaks_beside_a_cancel])
 async def test_what_goes_wrong_in_a_branch_that_has_lost_is_logged(
-    lane: Lane, breaks: Callable[[Lane], Awaitable[str]], caplog: pytest.LogCaptureFixture
+    lane: Lane,
+    breaks: Callable[[Lane], Awaitable[str]],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(branch, "failures", FailureLog())
     with caplog.at_level(logging.WARNING):
         assert await race(lane, breaks, path_of) == "/2"
     (record,) = caplog.records
     assert record.getMessage() == "the branch /1 failed after it had lost its race"
+
+
+async def test_many_branches_that_fail_after_they_have_lost_log_few_tracebacks(
+    lane: Lane, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Callers can cause it, and must not fill the log.
+    monkeypatch.setattr(branch, "failures", FailureLog())
+    with caplog.at_level(logging.WARNING):
+        for _ in range(2 * MAX_TRACEBACKS):
+            assert "/" in await race(lane, breaks_in_clean_up, path_of)
+    assert len(caplog.records) == 2 * MAX_TRACEBACKS
+    assert sum(record.exc_info is not None for record in caplog.records) == MAX_TRACEBACKS
 
 
 async def test_what_a_branch_raises_in_its_clean_up_is_what_comes_out(lane: Lane, autojump_clock: MockClock) -> None:

@@ -3,9 +3,9 @@
 import logging
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, TypeVar
 
 import pytest
 import trio
@@ -15,7 +15,12 @@ from talk import talk_to
 from trio.testing import MockClock
 
 from trio_mcp import Client, Context, Provide, Server, ServiceOptions, ToolError, accept_defaults
+from trio_mcp.errors import LimitExceeded
+from trio_mcp.runtime import ThreadLimiter
 from trio_mcp.server import ToolKeywords
+from trio_mcp.server.providers import ThreadedManager
+
+T = TypeVar("T")
 
 BOUND = 20.0
 ERAS = ["legacy", "modern"]
@@ -327,6 +332,47 @@ async def test_a_manager_that_was_entered_in_an_abandoned_thread_is_left() -> No
         await talk.silence()
         go_on.set()
         assert await trio.to_thread.run_sync(left.wait, BOUND)
+
+
+class CancelledLimiter(ThreadLimiter):
+    """Cancels a scope when the first function has returned in its thread, before its value is there."""
+
+    def __init__(self, *, has_room: bool) -> None:
+        super().__init__(1)
+        self.scope = trio.CancelScope()
+        self.calls = 0
+        self._has_room = has_room
+
+    async def run(self, fn: Callable[[], T]) -> T:
+        self.calls += 1
+        if self.calls > 1 and not self._has_room:
+            raise LimitExceeded("no thread is free")
+        value = await super().run(fn)
+        if self.calls == 1:
+            self.scope.cancel()
+            await trio.lowlevel.checkpoint()
+        return value
+
+
+@pytest.mark.parametrize("has_room", [True, False])
+async def test_a_manager_whose_value_was_dropped_is_left_in_a_thread_of_the_server(
+    has_room: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    events: Events = []
+
+    @contextmanager
+    def connect() -> Iterator[None]:
+        events.append("entered")
+        yield
+        events.append("left")
+
+    threads = CancelledLimiter(has_room=has_room)
+    with threads.scope:
+        await ThreadedManager(connect(), threads).__aenter__()
+    assert threads.scope.cancelled_caught
+    assert threads.calls == 2
+    assert events == ["entered", "left"][: 1 + has_room]
+    assert len(caplog.records) == (not has_room)
 
 
 # registration

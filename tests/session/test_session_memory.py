@@ -78,7 +78,8 @@ async def client_of(desk: Desk, total: int = 10**9, **options: Any) -> AsyncIter
 
 ARGUMENTS: dict[str, Callable[[], tuple[dict[str, Any], int]]] = {
     "text draws its bytes": lambda: ({"text": "x" * LARGE}, LARGE),
-    "escaped characters draw four times their bytes": lambda: ({"text": "ä" * LARGE}, 4 * 6 * LARGE),
+    "escaped characters draw three times their bytes": lambda: ({"text": "ä" * LARGE}, 3 * 6 * LARGE),
+    "an escaped emoji makes text draw five times its bytes": lambda: ({"text": "x" * LARGE + "😀"}, 5 * LARGE),
     "numbers draw what a value takes": lambda: ({"numbers": [7] * VALUES}, 120 * VALUES),
 }
 

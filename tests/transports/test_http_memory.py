@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+import tracemalloc
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -17,9 +18,17 @@ from talking import Session
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import ServiceOptions
+from trio_mcp.protocol.json_limits import DEFAULT_LIMITS
+from trio_mcp.protocol.jsonrpc import Encoded, Response
 from trio_mcp.runtime import MemoryBudget
+from trio_mcp.runtime.loop_turn import LoopTurn
+from trio_mcp.session import Envelope
+from trio_mcp.session.envelope import ANONYMOUS
 from trio_mcp.session.sizes import SESSION_SIZE
+from trio_mcp_transports.asgi.fast_path import FAST_PATH_KEY
+from trio_mcp_transports.asgi.messages import AuthorizedRequest, read_body
 from trio_mcp_transports.http import HttpLimits, asgi_app
+from trio_mcp_transports.websocket.endpoint import AsgiWebSocket
 
 MIB = 1024 * 1024
 BUSY = -32000
@@ -319,3 +328,48 @@ async def test_a_websocket_that_has_no_room_is_refused(stage: BudgetedStage, pee
             socket = Socket(peer)
             await wait_all_tasks_blocked()
         assert [message["type"] for message in socket.sent] == ["websocket.close"]
+
+
+async def test_a_body_that_comes_in_pieces_is_held_once() -> None:
+    count, piece = 64, 64 * 1024
+    left = iter(range(count))
+
+    async def receive() -> Any:
+        await trio.lowlevel.checkpoint()
+        return {"type": "http.request", "body": bytes(piece), "more_body": next(left) < count - 1}
+
+    with MemoryBudget(64 * MIB).open() as account:
+        tracemalloc.start()
+        try:
+            body = await read_body(receive, count * piece, 60, None, account)
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert body == bytes(count * piece)
+    assert peak < 1.5 * count * piece
+
+
+async def test_a_websocket_keeps_no_message_that_it_has_made_into_text() -> None:
+    results = [Envelope(Response(number, Encoded(b'"%s"' % (b"x" * 1000)))) for number in range(3)]
+    kept: list[int] = []
+
+    class Fast:
+        on_message, turn = None, None
+
+        def send_nowait(self, message: bytes) -> bool:
+            return False
+
+        async def send_many(self, messages: Iterable[bytes]) -> None:
+            for message in messages:
+                assert b"xxx" in message
+                kept.append(len(results))
+                await trio.lowlevel.checkpoint()
+
+    scope = {"type": "websocket", "state": {FAST_PATH_KEY: Fast()}}
+    channel = AsgiWebSocket(AuthorizedRequest(scope, no_events, no_events, ANONYMOUS), DEFAULT_LIMITS, LoopTurn())
+    await channel.send_many(results)
+    assert kept == [2, 1, 0]
+
+
+async def no_events(*_: object) -> Any:
+    await trio.sleep_forever()

@@ -50,6 +50,9 @@ DEFAULT_LIMITS = JsonLimits()
 VALUE_SIZE: Final = 120
 """Bytes of memory that a value takes besides its text, at most; measured with CPython 3.11 to 3.13."""
 
+NAME_SIZE: Final = 64
+"""Bytes of memory that the name of a member takes besides its text, at most; its place in the object belongs to the value."""
+
 EXACT_FROM: Final = 64 * 1024
 """Bytes by which a rough count of the values may be too high before they are counted exactly."""
 
@@ -63,10 +66,12 @@ class Measure(NamedTuple):
     Attributes:
         values: an upper bound of its values.
         size: bytes of memory that its value takes, at most.
+        peak: bytes that it takes while it is parsed: the value, and the decoded text or the text that it is compared with.
     """
 
     values: int
     size: int
+    peak: int
 
 
 def measure(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Measure:
@@ -94,7 +99,9 @@ def measure(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Measure:
     ):
         return _measure_exactly(data, limits)
     width = 1 if b"\\" not in data and data.isascii() else _width(data)
-    return Measure(values, width * len(data) + VALUE_SIZE * values)
+    text = width * len(data)
+    size = text + VALUE_SIZE * values
+    return Measure(values, size, size + text)
 
 
 def held_size(data: bytes) -> int:
@@ -117,9 +124,22 @@ _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
 
 
 def _width(data: bytes) -> int:
-    """Return the bytes that a character of the parsed text takes, at most."""
-    # A string with one character beyond Latin-1 takes up to four bytes for each of its characters.
-    return 1 if data.isascii() and (b"\\" not in data or b"\\u" not in data) else 4
+    """Return the bytes of memory for each byte of the text that its strings take, at most."""
+    # All characters of a string take as many bytes as its widest: one in ASCII, at most two in the Basic Multilingual Plane, four
+    # beyond that. And a string beyond ASCII keeps its UTF-8 as well from the first time that pydantic reads it.
+    escaped = b"\\" in data and b"\\u" in data
+    if not escaped and data.isascii():
+        return 1
+    if len(data) <= SHORT:
+        return _SHORT_WIDTH
+    # Such a character has one of these bytes in UTF-8, and a pair of surrogates as an escape.
+    if any(lead in data for lead in _LEADS_OF_FOUR) or (escaped and (b"\\ud" in data or b"\\uD" in data)):
+        return 4 + 1
+    return 2 + 1
+
+
+_SHORT_WIDTH = 4  # between the two that longer texts are searched for
+_LEADS_OF_FOUR = (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4")
 
 
 def _count(data: bytes, byte: bytes, limit: int) -> int:
@@ -134,11 +154,14 @@ def _measure_exactly(data: bytes, limits: JsonLimits) -> Measure:
     structure = _structure(skeleton)
     values = _count_values(skeleton, structure)
     # A name takes as long to read as a value, and a colon follows each.
-    with_names = values + structure.count(b":")
+    names = structure.count(b":")
+    with_names = values + names
     if with_names > limits.max_values:
         raise over_limit(f"has {with_names} values and names", limits.max_values, "max_values")
     _check_depth(structure, limits.max_depth)
-    return Measure(with_names, _width(data) * len(data) + VALUE_SIZE * values)
+    text = _width(data) * len(data)
+    size = text + VALUE_SIZE * values + NAME_SIZE * names
+    return Measure(with_names, size, size + text)
 
 
 def _without_strings(data: bytes, max_values: int) -> bytes:

@@ -132,8 +132,9 @@ class Upstream:
     async def write(self) -> None:
         """Send what is queued, for ever; raises what the channel raises."""
         while envelopes := await self._outbox.take():
+            size = sum(envelope.size for envelope in envelopes)
             await self.channel.send_many(envelopes)
-            self._unsent_bytes -= sum(envelope.size for envelope in envelopes)
+            self._unsent_bytes -= size
             # Not kept while this waits.
             del envelopes
 

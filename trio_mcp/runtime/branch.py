@@ -41,7 +41,7 @@ from outcome import Outcome, Value
 
 from ..errors import BranchLimit, LocalProtocolError
 from ..groups import without
-from ..logs import peer_logger
+from ..logs import FailureLog, peer_logger
 from .actor import Lane
 
 T = TypeVar("T")
@@ -49,6 +49,9 @@ Work = Callable[[Lane], Awaitable[T]]
 
 
 logger = peer_logger("trio_mcp.call")
+
+failures = FailureLog()
+"""Logs what branches raise after they have lost their race: callers can cause it in every service of the process."""
 
 MAX_BRANCHES = 100_000
 """Branches of one actor that may run at the same time."""
@@ -257,7 +260,7 @@ async def race(lane: Lane, *fns: Work[T], max_depth: int = MAX_DEPTH) -> T:
         except BaseException as error:  # noqa: ASYNC103
             if not won or not isinstance(without(error, trio.Cancelled), Exception):
                 raise
-            logger.warning("the branch %s failed after it had lost its race", child.path, exc_info=True)
+            failures.log(logger, "a lost branch", f"the branch {child.path} failed after it had lost its race", error)
         else:
             if not group.cancelled:
                 won.append(value)

@@ -91,7 +91,7 @@ class MemoryBudget:
         if not self.is_over_half(size):
             return None
         if self.drawn + size > self.total:
-            return f"the memory budget of this server, {self.total} bytes, is used up"
+            return self._used_up()
         over_half = "over half of the memory budget of this server is used, and"
         held = self._by_connection.get(account.connection, 0) + size
         share = max(self.total // (len(self._by_connection) or 1), LEAST_SHARE)
@@ -109,6 +109,15 @@ class MemoryBudget:
         if refusal is not None:
             self._refused += 1
             raise LimitExceeded(f"{refusal}; try again later (ServiceOptions.memory)")
+
+    def check_total(self, size: int) -> None:
+        """Raise `LimitExceeded` if all of it would be drawn with these bytes, whoever holds how much of it."""
+        if self.drawn + size > self.total:
+            self._refused += 1
+            raise LimitExceeded(f"{self._used_up()}; try again later (ServiceOptions.memory)")
+
+    def _used_up(self) -> str:
+        return f"the memory budget of this server, {self.total} bytes, is used up"
 
     def add(self, size: int, account: Account) -> None:
         """Count bytes that an account holds, or with a negative size bytes that it no longer holds."""
@@ -164,6 +173,13 @@ class Account:
         # Nearly always there is room for everybody, and every call asks several times.
         if self.budget.drawn + size > self.budget.half:
             self.budget.check(size, self)
+
+    def check_step(self, size: int) -> None:
+        """Raise `LimitExceeded` unless there is room for these bytes within one step, in which nothing else is done.
+
+        They are no part of anybody's share: the next one may have the same room.
+        """
+        self.budget.check_total(size)
 
     def draw(self, size: int) -> None:
         """Count bytes as held, whether or not there is room: `check` first what may be refused."""

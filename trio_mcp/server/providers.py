@@ -29,6 +29,7 @@ from typing import NamedTuple, TypeVar, cast, get_origin, get_type_hints
 
 import trio
 
+from ..errors import LimitExceeded
 from ..logs import peer_logger
 from ..runtime import ThreadLimiter
 from ..runtime.supervisor import CANCEL_GRACE
@@ -151,7 +152,7 @@ class Providers:
 
 @dataclass(slots=True, eq=False)
 class ThreadedManager(AbstractAsyncContextManager[object]):
-    """A plain context manager that is entered and left in threads."""
+    """A plain context manager that is entered and left in threads of the server."""
 
     _manager: AbstractContextManager[object]
     _threads: ThreadLimiter
@@ -178,9 +179,19 @@ class ThreadedManager(AbstractAsyncContextManager[object]):
                 entered = self._entered
             if entered:
                 # Cancelled when the thread had ended already, and its value was dropped.
-                with trio.move_on_after(CANCEL_GRACE, shield=True):
-                    await trio.to_thread.run_sync(self._manager.__exit__, None, None, None, abandon_on_cancel=True)
+                await self._leave_dropped()
             raise
+
+    async def _leave_dropped(self) -> None:
+        """Leave the manager, whose value was dropped, in a thread of the server. Shielded, for `CANCEL_GRACE` seconds at most."""
+        with trio.move_on_after(CANCEL_GRACE, shield=True) as scope:
+            try:
+                await self._threads.run(partial(self._manager.__exit__, None, None, None))
+            except LimitExceeded as error:
+                # The cancel is what the caller must see.
+                logger.error("a provider was not left: %s", error)
+        if scope.cancelled_caught:
+            logger.error("a provider was not left within %g seconds, since its call was cancelled", CANCEL_GRACE)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None

@@ -48,6 +48,10 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         """Send several envelopes in order; override it where they can share one write. Raises what `send` raises.
 
         A cancel may leave the last ones unsent.
+
+        Args:
+            values: a list is the channel's from now on: it may remove what it has made into bytes, so that a large message is not
+                there twice.
         """
         for value in values:
             await self.send(value)

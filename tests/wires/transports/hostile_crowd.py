@@ -93,7 +93,9 @@ def sent_by(kind: str) -> bytes:
     """Return what a connection of this kind sends."""
     empty: list[object] = [[]] * VALUES
     floats = [number + 0.5 for number in range(VALUES)]
-    objects = [{f"k{number}": number} for number in range(VALUES // 2)]
+    objects = [
+        {f"k{number}": number} for number in range(VALUES // 3)
+    ]  # of each, the object, its name and its number count
     match kind:
         case "idle":
             return b""

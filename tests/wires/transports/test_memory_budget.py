@@ -47,11 +47,9 @@ OTHERS = {
     "WebSocket results": True,
 }
 OVER = {
-    "running call with an emoji": "while it is read, the text of a message takes memory besides its bytes and its values",
-    "parked call with objects": "while it is read and validated, a message takes memory besides what it draws",
-    "WebSocket results": "what a tool has returned is counted when it is sent, and large frames are copies",
+    "WebSocket results": "malloc keeps the holes between results of a megabyte (not with MALLOC_MMAP_THRESHOLD_=262144)",
 }
-"""What takes more, in some runs, and why: up to 1.7 budgets, the last up to 2.7."""
+"""What takes more, in some runs, and why: up to 1.7 budgets, though all objects together take no more than what is drawn."""
 
 
 def crowd_of(kind: str, meets_budget: bool) -> object:
@@ -83,6 +81,11 @@ class BudgetedServer:
     async def until_drawn(self, size: int) -> None:
         """Wait until it holds no more than this; the process has no event to wait for."""
         while await self.drawn() > size:  # noqa: ASYNC110
+            await trio.sleep(0.05)
+
+    async def until_refused(self) -> None:
+        """Wait until it has refused something; the process has no event to wait for."""
+        while not await self.refused():  # noqa: ASYNC110
             await trio.sleep(0.05)
 
     async def answers(self) -> None:
@@ -127,6 +130,9 @@ async def test_a_crowd_makes_the_server_take_little_more_than_its_budget(kind: s
             HERE / "hostile_crowd.py", server.port, str(CROWD), kind, strict=False, stderr=None, limit=LIMIT
         ) as crowd:
             assert await crowd.line() == b"rests"
+            if meets_budget:
+                # The system takes what a connection sends, and the server may be slower than the crowd.
+                await server.until_refused()
         await server.until_drawn(drawn)
         await server.answers()
         assert bool(await server.refused()) == meets_budget

@@ -148,6 +148,20 @@ async def test_a_message_that_takes_more_memory_than_its_body_is_refused() -> No
             await assert_refused(peer)
 
 
+async def test_a_message_without_room_for_what_parsing_it_takes_is_refused() -> None:
+    async with budgeted() as it, connection(it) as peer:
+        with it.budget.open() as others:
+            # There is room for five bytes for each of its text, but not for as many again.
+            others.draw(2_600_000)
+            text = "a" * 150_000 + "\U0001f600"
+            await peer.client.send(call(peer, "echo", text))
+            await assert_refused(peer)
+            others.give_back(5 * len(text))
+            async with connection(it) as another:
+                await another.client.send(call(another, "echo", text))
+                await assert_served(another)
+
+
 async def test_a_websocket_message_that_has_no_room_in_the_middle_closes_the_connection() -> None:
     async with budgeted() as it, raw(it.url) as peer:
         with it.budget.open() as others:
@@ -181,6 +195,7 @@ async def test_bytes_before_an_answer_that_have_no_room_end_the_connection_and_i
             await peer.client.send(call(peer, "echo"))
             assert await peer.client.rest() == b""
             await it.ended.wait()
+            assert it.budget.statistics().refused == 1
 
 
 async def test_over_half_a_large_connection_is_refused_and_a_small_one_is_served() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable, Iterable, MutableMapping, Sequence
+from io import BytesIO
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import trio
@@ -50,10 +51,16 @@ class AuthorizedRequest(NamedTuple):
     expiry: Expiry | None = None
 
 
-def check_room(account: Account, size: int) -> None:
-    """Raise `HttpRejection` (503) unless the memory budget has room for these bytes."""
+def check_room(account: Account, size: int, peak: int = 0) -> None:
+    """Raise `HttpRejection` (503) unless the memory budget has room for these bytes.
+
+    Args:
+        peak: the bytes that they are at a time, within one step.
+    """
     try:
         account.check(size)
+        if peak:
+            account.check_step(peak)
     except LimitExceeded as error:
         # The connection is closed: what is still to come has no room either.
         raise HttpRejection(503, str(error), [(b"connection", b"close")], code=SERVER_BUSY) from None
@@ -85,7 +92,8 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
             raise too_large
         return whole
     check_room(account, length)
-    chunks: list[bytes] = []
+    # Not a list of chunks: joined, they would be there twice, and leave holes in the heap as large as they were.
+    body = BytesIO()
     size = 0
     with trio.move_on_after(seconds):
         while True:
@@ -96,13 +104,14 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
             size += len(chunk)
             if size > limit:
                 raise too_large
-            if not chunks and not message.get("more_body", False):
+            if size == len(chunk) and not message.get("more_body", False):
                 return chunk
             check_room(account, len(chunk))
             account.draw(len(chunk))
-            chunks.append(chunk)
+            body.write(chunk)
             if not message.get("more_body", False):
-                return b"".join(chunks)
+                # Without a copy: it is the bytes that were written to, cut to their length.
+                return body.getvalue()
     raise HttpRejection(408, f"The body did not arrive within {seconds:g} seconds.", [(b"connection", b"close")])
 
 

@@ -30,6 +30,8 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
+from trio_mcp.errors import LimitExceeded
+
 from ..asgi.failures import log_failures
 from .config import ALPN_PROTOCOLS, memory_of
 from .connections import connections_of
@@ -264,11 +266,13 @@ class GuardedTCPServer(WritingTCPServer):
         return await self._receive()
 
     def _has_room_ahead(self, size: int) -> bool:
-        """Return whether so many bytes more may be stored that were sent before an answer."""
-        has_room = self._account.has_room(size)
-        if not has_room:
+        """Return whether so many bytes more may be stored that were sent before an answer; the budget counts a refusal."""
+        try:
+            self._account.check(size)
+        except LimitExceeded:
             self._log_closed("the memory budget has no room for what it sent before its answer")
-        return has_room
+            return False
+        return True
 
     def _store(self, data: bytes) -> bool:
         if not self._has_room_ahead(len(data)):

@@ -183,7 +183,7 @@ class GuardedWSStream(WSStream):
     async def send_many(self, messages: Iterable[bytes]) -> None:
         """Send messages in order, small ones in one write; none is sent once a close frame was.
 
-        A message is made into a frame when its turn comes, and the frame is counted until it was written.
+        A message is made into a frame when its turn comes. Its sender has counted it until all are written, and keeps no copy.
 
         Raises:
             ClientDisconnected: the client has gone, or did not read in time.
@@ -194,11 +194,7 @@ class GuardedWSStream(WSStream):
             # dropped them.
             if not self._is_open:
                 break
-            self.account.draw(len(frames))
-            try:
-                await self.send(Data(stream_id=self.stream_id, data=frames))
-            finally:
-                self.account.give_back(len(frames))
+            await self.send(Data(stream_id=self.stream_id, data=frames))
         if self._lost:
             raise ClientDisconnected
 

@@ -115,17 +115,18 @@ class WritingTCPServer(TCPServer):
             await self.send_lock.acquire()
         unsent = len(self._unsent)
         try:
+            parts: tuple[bytes | memoryview, ...] = (data,)
             if unsent:
-                data, self._unsent = self._unsent + data, b""
-            if len(data) <= SEND_SLICE:
-                await self.stream.send_all(data)
-                return
-            view = memoryview(data)
-            # In slices, so that the time limit is for progress and not for the whole: a large answer over a slow link
-            # is no stalled one.
-            for start in range(0, len(data), SEND_SLICE):
-                scope.deadline = self._send_deadline()
-                await self.stream.send_all(view[start : start + SEND_SLICE])
+                # Joined only if small: else both would be there twice.
+                joins = unsent + len(data) <= SEND_SLICE
+                parts, self._unsent = (self._unsent + data,) if joins else (self._unsent, data), b""
+            for part in parts:
+                view = memoryview(part)
+                # In slices, so that the time limit is for progress and not for the whole: a large answer over a slow link
+                # is no stalled one.
+                for start in range(0, len(part), SEND_SLICE):
+                    scope.deadline = self._send_deadline()
+                    await self.stream.send_all(view[start : start + SEND_SLICE])
         finally:
             if unsent:
                 self._account.give_back(unsent)

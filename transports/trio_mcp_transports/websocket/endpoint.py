@@ -7,7 +7,7 @@ does not read its own answers, and what such a client sends meanwhile waits in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final
@@ -75,6 +75,16 @@ class WebSockets:
             await self._all_closed.wait()
 
 
+def _dumped(values: Sequence[Envelope]) -> Iterator[bytes]:
+    """Make each message into text when its turn comes; of a list, the message is removed first and not kept."""
+    if not isinstance(values, list):
+        yield from (dump(value.message) for value in values)
+        return
+    values.reverse()
+    while values:
+        yield dump(values.pop().message)
+
+
 async def _close_when_expired(channel: AsgiWebSocket, expiry: Expiry) -> None:
     await expiry()
     await channel.close(CLOSE_EXPIRED)
@@ -140,8 +150,7 @@ class AsgiWebSocket(MessageChannel):
             trio.BrokenResourceError: the client has gone, or did not read in time.
             trio.ClosedResourceError: this end was closed.
         """
-        # Made when it is their turn: all of them at once would take the memory of the messages again.
-        messages = (dump(value.message) for value in values)
+        messages = _dumped(values)
         if self._closed:
             raise trio.ClosedResourceError("this WebSocket was closed")
         try:

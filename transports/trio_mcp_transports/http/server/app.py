@@ -347,7 +347,7 @@ class McpApp:
             turn.spent += MESSAGE_COST + len(body)
             return Envelope(unreadable(error, body), peer=peer)
         size = measured.size
-        check_room(account, size)
+        check_room(account, size, measured.peak)
         if turn.is_over or len(body) > TURN:
             # Before it waits: every other request looks for room in the meantime.
             account.draw(size)
