@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import trio
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.testing import MockClient, tool_use
@@ -28,14 +29,14 @@ def depth(params: CreateMessageRequestParams) -> int:
     return int(block.text)
 
 
-def recursive(limit: int, depths: int, *, asks: bool = False) -> Server:
-    """A server with the tool `dig`, which loops over itself until a depth, and returns what its innermost run did."""
+def recursive(limit: int, depths: int) -> Server:
+    """A server with the tool `dig`, which loops over itself until a depth, and returns what its innermost run returned."""
     server = Server("s")
 
-    @server.tool(limit=limit, queue=10, token_budget=10**6)
+    @server.tool(limit=limit, queue=10)
     async def dig(at: int, ctx: Context) -> str:
         if at == depths:
-            return (await ctx.elicit("?", int)).action if asks else "bottom"
+            return "bottom"
         found = await ctx.run_tool_loop(str(at + 1), ["dig"])
         return result_texts(found.messages)[0]
 
@@ -80,24 +81,38 @@ async def test_calls_that_hold_all_places_do_not_wait_for_each_other(era: str) -
 
 
 async def test_resumed_calls_do_not_wait_for_a_place_while_they_hold_one_of_the_same_tool() -> None:
-    server, texts = recursive(2, 1, asks=True), list[str]()
+    """Two parked calls, of two runs each, go on while other calls hold both places: each gets one when one of those ends."""
+    server, texts, running = Server("s"), list[str](), list[trio.Event]()
+    parked, answers = 0, trio.Event()
 
-    async with trio.open_nursery() as nursery:
-        both_asked = trio.Event()
+    @server.tool(limit=2, queue=10)
+    async def dig(at: int, ctx: Context) -> str:
+        if at < 0:
+            running.append(trio.Event())
+            await running[-1].wait()
+            return "held"
+        if at == 1:
+            return (await ctx.elicit("?", int)).action
+        return result_texts((await ctx.run_tool_loop("1", ["dig"])).messages)[0]
 
-        async def call_second() -> None:
-            async def answer(_params: object) -> int:
-                await trio.lowlevel.checkpoint()
-                both_asked.set()
-                return 1
+    async def answer(_params: object) -> int:
+        nonlocal parked
+        parked += 1
+        await answers.wait()
+        return 1
 
-            texts.append((await digger("modern", elicits=[answer]).call((server, "dig"), at=0)).text)
+    async def call(at: int) -> None:
+        client = digger("modern", elicits=[answer]) if at == 0 else MockClient()
+        texts.append((await client.call((server, "dig"), at=at)).text)
 
-        async def answer(_params: object) -> int:
-            nursery.start_soon(call_second)
-            await both_asked.wait()
-            return 1
-
-        with trio.fail_after(5):
-            texts.append((await digger("modern", elicits=[answer]).call((server, "dig"), at=0)).text)
-    assert texts == ["accept", "accept"]
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            for at in (0, 0, -1, -1):
+                nursery.start_soon(call, at)
+                await wait_all_tasks_blocked(0.01)
+            assert (parked, len(running)) == (2, 2)
+            answers.set()
+            for event in running:
+                await wait_all_tasks_blocked(0.01)
+                event.set()
+    assert sorted(texts) == ["accept", "accept", "held", "held"]
