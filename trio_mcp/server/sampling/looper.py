@@ -13,7 +13,6 @@ from ...runtime.branch import with_timeout
 from ...session.tool_loop import MAX_ITERATIONS
 from ...types import SamplingMessage, ToolChoice
 from ..branching import freeze_messages
-from ..options import check_timeout
 from ..unawaited import UnawaitedAnswer
 from .history import check_conversation, has_results
 from .loop import LoopOptions, run_loop
@@ -77,7 +76,6 @@ class ToolLooper(Sampler):
         if prompt is None and options.get("messages") is None and not continues:
             raise TypeError("a tool loop takes a prompt or messages; only after add_tool_results it needs neither")
         check_sample_options(options)
-        check_timeout(options.get("timeout", math.inf))
         check_loop_tools(tools)
         check_int("max_iterations", max_iterations, least=1)
         if tool_choice is not None:

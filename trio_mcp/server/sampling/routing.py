@@ -16,6 +16,7 @@ import trio
 from ...checks import check_choice, mistake
 from ...errors import ProviderError, ProviderErrorKind, RequestTimeout
 from ...protocol.conversation import answer_problem
+from ...protocol.strict_json import dumps
 from ...runtime import Lane
 from ...sampling import SamplingProvider
 from ...session import Call
@@ -114,12 +115,21 @@ async def provider_answer(
     raise RequestTimeout(f"no answer of the server's model within {limit.seconds:g} seconds; the request was cancelled")
 
 
+def unsendable(answer: CreateMessageResult) -> str | None:
+    """Return why an answer cannot be a part of the next question; None if it can. A peer's answer always can."""
+    try:
+        dumps(answer.wire())
+    except ValueError as error:
+        return str(error)
+    return None
+
+
 def checked_answer(provider: SamplingProvider, answer: object) -> CreateMessageResult:
     """Return what a provider returned, if it is an answer of a model."""
     name = type(provider).__name__
     if not isinstance(answer, CreateMessageResult):
         raise TypeError(f"the provider {name} returned {type(answer).__name__}: return a CreateMessageResult")
-    problem = answer_problem(answer.role, answer.content)
+    problem = answer_problem(answer.role, answer.content) or unsendable(answer)
     if problem is not None:
         text = f"the provider {name} returned an invalid answer: {problem}"
         raise ProviderError(text, kind=ProviderErrorKind.MALFORMED)
