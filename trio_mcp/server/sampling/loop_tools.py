@@ -25,6 +25,7 @@ from ...errors import (
     RequestTimeout,
 )
 from ...logs import peer_logger
+from ...protocol.json_limits import held_size
 from ...protocol.strict_json import dumps
 from ...runtime import Lane, TokenBudget
 from ...runtime.branch import with_timeout
@@ -127,7 +128,9 @@ class LoopTools:
             )
         result = await runner.run(use, call, lane, terms)
         try:
-            dumps(result.wire())
+            call.actor.keep(held_size(dumps(result.wire())))
+        except LimitExceeded as error:
+            return error_result(use, FAILED.format(error))
         except ValueError as error:
             # The next question could not be sent. So it is the error that the tool's own call would have.
             problem = f"{call.target_name}: the result of the tool {use.name} cannot be sent"

@@ -16,6 +16,7 @@ import trio
 from ...checks import check_choice, mistake
 from ...errors import ProviderError, ProviderErrorKind, RequestTimeout
 from ...protocol.conversation import answer_problem
+from ...protocol.json_limits import held_size
 from ...protocol.strict_json import dumps
 from ...runtime import Lane
 from ...sampling import SamplingProvider
@@ -81,6 +82,7 @@ async def ask_provider(
     """Ask a provider; a replay of the call gets the recorded answer. A cancel ends its request.
 
     Raises:
+        LimitExceeded: the memory budget has no room for its answer.
         ProviderError: it has no answer, or its answer is invalid.
         RequestTimeout: there was no answer within the limit; its request was cancelled.
         TypeError: it returned something else than a result.
@@ -91,13 +93,16 @@ async def ask_provider(
     key, _ = lane.next_question(question.kind, question.name)
     memory = call.memory
     if memory is None:
-        return await provider_answer(provider, params, limit)
+        answer = await provider_answer(provider, params, limit)
+        call.actor.keep(answer_size(provider, answer))
+        return answer
     fingerprint = memory.fingerprint(question)
     known = memory.recall_answer(key, question, fingerprint)
     if known is not None:
         await trio.lowlevel.checkpoint()
         return known
     answer = await provider_answer(provider, params, limit)
+    call.actor.keep(answer_size(provider, answer))
     memory.record_answer(key, answer, fingerprint)
     return answer
 
@@ -115,22 +120,22 @@ async def provider_answer(
     raise RequestTimeout(f"no answer of the server's model within {limit.seconds:g} seconds; the request was cancelled")
 
 
-def unsendable(answer: CreateMessageResult) -> str | None:
-    """Return why an answer cannot be a part of the next question; None if it can. A peer's answer always can."""
-    try:
-        dumps(answer.wire())
-    except ValueError as error:
-        return str(error)
-    return None
-
-
 def checked_answer(provider: SamplingProvider, answer: object) -> CreateMessageResult:
     """Return what a provider returned, if it is an answer of a model."""
     name = type(provider).__name__
     if not isinstance(answer, CreateMessageResult):
         raise TypeError(f"the provider {name} returned {type(answer).__name__}: return a CreateMessageResult")
-    problem = answer_problem(answer.role, answer.content) or unsendable(answer)
+    problem = answer_problem(answer.role, answer.content)
     if problem is not None:
         text = f"the provider {name} returned an invalid answer: {problem}"
         raise ProviderError(text, kind=ProviderErrorKind.MALFORMED)
     return answer
+
+
+def answer_size(provider: SamplingProvider, answer: CreateMessageResult) -> int:
+    """Return the bytes that an answer takes. Raises `ProviderError` if JSON cannot hold it, as the next question has to."""
+    try:
+        return held_size(dumps(answer.wire()))
+    except ValueError as error:
+        text = f"the provider {type(provider).__name__} returned an invalid answer: {error}"
+        raise ProviderError(text, kind=ProviderErrorKind.MALFORMED) from None
