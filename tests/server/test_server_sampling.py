@@ -291,6 +291,23 @@ async def test_a_prompt_without_an_answer_fails_with_the_same_words(era: str) ->
     assert error.public_text in str(caught.value)
 
 
+async def test_a_provider_whose_method_is_a_plain_function_is_named() -> None:
+    class Plain:
+        def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:  # noqa: ARG002
+            return CreateMessageResult(role="assistant", content=TextContent(text="x"), model="m")
+
+    plain: Any = Plain()
+    server = Server("s", sampling=plain)
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(TypeError, match="Plain.sample"):
+            await ctx.sample("Who?")
+        return "named"
+
+    assert await asked(server, capabilities=NO_MODEL) == "named"
+
+
 class Wrong:
     """A provider that returns what it was given."""
 

@@ -9,6 +9,7 @@ A question about the context of servers (`include_context`) goes to the client i
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Final, Literal, TypeAlias
 
 import trio
@@ -112,12 +113,20 @@ async def provider_answer(
 ) -> CreateMessageResult:
     """Return the checked answer of a provider. Raises as `ask_provider` does."""
     if limit is None:
-        return checked_answer(provider, await provider.sample(params))
+        return checked_answer(provider, await asked(provider, params))
     with trio.CancelScope(deadline=limit.deadline):
-        return checked_answer(provider, await provider.sample(params))
+        return checked_answer(provider, await asked(provider, params))
     # The scope has caught its own expiry; a cancel from outside that came at the same time wins.
     await trio.lowlevel.checkpoint()
     raise RequestTimeout(f"no answer of the server's model within {limit.seconds:g} seconds; the request was cancelled")
+
+
+def asked(provider: SamplingProvider, params: CreateMessageRequestParams) -> Awaitable[object]:
+    """Ask a provider. Raises `TypeError` if its `sample` is a plain function."""
+    running: object = provider.sample(params)
+    if not isinstance(running, Awaitable):
+        raise TypeError(f"{type(provider).__name__}.sample returned {type(running).__name__}: write `async def sample`")
+    return running
 
 
 def checked_answer(provider: SamplingProvider, answer: object) -> CreateMessageResult:
