@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
+from inspect import isroutine
 from typing import Final, Generic, TypeVar, cast
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
@@ -127,7 +128,8 @@ def answer_form(returns: object) -> AnswerForm[object]:
     """
     if isinstance(returns, dict):
         return SchemaForm(cast("JsonObject", returns))
-    if isinstance(returns, str | BaseModel):
+    # Pydantic would call a function with what the model answers.
+    if isinstance(returns, str | BaseModel) or returns is BaseModel or isroutine(returns):
         raise TypeError(mistake("returns", "a type, such as a pydantic model, or a JSON Schema", returns))
     try:
         hash(returns)
