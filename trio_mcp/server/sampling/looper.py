@@ -80,6 +80,8 @@ class ToolLooper(Sampler):
         check_int("max_iterations", max_iterations, least=1)
         if tool_choice is not None:
             check_choice("tool_choice", tool_choice, get_args(ToolChoiceMode))
+        if (given := options.get("messages")) is not None:
+            options = {**options, "messages": tuple(given)}
         parts = None if prompt is None else prompt_parts(cast("Prompt", prompt))
         choice = None if tool_choice is None else ToolChoice(mode=tool_choice)
         running = self._run_loop(parts, LoopOptions([*tools], max_iterations, progress), choice, options)

@@ -10,7 +10,7 @@ A question about the context of servers (`include_context`) goes to the client i
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, cast
 
 import trio
 
@@ -22,6 +22,7 @@ from ...protocol.strict_json import dumps
 from ...runtime import Lane
 from ...sampling import SamplingProvider
 from ...session import Call
+from ...session.calls.memory import CallMemory
 from ...types import CreateMessageRequestParams, CreateMessageResult
 from ...types.capabilities import lacks
 from ..ask_timeout import AskTimeout
@@ -80,7 +81,7 @@ async def ask_provider(
     params: CreateMessageRequestParams,
     limit: AskTimeout | None,
 ) -> CreateMessageResult:
-    """Ask a provider; a replay of the call gets the recorded answer. A cancel ends its request.
+    """Ask a provider; a replay of the call gets the recorded answer or failure. A cancel ends its request.
 
     Raises:
         LimitExceeded: the memory budget has no room for its answer.
@@ -97,15 +98,38 @@ async def ask_provider(
         answer = await provider_answer(provider, params, limit)
         call.actor.keep(answer_size(provider, answer))
         return answer
-    fingerprint = memory.fingerprint(question)
+    fingerprint, failed = memory.fingerprint(question), f"{key} failed"
+    raise_recorded(memory, failed, fingerprint)
     known = memory.recall_answer(key, question, fingerprint)
     if known is not None:
         await trio.lowlevel.checkpoint()
         return known
-    answer = await provider_answer(provider, params, limit)
-    call.actor.keep(answer_size(provider, answer))
+    try:
+        answer = await provider_answer(provider, params, limit)
+        call.actor.keep(answer_size(provider, answer))
+    except ProviderError as error:
+        # The body may catch it, and go another way than with an answer.
+        record_failure(memory, failed, fingerprint, error)
+        raise
     memory.record_answer(key, answer, fingerprint)
     return answer
+
+
+def raise_recorded(memory: CallMemory, name: str, fingerprint: str) -> None:
+    """Raise the `ProviderError` that an earlier run recorded for this question, if it did."""
+    entry = memory.find_step(name)
+    if entry is None:
+        return
+    asked_before, kind, status, retry_after = cast("tuple[str, str, int | None, float | None]", entry.value)
+    if asked_before == fingerprint:
+        text = "the provider had no answer in an earlier run of this call; the log of that time says why"
+        raise ProviderError(text, kind=ProviderErrorKind(kind), status=status, retry_after=retry_after)
+
+
+def record_failure(memory: CallMemory, name: str, fingerprint: str, error: ProviderError) -> None:
+    """Record a failure for a replay, but not its text, which may have words of the API."""
+    memory.forget_steps(lambda each: each == name)
+    memory.record_step(name, [fingerprint, error.kind.value, error.status, error.retry_after])
 
 
 async def provider_answer(
