@@ -68,7 +68,7 @@ async def test_a_call_draws_each_answer_until_it_ends(era: str, *, own: bool) ->
 
 
 @pytest.mark.parametrize(("era", "own"), [("legacy", False), ("legacy", True), ("modern", True)])
-async def test_an_answer_without_room_is_an_error_of_the_sample(era: str, own: bool) -> None:  # noqa: FBT001
+async def test_an_answer_without_room_is_an_error_of_the_sample(era: str, own: bool) -> None:
     drawn: list[int] = []
     result = await client_of(era, own=own).call((sampling(4 * LARGE // 2, drawn, Own() if own else None), "ask"))
     assert "memory" in result.text

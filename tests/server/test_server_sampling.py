@@ -337,7 +337,7 @@ async def test_a_prompt_without_an_answer_fails_with_the_same_words(era: str) ->
 
 async def test_a_provider_whose_method_is_a_plain_function_is_named() -> None:
     class Plain:
-        def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:  # noqa: ARG002
+        def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
             return CreateMessageResult(role="assistant", content=TextContent(text="x"), model="m")
 
     plain: Any = Plain()
@@ -345,7 +345,7 @@ async def test_a_provider_whose_method_is_a_plain_function_is_named() -> None:
 
     @server.tool
     async def ask(ctx: Context) -> str:
-        with pytest.raises(TypeError, match="Plain.sample"):
+        with pytest.raises(TypeError, match=r"Plain\.sample"):
             await ctx.sample("Who?")
         return "named"
 

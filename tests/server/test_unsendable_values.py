@@ -63,7 +63,7 @@ async def test_a_result_that_is_added_is_refused_at_once(output: object) -> None
     async with make_context(samples=[tool_use("f")]) as ctx:
         answer = await ctx.sample("Go.", tools=[list_files])
         before = ctx.messages
-        with pytest.raises(TypeError, match="'f'|JSON"):
+        with pytest.raises(TypeError, match=r"'f'|JSON"):
             ctx.add_tool_results({answer.tool_calls[0].id: output})
         assert ctx.messages == before
 

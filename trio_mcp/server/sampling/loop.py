@@ -7,9 +7,9 @@ A loop has a lane of its own, so that nothing in it has a key that something els
     the calls of all its rounds   "/1/1", "/1/2", ...
 
 The result of each call is recorded as a step of that lane, "round 2 call 1". A replay finds the results, and runs only the calls
-that had not ended. A digest of the calls is recorded too, "round 2 calls": if the replay asks something else, because its author's
-text has changed, say, the model is asked anew, and its other calls must not get the old results. If a tool ended the loop, the whole round is one step, "round 2": a replay must not run the calls again that
-were cancelled then.
+that had not ended. A digest of the calls is recorded too, "round 2 calls": if the replay asks something else, because the text of
+its author has changed, say, the model answers anew, and its other calls must not get the old results. If a tool ended the loop, the
+whole round is one step, "round 2": a replay must not run the calls again that were cancelled then.
 """
 
 # A call whose tool asks has no result in the journal when the call of the client is parked, but the answers of its questions are
