@@ -7,8 +7,8 @@ A loop has a lane of its own, so that nothing in it has a key that something els
     the calls of all its rounds   "/1/1", "/1/2", ...
 
 The result of each call is recorded as a step of that lane, "round 2 call 1". A replay finds the results, and runs only the calls
-that had not ended. A digest of the calls is recorded too, "round 2 calls": if the replay asks something else, because the text of
-its author has changed, say, the model answers anew, and its other calls must not get the old results. If a tool ended the loop, the
+that had not ended. A digest of the calls is recorded too, "round 2 calls": if the replay asks something else, say because its
+author's text has changed, the model answers anew, and its other calls must not get the old results. If a tool ended the loop, the
 whole round is one step, "round 2": a replay must not run the calls again that were cancelled then.
 """
 
