@@ -19,6 +19,7 @@ from suites import SetupError, Suite
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SERVER = ROOT / "examples" / "everything_server.py"
+RELAY = ROOT / "tests" / "wires" / "interop" / "relay_app.py"
 IMPORTS = os.pathsep.join([str(ROOT), str(ROOT / "transports")])
 """What the server and the client import is this checkout, whatever the environment has installed."""
 
@@ -115,13 +116,18 @@ class Driver:
 
 
 @asynccontextmanager
-async def served(log: Path) -> AsyncIterator[str]:
+async def served(log: Path, *, relayed: bool = False) -> AsyncIterator[str]:
     """The URL of the everything server, for the length of the block. What it says goes into `log`.
+
+    Args:
+        relayed: the URL is that of a proxy, which starts a server for each session.
 
     Raises:
         SetupError: it did not start to serve.
     """
     command = [sys.executable, str(SERVER), "http", "0"]
+    if relayed:
+        command = [sys.executable, str(RELAY), "http", sys.executable, str(SERVER)]
     with log.open("wb") as said:
         process = await trio.lowlevel.open_process(
             command, stderr=said, stdout=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": IMPORTS}

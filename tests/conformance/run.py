@@ -8,6 +8,7 @@ examples:
   python tests/conformance/run.py --list                       the name of every scenario that is run
   python tests/conformance/run.py --only '^client .*sse-retry' one scenario, in each selection that has it
   python tests/conformance/run.py --only 'required @2026'      one selection of each side
+  python tests/conformance/run.py --relayed --only sampling    what matches, with the proxy of `trio-mcp backfill` in between
   python tests/conformance/run.py --write                      everything, and the table into docs/internals/conformance.md
 
 exit status: 0 everything that counts passed; 1 something failed, was skipped or is missing; 2 it could not be run.
@@ -20,6 +21,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -48,7 +50,7 @@ def main() -> int:
         if options.list:
             print(*(row(one.selection, name) for one in chosen for name in one.scenarios), sep="\n")
             return 0
-        results = trio.run(run_all, chosen, suites, fresh(options.results))
+        results = trio.run(partial(run_all, chosen, suites, fresh(options.results), relayed=options.relayed))
         return concluded(results, chosen, options.results, write=options.write)
     except SetupError as error:
         print(f"conformance: {error}", file=sys.stderr)
@@ -69,9 +71,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--results", type=Path, default=ROOT / "build" / "conformance", metavar="DIR", help="where the results go"
     )
+    parser.add_argument("--relayed", action="store_true", help="put a proxy in front of the server")
     options = parser.parse_args()
-    if options.write and options.only:
-        parser.error("--write needs a whole run, so it does not go with --only")
+    if options.write and (options.only or options.relayed):
+        parser.error("--write needs a whole run, so it does not go with --only or --relayed")
     return options
 
 
@@ -103,10 +106,10 @@ def fresh(folder: Path) -> Path:
     return folder
 
 
-async def run_all(chosen: Sequence[Chosen], suites: dict[str, Suite], folder: Path) -> list[Ran]:
+async def run_all(chosen: Sequence[Chosen], suites: dict[str, Suite], folder: Path, *, relayed: bool) -> list[Ran]:
     """Run what was chosen, one after the other, and say of each how it went."""
     results: list[Ran] = []
-    async with served(folder / "server.log") as url:
+    async with served(folder / "server.log", relayed=relayed) as url:
         driver = Driver(suites, folder, url)
         for one in chosen:
             ran = await driver.run(one.selection, one.scenarios, whole=one.whole)

@@ -21,9 +21,12 @@ SUMMARIES = {
     "run": "serve a file's server on stdin and stdout",
     "serve": "serve a file's server over HTTP and WebSocket",
     "call": "call a tool of a server, and answer what it asks",
+    "backfill": "give any server a model, for a host without one",
     "demo": "watch one tool ask an old and a new client, message by message",
 }
-EPILOG = "commands:\n" + "".join(f"  {name:<8}{summary}\n" for name, summary in SUMMARIES.items())
+STARTERS = ("backfill",)
+"""Commands that take another command after `--`."""
+EPILOG = "commands:\n" + "".join(f"  {name:<10}{summary}\n" for name, summary in SUMMARIES.items())
 
 
 class Command(Protocol):
@@ -43,10 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: help was requested, or the command line is wrong; or the stdio transport ends the process.
     """
-    chosen = top_parser().parse_args(argv)
+    # Before the parser sees them: some versions of it drop the dashes.
+    words, started = split_words(sys.argv[1:] if argv is None else argv)
+    chosen = top_parser().parse_args(words)
     command = cast("Command", import_module(f".{chosen.command}", __package__))
     # Intermixed, because KEY=VALUE may come before and after options: `call TARGET tool a=1 --timeout 5 b=2`.
     options = command_parser(chosen.command, command).parse_intermixed_args(chosen.arguments)
+    options.started = started
     try:
         return command.execute(options)
     except KeyboardInterrupt:
@@ -60,6 +66,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return print_error(str(error), Status.UNREACHABLE, options)
     except Exception as error:  # noqa: BLE001  a user gets one line, never a traceback
         return print_error(f"a bug: {type(error).__name__}: {error} (--debug shows where)", Status.BUG, options)
+
+
+def split_words(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return the words for the parser, and those of a command that is to be started: what comes after `--`, options and all."""
+    if "--" not in words or words[0] not in STARTERS:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
 
 
 def top_parser() -> ArgumentParser:

@@ -100,7 +100,7 @@ class Prompting:
     async def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
         """Answer a form. Raises nothing; a cancel leaves the question unanswered."""
         async with self._turn:
-            note(f"{self.server} asks: {params.message}")
+            self._terminal.note(f"{self.server} asks: {params.message}")
             try:
                 return ElicitResult(action="accept", content=await self._fill_in(params))
             except NotAccepted as withheld:
@@ -120,9 +120,9 @@ class Prompting:
         async with self._turn:
             if self._samples:
                 return self._samples.take()
-            note(f"{self.server} asks for the answer of a model, in {params.max_tokens} tokens at most:")
+            self._terminal.note(f"{self.server} asks for the answer of a model, in {params.max_tokens} tokens at most:")
             for line in prompt_lines(params):
-                note(f"  {line}")
+                self._terminal.note(f"  {line}")
             # One line only: a terminal has no way to end a longer text that would not also be a way to close the question.
             text = await self._terminal.ask("  your answer as the model: ")
             if text is None or text.strip() == "!decline":
@@ -138,7 +138,7 @@ class Prompting:
         if not self._terminal.is_interactive and self._answers.keys().isdisjoint(fields):
             self._decline(", ".join(fields))
         if self._terminal.is_interactive and not self._answers.keys() >= fields.keys():
-            note(KEYS)
+            self._terminal.note(KEYS)
         values = {name: await self._value_of(name, field, required=name in required) for name, field in fields.items()}
         # Left out and not null: no field of a form may be null.
         return {name: value for name, value in values.items() if value is not None}
@@ -165,13 +165,13 @@ class Prompting:
         return field.default
 
     def _decline(self, fields: str) -> None:
-        note(f"  declined: there is no terminal to ask at, and no --answer for {fields}")
+        self._terminal.note(f"  declined: there is no terminal to ask at, and no --answer for {fields}")
         raise NotAccepted(DECLINED)
 
     async def _entered(self, name: str, field: PrimitiveSchemaDefinition, required: bool) -> ElicitValue:
         """Ask until the text is valid, and return its value."""
         if field.description:
-            note(f"  {field.description}")
+            self._terminal.note(f"  {field.description}")
         prompt = f"  {name} ({hint(field)}){empty_line_meaning(field, required)}: "
         while True:
             text = await self._terminal.ask(prompt)
@@ -182,7 +182,7 @@ class Prompting:
             try:
                 return read_field(field, text)
             except ValueError as error:
-                note(f"  {error}")
+                self._terminal.note(f"  {error}")
 
 
 def empty_line_meaning(field: PrimitiveSchemaDefinition, required: bool) -> str:

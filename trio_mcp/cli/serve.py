@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from ..errors import ConfigurationError
 from .errors import CommandError, Status
@@ -29,32 +31,49 @@ running calls may continue for 70% of that time, then they are cancelled and ans
 def describe(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("file", metavar="FILE[:name]", help=FILE_HELP)
+    describe_http(parser)
+    add("--sse", action="store_true", help="serve HTTP+SSE as well, at /sse, for clients of 2024-11-05")
+    parser.epilog = EXAMPLES
+
+
+def describe_http(parser: ArgumentParser) -> None:
+    """Add the options of a command that serves over HTTP."""
+    add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=port, default=8000, help="port; 0 takes a free one (default: %(default)s)")
     add("--path", type=path, default="/mcp", help="path of the endpoint (default: %(default)s)")
-    add("--sse", action="store_true", help="serve HTTP+SSE as well, at /sse, for clients of 2024-11-05")
     add("--allowed-host", action="append", default=[], metavar="NAME", help="a name it is reached by; repeatable")
     add("--allowed-origin", action="append", default=[], metavar="URL", help="a web site that may call it; repeatable")
     add("--drain", type=seconds, default=10.0, metavar="SECONDS", help="time for a shutdown (default: %(default)g)")
-    parser.epilog = EXAMPLES
 
 
 def execute(options: Namespace) -> int:
     log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
     server = load_server(options.file, tell_errors=options.debug)
+    # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
+    sse_path = "/sse" if options.sse else None
+    with http_errors(), lifespan_errors(options.file):
+        server.run("http", sse_path=sse_path, **http_options(options))
+    return 0
+
+
+def http_options(options: Namespace) -> dict[str, object]:
+    """Return what the options say to the transport."""
+    return {
+        "host": options.host,
+        "port": options.port,
+        "path": options.path,
+        "allowed_hosts": options.allowed_host,
+        "allowed_origins": options.allowed_origin,
+        "drain": options.drain,
+    }
+
+
+@contextmanager
+def http_errors() -> Generator[None]:
+    """Raise `CommandError`, with a text for the user, for a server that cannot listen."""
     try:
-        with lifespan_errors(options.file):
-            server.run(
-                "http",
-                host=options.host,
-                port=options.port,
-                path=options.path,
-                # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
-                sse_path="/sse" if options.sse else None,
-                allowed_hosts=options.allowed_host,
-                allowed_origins=options.allowed_origin,
-                drain=options.drain,
-            )
+        yield
     except OSError as error:
         raise CommandError(error.strerror or str(error), Status.UNREACHABLE) from error
     except ConfigurationError:
@@ -65,7 +84,6 @@ def execute(options: Namespace) -> int:
         # The transport names its own argument; a user of the command knows only the option.
         how = "; give them with --allowed-host NAME" if "allowed_hosts" in str(error) else ""
         raise CommandError(f"{error}{how}") from error
-    return 0
 
 
 def path(text: str) -> str:

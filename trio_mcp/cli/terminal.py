@@ -13,6 +13,7 @@ import sys
 
 import trio
 
+from ..logs import printable
 from .output import note
 
 STDIN = 0
@@ -24,30 +25,58 @@ class Terminal:
 
     def __init__(self) -> None:
         self._begun = b""
+        self._descriptor = STDIN
 
     @property
     def is_interactive(self) -> bool:
         """Whether a user can be asked."""
         return sys.stdin is not None and sys.stdin.isatty()
 
+    def note(self, text: str, end: str = "\n") -> None:
+        """Show a line."""
+        note(text, end)
+
     async def ask(self, prompt: str) -> str | None:
         """Show a prompt and return the line that the user enters, without its end; None for Ctrl-D.
 
         After a cancel, the complete lines that were read are the answers of the next questions.
         """
-        note(prompt, end="")
+        self.note(prompt, end="")
         while b"\n" not in self._begun:
-            await trio.lowlevel.wait_readable(STDIN)
+            await trio.lowlevel.wait_readable(self._descriptor)
             try:
-                chunk = os.read(STDIN, CHUNK)
+                chunk = os.read(self._descriptor, CHUNK)
             # A terminal that was closed raises EIO, where a pipe would return no bytes.
             except OSError:
                 chunk = b""
             if not chunk:
-                note("")
+                self.note("")
                 self._begun = b""
                 return None
             self._begun += chunk
         # The rest is kept: a user may have typed, or pasted, the answers of several questions.
         line, _, self._begun = self._begun.partition(b"\n")
         return line.decode(errors="replace")
+
+
+class ControllingTerminal(Terminal):
+    """The user at the terminal that the process was started from, for a command whose stdin and stderr are a host's.
+
+    Raises:
+        OSError: there is none.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+
+    @property
+    def is_interactive(self) -> bool:
+        return True
+
+    def note(self, text: str, end: str = "\n") -> None:
+        os.write(self._descriptor, (printable(text) + end).encode())
+
+    def close(self) -> None:
+        """Close the terminal; nothing may be asked any more."""
+        os.close(self._descriptor)

@@ -196,6 +196,10 @@ class ClientSession:
                 result = await (taking if self._raised is None else self._raised.result_of(request.id, taking))
                 answered = True
                 return result
+        except Disconnected:
+            # What the server asked meanwhile is a part of a call that has failed: the user need not answer.
+            self._server_requests.cancel_about(request.id)
+            raise
         finally:
             self._progress.pop(token, None)
             self._streams.pop(str(request.id), None)
@@ -308,7 +312,7 @@ class ClientSession:
                 self.records.log("the server sent the request %s, which its revision forbids; it was ignored", method)
                 self.connection.release_id(request_id)
             case RequestIn():
-                self._server_requests.admit(event, handlers, batch)
+                self._server_requests.admit(event, handlers, batch, envelope.about)
             case CancelIn(request_id):
                 self._cancelled(request_id)
             case Rejected(error, answer):
@@ -319,15 +323,15 @@ class ClientSession:
                         batch.expect()
                     self._server_requests.reply(error_response(error), batch)
             case BatchIn():
-                self._receive_batch(event, handlers)
+                self._receive_batch(event, handlers, envelope.about)
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
 
-    def _receive_batch(self, event: BatchIn, handlers: trio.Nursery) -> None:
+    def _receive_batch(self, event: BatchIn, handlers: trio.Nursery, about: RequestId | None) -> None:
         """Receive each message of a batch; the answers to its requests go back in one array (L-RPC-1b)."""
         batch = OpenBatch(self._outbox)
         for message in event.messages:
-            self._receive(handlers, Envelope(message), batch)
+            self._receive(handlers, Envelope(message, about), batch)
         batch.all_read()
 
     def _cancelled(self, request_id: RequestId) -> None:

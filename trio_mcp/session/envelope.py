@@ -72,6 +72,7 @@ class Envelope(NamedTuple, Generic[M_co]):
         size: bytes of memory that a received message takes; 0 for an outgoing one, see `sent_size`.
         stateless: for an outgoing message, whether it belongs to no session: a request carries all its context, `peer.headers`
             hold every header that describes it, and closing its response cancels it (2026-07-28).
+        raw: the bytes of the message, for a channel that carries bytes (`MessageChannel.carry_bytes`); None elsewhere.
     """
 
     message: M_co
@@ -79,6 +80,7 @@ class Envelope(NamedTuple, Generic[M_co]):
     peer: Peer = ANONYMOUS
     size: int = 0
     stateless: bool = False
+    raw: bytes | None = None
 
 
 class MessageFacts(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import cast
 
 from ..errors import McpError, RemoteProtocolError
 from ..protocol.codec.reading import Inbound, codec_for
@@ -22,6 +23,8 @@ from .service import Service
 
 def make_session(service: Service, *, shared_channel: bool = True, account: Account | None = None) -> ServerSession:
     """Return a session, which passes each message to the middleware of the service if there is any."""
+    if service.session_type is not None:
+        return cast("ServerSession", service.session_type(service, shared_channel=shared_channel, account=account))
     kind = WatchedSession if service.message_middleware else ServerSession
     return kind(service, shared_channel=shared_channel, account=account)
 

@@ -75,6 +75,8 @@ class Service:
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
+        self.session_type: Callable[..., object] | None = None
+        """Makes the sessions of a proxy; None for those of a server. Takes what `make_session` takes."""
         self.turn = LoopTurn()
         self.records = RepeatedRecords(logger, lines=SHARED_LINES)
         self.calls = CallServices[Call](

@@ -1,16 +1,8 @@
-"""The TypeScript SDK's client against our server.
-
-The SDK is installed once, into the folder that `TRIO_MCP_NODE_CACHE` names (else one for temporary files).
-"""
+"""The TypeScript SDK's client against our server."""
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -18,38 +10,10 @@ from typing import Any
 import pytest
 import trio
 from peer_server import PIXEL
-from processes import HERE, MODERN, NEWEST, Target
+from processes import MODERN, NEWEST, Target
 from serving import IMPORTS
 
-PACKAGE = "@modelcontextprotocol/client"
-INSTALL_TIMEOUT = 60.0
 LIMIT = 30.0
-
-
-@pytest.fixture(scope="session")
-def node_folder() -> Path:
-    """A folder in which node finds the SDK."""
-    for program in ("node", "npm"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed: the TypeScript client is not tried")
-    folder = Path(os.environ.get("TRIO_MCP_NODE_CACHE", Path(tempfile.gettempdir()) / "trio_mcp_node"))
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "node_modules" / PACKAGE / "package.json").exists():
-            install(folder)
-        shutil.copy(HERE / "typescript_client.mjs", folder)
-    return folder
-
-
-def install(folder: Path) -> None:
-    command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--fetch-retries=0"]
-    command += ["--prefix", str(folder), f"{PACKAGE}@2"]
-    try:
-        subprocess.run(command, check=True, capture_output=True, timeout=INSTALL_TIMEOUT, cwd=folder)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
-        pytest.skip(f"npm could not install {PACKAGE}: {said[0] if said else error}")
 
 
 def text_of(result: Mapping[str, Any]) -> str:

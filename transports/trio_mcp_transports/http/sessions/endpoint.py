@@ -138,13 +138,15 @@ class LegacyEndpoint:
         self.sessions.make_room(envelope.peer.principal, account)
         session = make_session(self._service, shared_channel=False, account=account)
         exchange = Exchange(incoming, LEGACY_STATUS, self._service.open_outbox(incoming.peer))
-        session.receive(envelope, exchange.outbox, owns_outbox=True)
+        target = session.receive(envelope, exchange.outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
             account.draw(SESSION_SIZE)
             entry = self.sessions.add(LegacySession(session, envelope.peer.principal, account, self._store))
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
-        exchange.outbox.close()
+        # A proxy has the answer only when its server has answered.
+        if not isinstance(target, ReplyTarget) or target.finished:
+            exchange.outbox.close()
         return partial(run_to_end, exchange)
 
     def _find_session(self, peer: Peer) -> LegacySession:

@@ -1,0 +1,339 @@
+"""The proxy between hosts and servers of each era: a server and a client of this project, on a wire in memory."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+from relaying import (
+    DISCOVERED,
+    FORM,
+    HELLO,
+    SECONDS,
+    TOOL,
+    Json,
+    Model,
+    Relayed,
+    initialize,
+    initialized,
+    modern,
+    relayed,
+)
+from relaying import ask as question
+
+from trio_mcp import Client, Context, Server, accept
+from trio_mcp.errors import PeerError, ProviderError, ProviderErrorKind, RemoteProtocolError
+from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, SERVER_INFO
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.relay import Backfill, RelayServer
+from trio_mcp.session import MessageFacts, find_transport
+from trio_mcp.session.changes import Change
+from trio_mcp.types import (
+    CreateMessageRequestParams,
+    ElicitRequestFormParams,
+    ElicitResult,
+    LoggingMessageNotificationParams,
+    ProgressNotificationParams,
+    PromptReference,
+    TextResourceContents,
+)
+
+ERAS = ("legacy", "modern")
+PAIRS = [(host, server) for host in ERAS for server in ERAS]
+
+
+@dataclass
+class Behind:
+    """The server behind the proxy, which speaks one era alone."""
+
+    era: str
+    server: Server = field(default_factory=lambda: Server("behind", version="7", instructions="Look."))
+    began: trio.Event = field(default_factory=trio.Event)
+    cancelled: trio.Event = field(default_factory=trio.Event)
+
+    def __post_init__(self) -> None:
+        self.server.message_middleware(self.only_one_era)
+        for tool in (look, ask, both, work, fail, self.hold):
+            self.server.tool(tool)
+        self.server.prompt(greet)
+        self.server.resource("note://one")(note)
+
+        @self.server.complete(prompt="greet", argument="name")
+        async def names(value: str) -> list[str]:
+            return [f"{value}ob"]
+
+    def only_one_era(self, message: MessageFacts) -> None:
+        if self.era == "legacy" and message.method == "server/discover":
+            raise RemoteProtocolError("what?", code=-32601)
+        if self.era == "modern" and message.method == "initialize":
+            raise RemoteProtocolError("too old", code=-32022, data={"supported": [MODERN], "requested": "x"})
+
+    async def hold(self) -> str:
+        self.began.set()
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.cancelled.set()
+        return "never"
+
+
+async def look(at: str) -> str:
+    return f"looked at {at}"
+
+
+async def ask(ctx: Context) -> str:
+    return (await ctx.sample("say hello")).text
+
+
+async def both(ctx: Context) -> str:
+    said, name = await ctx.branch_all(ask, ask_name)
+    return f"{said} {name}"
+
+
+async def ask_name(ctx: Context) -> str:
+    return str((await ctx.elicit("Your name?", str)).content)
+
+
+async def work(ctx: Context) -> str:
+    await ctx.progress(1, 2, "half")
+    await ctx.log("warning", "careful")
+    return "worked"
+
+
+async def fail() -> str:
+    raise RemoteProtocolError("not like this", code=-32602, data={"x": 1})
+
+
+async def greet(name: str) -> str:
+    return f"Greet {name}."
+
+
+async def note() -> str:
+    return "one"
+
+
+@asynccontextmanager
+async def connected(host: str, behind: Behind, provider: object = None, **options: Any) -> AsyncIterator[Client]:
+    """A host of this era, connected through a proxy."""
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Any]:
+        async with find_transport("memory").connect(behind.server) as channel:
+            yield channel
+
+    relay = RelayServer(connect, Backfill(provider or Model()))  # type: ignore[arg-type]
+    with trio.fail_after(SECONDS):
+        async with Client.connect(relay, mode=host, **options) as client:
+            yield client
+
+
+async def say_bob(_form: ElicitRequestFormParams) -> ElicitResult:
+    return accept(value="Bob")
+
+
+both_eras = pytest.mark.parametrize(("host", "server"), PAIRS)
+
+
+@both_eras
+async def test_lists_calls_prompts_resources_and_completions_pass(host: str, server: str) -> None:
+    async with connected(host, Behind(server)) as client:
+        assert client.protocol_version == (NEWEST_LEGACY if host == "legacy" else MODERN)
+        assert client.instructions == "Look."
+        assert "look" in [tool.name for tool in await client.list_tools()]
+        assert (await client.call_tool("look", {"at": "sky"})).text == "looked at sky"
+        assert [prompt.name for prompt in await client.list_prompts()] == ["greet"]
+        prompt = await client.get_prompt("greet", {"name": "Bob"})
+        assert "Greet Bob." in str(prompt.messages)
+        assert [resource.uri for resource in await client.list_resources()] == ["note://one"]
+        (contents,) = (await client.read_resource("note://one")).contents
+        assert isinstance(contents, TextResourceContents)
+        assert contents.text == "one"
+        assert (await client.complete(PromptReference(name="greet"), "name", "B")).values == ["Bob"]
+        await client.ping()
+
+
+@both_eras
+async def test_a_sample_is_answered_by_the_provider(host: str, server: str) -> None:
+    model = Model()
+    async with connected(host, Behind(server), model) as client:
+        assert (await client.call_tool("ask")).text == "hello"
+    assert len(model.asked) == 1
+
+
+@both_eras
+async def test_a_question_for_the_host_reaches_it_and_a_sample_beside_it_does_not(host: str, server: str) -> None:
+    async with connected(host, Behind(server), on_elicit=say_bob) as client:
+        assert (await client.call_tool("both")).text == "hello Bob"
+
+
+@both_eras
+async def test_a_host_with_a_model_that_uses_no_tools_is_asked(host: str, server: str) -> None:
+    model = Model()
+
+    def said(_request: CreateMessageRequestParams) -> str:
+        return "by the host"
+
+    async with connected(host, Behind(server), model, on_sample=said) as client:
+        assert (await client.call_tool("ask")).text == "by the host"
+    assert not model.asked
+
+
+@both_eras
+async def test_progress_and_log_messages_pass(host: str, server: str) -> None:
+    reports: list[ProgressNotificationParams] = []
+    entries: list[LoggingMessageNotificationParams] = []
+    async with connected(host, Behind(server), on_log=entries.append) as client:
+        assert (await client.call_tool("work", on_progress=reports.append)).text == "worked"
+    assert [(report.progress, report.total, report.message) for report in reports] == [(1, 2, "half")]
+    assert [(entry.level, entry.data) for entry in entries] == [("warning", "careful")]
+
+
+@both_eras
+async def test_a_cancel_of_the_host_ends_the_call_at_the_server(host: str, server: str) -> None:
+    behind = Behind(server)
+    async with connected(host, behind) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "hold")
+        await behind.began.wait()
+        nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True):
+            await behind.cancelled.wait()
+
+
+@both_eras
+async def test_a_host_that_leaves_ends_the_call_at_the_server(host: str, server: str) -> None:
+    behind = Behind(server)
+    async with trio.open_nursery() as nursery:
+        async with connected(host, behind) as client:
+            nursery.start_soon(client.call_tool, "hold")
+            await behind.began.wait()
+            nursery.cancel_scope.cancel()
+        with trio.CancelScope(shield=True), trio.fail_after(SECONDS):
+            await behind.cancelled.wait()
+
+
+@both_eras
+async def test_an_error_of_the_server_keeps_its_code_and_data(host: str, server: str) -> None:
+    async with connected(host, Behind(server)) as client:
+        with pytest.raises(PeerError) as raised:
+            await client.call_tool("nothing of that name")
+    assert raised.value.code == -32602
+
+
+@both_eras
+async def test_a_failure_of_the_provider_is_told_without_its_words(host: str, server: str) -> None:
+    model = Model(fails=ProviderError("sk-secret", kind=ProviderErrorKind.TIMEOUT))
+    async with connected(host, Behind(server), model) as client:
+        try:
+            told = (await client.call_tool("ask")).text
+        except PeerError as error:
+            told = str(error)
+    assert "sk-secret" not in told
+    assert "sampling/createMessage" in told
+
+
+@both_eras
+async def test_changes_of_lists_and_of_resources_reach_a_host_that_subscribes(host: str, server: str) -> None:
+    behind = Behind(server)
+    async with (
+        connected(host, behind) as client,
+        client.listen(tools=True, uris=["note://one"]) as changes,
+    ):
+        if host != server:
+            await subscribed_behind(behind, 2 if server == "modern" else 1)
+
+        @behind.server.tool
+        async def another() -> None: ...
+
+        assert await anext(changes) == Change("tools")
+        assert "another" in [tool.name for tool in await client.list_tools()]
+        behind.server.resource_updated("note://one")
+        assert await anext(changes) == Change("updated", "note://one")
+
+
+async def subscribed_behind(behind: Behind, count: int) -> None:
+    """Wait until the proxy has subscribed, which it does without holding up the host."""
+    (service,) = behind.server.services
+    await trio.testing.wait_all_tasks_blocked()
+    assert len(service.subscriptions) >= count
+
+
+# the wire itself
+
+
+async def translated(proxy: Relayed, first: Json, refusal: Json, answers: Mapping[str, Json]) -> list[Json]:
+    """Let a host open a connection to a server of the other era; return what else the server was sent."""
+    others: list[Json] = []
+    await proxy.host.send(first)
+    while len(answers) > len(others):
+        got = await proxy.server.receive()
+        if got["method"] in answers:
+            others.append(got)
+            await proxy.server.send({"jsonrpc": "2.0", "id": got["id"], "result": answers[got["method"]]})
+        elif "id" in got:
+            await proxy.server.send({"jsonrpc": "2.0", "id": got["id"], "error": refusal})
+    return others
+
+
+async def test_a_legacy_host_of_a_modern_server_gets_its_name_and_the_unknown_members_of_results() -> None:
+    tool = {**TOOL, "x-unknown": {"a": 1.5}}
+    answers: dict[str, Json] = {"server/discover": DISCOVERED}
+    refusal = {"code": -32022, "message": "too old", "data": {"supported": [MODERN], "requested": NEWEST_LEGACY}}
+    async with relayed() as proxy:
+        await translated(proxy, initialize({"roots": {}}), refusal, answers)
+        discovery = await proxy.server.receive()
+        assert discovery["params"]["_meta"][CLIENT_CAPABILITIES] == {"roots": {}, "sampling": {"tools": {}}}
+        assert discovery["params"]["_meta"][CLIENT_INFO] == {"name": "host", "version": "1"}
+        result = {**DISCOVERED, "_meta": {SERVER_INFO: {"name": "server", "version": "1"}}}
+        await proxy.server.send({"jsonrpc": "2.0", "id": discovery["id"], "result": result})
+        opened = (await proxy.host.receive())["result"]
+        assert (opened["protocolVersion"], opened["serverInfo"]["name"]) == (NEWEST_LEGACY, "server")
+        await proxy.host.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        await proxy.host.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {"cursor": "c"}})
+        listing = await proxy.server.receive()
+        assert listing["params"]["cursor"] == "c"
+        page = {
+            "resultType": "complete",
+            "tools": [tool],
+            "nextCursor": "d",
+            "ttlMs": 0,
+            "cacheScope": "private",
+            "x": 1,
+        }
+        await proxy.server.send({"jsonrpc": "2.0", "id": listing["id"], "result": page})
+        assert (await proxy.host.receive())["result"] == {"tools": [tool], "nextCursor": "d", "x": 1}
+
+
+async def test_a_modern_host_of_a_legacy_server_can_be_asked_in_a_call_only() -> None:
+    first = modern(1, "tools/list", {}, {"elicitation": {}})
+    answers: dict[str, Json] = {"initialize": initialized(), "logging/setLevel": {}}
+    legacy = {**initialized(), "capabilities": {"tools": {}, "logging": {}}}
+    async with relayed() as proxy:
+        got = await translated(proxy, first, {"code": -32601, "message": "what?"}, {**answers, "initialize": legacy})
+        assert got[0]["params"]["capabilities"] == {"elicitation": {}, "sampling": {"tools": {}}}
+        listing = await proxy.server.receive()
+        assert (listing["method"], CLIENT_CAPABILITIES in str(listing)) == ("tools/list", False)
+        await proxy.server.send({"jsonrpc": "2.0", "id": listing["id"], "result": {"tools": []}})
+        assert (await proxy.host.receive())["result"]["tools"] == []
+        await proxy.server.send(question("q", "elicitation/create", FORM))
+        assert (await proxy.server.receive())["error"]["code"] == -32602
+        await proxy.server.send(question("s"))
+        assert (await proxy.server.receive())["result"] == HELLO
+
+
+async def test_a_server_that_leaves_ends_a_translated_connection(autojump_clock: object) -> None:
+    async with relayed() as proxy:
+        await translated(
+            proxy,
+            modern(1, "tools/list", {}),
+            {"code": -32601, "message": "what?"},
+            {"initialize": {**initialized(), "capabilities": {"tools": {}}}},
+        )
+        assert (await proxy.server.receive())["method"] == "notifications/initialized"
+        assert (await proxy.server.receive())["method"] == "tools/list"
+        await proxy.server.leave()
+        assert (await proxy.host.receive())["error"]["code"] == -32603
+        await proxy.host.ends()

@@ -1,0 +1,218 @@
+"""The proxy for hosts over HTTP: sessions with a connection each, and requests of many hosts on one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+import trio.testing
+from asgi_peer import AsgiPeer, Reply, initialize, legacy_call, modern_call, modern_request, served
+from relaying import DISCOVERED, HELLO, SECONDS, Json, Line, Model, ask, initialized, result
+
+from trio_mcp.protocol.meta import SUBSCRIPTION_ID
+from trio_mcp.protocol.revisions import NEWEST_LEGACY
+from trio_mcp.relay import Backfill, RelayServer
+from trio_mcp_transports.http import asgi_app
+from trio_mcp_transports.stdio.channel import LineChannel
+
+
+class Hosts:
+    """Hosts of one proxy, and the server behind it, to which each connection is a separate wire."""
+
+    def __init__(self, peer: AsgiPeer, servers: trio.MemoryReceiveChannel[Line]) -> None:
+        self.peer = peer
+        self._servers = servers
+
+    async def connection(self) -> Line:
+        """Return the next connection that the proxy opens to the server."""
+        with trio.fail_after(SECONDS):
+            return await self._servers.receive()
+
+    async def open_session(self) -> tuple[dict[str, str], Line]:
+        """Open a legacy session; return the headers of its requests, and its connection."""
+        opening = self.peer.start(initialize({}))
+        server = await self.connection()
+        got = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
+        reply = await opening.end()
+        assert reply.json["result"] == initialized()
+        headers = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": NEWEST_LEGACY}
+        return {**reply_headers(), **headers}, server
+
+    async def discovered(self) -> Line:
+        """Let the proxy find out that the server is a modern one; return the connection."""
+        body, headers = modern_request("server/discover", {}, id="d")
+        discovery = self.peer.start(body, headers)
+        server = await self.connection()
+        for _ in range(2):
+            got = await server.receive()
+            await server.send({"jsonrpc": "2.0", "id": got["id"], "result": DISCOVERED})
+        assert (await discovery.end()).json["id"] == "d"
+        return server
+
+
+def reply_headers() -> dict[str, str]:
+    return {
+        "host": "localhost:8000",
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+    }
+
+
+@asynccontextmanager
+async def proxied(model: Model | None = None) -> AsyncIterator[Hosts]:
+    opened, servers = trio.open_memory_channel[Line](10)
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[LineChannel]:
+        ours, theirs = trio.testing.memory_stream_pair()
+        await opened.send(Line(ours))
+        async with LineChannel(theirs.receive_stream, theirs.send_stream) as channel:
+            yield channel
+
+    app = asgi_app(RelayServer(connect, Backfill(model or Model())))  # type: ignore[arg-type]
+    async with served(app) as peer:
+        yield Hosts(peer, servers)
+
+
+def progress(token: object) -> Json:
+    return {
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": {"progressToken": token, "progress": 1, "x": 1},
+    }
+
+
+async def test_each_session_has_a_connection_to_the_server() -> None:
+    async with proxied() as hosts:
+        (one, server_of_one), (other, server_of_other) = await hosts.open_session(), await hosts.open_session()
+        for headers, server, text in ((one, server_of_one, "one"), (other, server_of_other, "other")):
+            reply = hosts.peer.start(legacy_call("look", {"at": text}, id=2, x=1), headers)
+            got = await server.receive()
+            assert got["params"] == {"name": "look", "arguments": {"at": text}, "x": 1}
+            await server.send(result(got["id"], x=text))
+            assert (await reply.end()).json == result(2, x=text)
+
+
+async def test_requests_of_one_id_and_one_token_are_told_apart() -> None:
+    """Some hosts number every request 1, and hosts that share a connection know nothing of each other."""
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        replies: list[Reply] = []
+        sent: list[Json] = []
+        for _ in range(2):
+            body, headers = modern_call("look", id=1, meta={"progressToken": "t"})
+            replies.append(hosts.peer.start(body, headers))
+            sent.append(await server.receive())
+        ids, tokens = [got["id"] for got in sent], [got["params"]["_meta"]["progressToken"] for got in sent]
+        assert len(set(ids)) == len(set(tokens)) == 2
+        for number in (1, 0):
+            await server.send(progress(tokens[number]))
+            await server.send(result(ids[number], x=number, resultType="complete"))
+        for number, reply in enumerate(replies):
+            ended = await reply.end()
+            assert ended.events[0] == progress("t")
+            assert ended.events[1] == result(1, x=number, resultType="complete")
+
+
+async def test_a_sample_of_a_session_is_answered_and_other_questions_come_on_the_stream_of_a_call() -> None:
+    async with proxied() as hosts:
+        headers, server = await hosts.open_session()
+        reply = hosts.peer.start(legacy_call("look", id=2), headers)
+        got = await server.receive()
+        await server.send(ask("s"))
+        assert await server.receive() == {"jsonrpc": "2.0", "id": "s", "result": HELLO}
+        await server.send(ask("r", "x/unknown", {"a": 1}))
+        await reply.until("x/unknown")
+        assert (await hosts.peer.post(result("r", roots=[]), headers)).status == 202
+        assert await server.receive() == result("r", roots=[])
+        await server.send(result(got["id"]))
+        assert (await reply.end()).events == [ask("r", "x/unknown", {"a": 1}), result(2)]
+
+
+async def test_a_host_that_disconnects_cancels_its_modern_request_at_the_server() -> None:
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        body, headers = modern_call("look", id=1)
+        reply = hosts.peer.start(body, headers)
+        got = await server.receive()
+        await trio.testing.wait_all_tasks_blocked()
+        reply.gone.set()
+        cancelled = await server.receive()
+        assert (cancelled["method"], cancelled["params"]["requestId"]) == ("notifications/cancelled", got["id"])
+
+
+async def test_a_host_that_disconnects_ends_the_request_to_the_model() -> None:
+    model = Model(held=True)
+    async with proxied(model) as hosts:
+        server = await hosts.discovered()
+        body, headers = modern_call("look", id=1)
+        reply = hosts.peer.start(body, headers)
+        got = await server.receive()
+        question = {"method": "sampling/createMessage", "params": ask(0)["params"]}
+        await server.send(
+            {**result(got["id"]), "result": {"resultType": "input_required", "inputRequests": {"q": question}}}
+        )
+        await model.began.wait()
+        reply.gone.set()
+        with trio.fail_after(SECONDS):
+            await model.cancelled.wait()
+
+
+async def test_messages_of_a_subscription_name_the_id_of_the_host() -> None:
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        body, headers = modern_request("subscriptions/listen", {"notifications": {"toolsListChanged": True}}, id="mine")
+        reply = hosts.peer.start(body, headers)
+        got = await server.receive()
+        meta = {"_meta": {SUBSCRIPTION_ID: got["id"]}}
+        await server.send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": meta})
+        await reply.until("list_changed")
+        assert reply.events[0]["params"]["_meta"] == {SUBSCRIPTION_ID: "mine"}
+
+
+async def test_what_belongs_to_no_request_waits_for_the_stream_of_the_session() -> None:
+    changed: Json = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {"x": 1}}
+    async with proxied() as hosts:
+        headers, server = await hosts.open_session()
+        await server.send(changed)
+        await trio.testing.wait_all_tasks_blocked()
+        stream = hosts.peer.start(b"", {**headers, "accept": "text/event-stream"}, method="GET")
+        await stream.until("list_changed")
+        assert stream.events == [changed]
+
+
+async def test_a_modern_request_after_the_server_has_gone_connects_again(autojump_clock: object) -> None:
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        body, headers = modern_call("look", id=1)
+        reply = hosts.peer.start(body, headers)
+        await server.receive()
+        await server.leave()
+        assert (await reply.end()).json["error"]["code"] == -32603
+        await hosts.discovered()
+
+
+async def test_a_session_whose_server_has_gone_fails_its_requests(autojump_clock: object) -> None:
+    async with proxied() as hosts:
+        headers, server = await hosts.open_session()
+        await server.leave()
+        reply = hosts.peer.start(legacy_call("look", id=2), headers)
+        assert (await reply.end()).last["error"]["code"] == -32603
+
+
+async def test_a_session_that_is_deleted_closes_its_connection() -> None:
+    async with proxied() as hosts:
+        headers, server = await hosts.open_session()
+        assert (await hosts.peer.post(b"", headers, method="DELETE")).status == 204
+        await server.ends()
+
+
+async def test_a_request_that_says_too_little_of_itself_is_rejected_with_400() -> None:
+    async with proxied() as hosts:
+        await hosts.discovered()
+        body, headers = modern_call("look", id=1)
+        del body["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
+        reply = await hosts.peer.post(body, headers)
+        assert (reply.status, reply.json["error"]["code"]) == (400, -32602)

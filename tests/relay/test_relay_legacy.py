@@ -1,0 +1,422 @@
+"""The proxy between a host and a server that speak one legacy revision."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from relaying import (
+    FORM,
+    HELLO,
+    NOTE,
+    PROMPT,
+    TOOL,
+    Json,
+    Model,
+    ask,
+    call,
+    cancel,
+    initialize,
+    initialized,
+    relayed,
+    result,
+    saying,
+)
+
+from trio_mcp.errors import ProviderError, ProviderErrorKind
+from trio_mcp.protocol.jsonrpc import Malformed, Unanswered
+from trio_mcp.relay import Backfill
+from trio_mcp.relay.upstream import MAX_UNSENT
+from trio_mcp.session import Envelope, Received
+from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, ElicitResult, ToolResultContent
+from trio_mcp_transports.stdio.channel import LineChannel
+
+ASSISTANT = {"role": "assistant", "content": {"type": "tool_use", "id": "u1", "name": "look", "input": {}}}
+
+
+# what passes
+
+
+async def test_a_host_without_a_model_is_declared_to_have_one_with_tools() -> None:
+    async with relayed() as proxy:
+        got = await proxy.open_legacy({"roots": {"x-unknown": 1}, "x-unknown": {}})
+        assert got["params"]["capabilities"] == {"roots": {"x-unknown": 1}, "x-unknown": {}, "sampling": {"tools": {}}}
+        assert got["params"]["clientInfo"] == {"name": "host", "version": "1"}
+
+
+async def test_the_tools_of_the_proxy_are_added_to_the_model_of_the_host() -> None:
+    async with relayed() as proxy:
+        got = await proxy.open_legacy({"sampling": {"context": {}}})
+        assert got["params"]["capabilities"] == {"sampling": {"context": {}, "tools": {}}}
+
+
+async def test_messages_pass_as_the_bytes_that_they_came_in_and_in_order() -> None:
+    lines = [
+        b'{ "jsonrpc":"2.0", "id":7,"method":"tools/call","params":{"name":"look","x":1.50,"y":"\\u00e9"},"z":[]}',
+        b'{"jsonrpc":"2.0","method":"notifications/x","params":{}}',
+        b'{"id":"seven","params":{},"method":"x/unknown","jsonrpc":"2.0"}',
+    ]
+    replies = [
+        b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1,"x":0}}',
+        b'{"jsonrpc":"2.0","id":"seven","error":{"code":-32601,"message":"no","x":1},"y":2}',
+        b'{"result":{"content":[],"x":1e2},"x":1,"id":7,"jsonrpc":"2.0"}',
+    ]
+    async with relayed() as proxy:
+        await proxy.open_legacy()
+        for line in lines:
+            await proxy.host.send(line)
+        assert [await proxy.server.line() for _ in lines] == lines
+        for reply in replies:
+            await proxy.server.send(reply)
+        assert [await proxy.host.line() for _ in replies] == replies
+
+
+async def test_requests_of_the_server_that_the_host_serves_pass_with_their_answers() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy({"roots": {}, "elicitation": {}})
+        for number, method in enumerate(["roots/list", "elicitation/create", "ping", "x/unknown"]):
+            await proxy.server.send(ask(number, method, {"x": 1}))
+            assert await proxy.host.receive() == ask(number, method, {"x": 1})
+            await proxy.host.send(result(number))
+            assert await proxy.server.receive() == result(number)
+
+
+async def test_ids_of_the_two_sides_are_separate() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy({"roots": {}})
+        await proxy.host.send(call(1))
+        assert await proxy.server.receive() == call(1)
+        await proxy.server.send(ask(1, "roots/list", {}))
+        assert await proxy.host.receive() == ask(1, "roots/list", {})
+        await proxy.host.send(result(1, x="host"))
+        assert await proxy.server.receive() == result(1, x="host")
+        await proxy.server.send(result(1, x="server"))
+        assert await proxy.host.receive() == result(1, x="server")
+
+
+async def test_a_cancellation_of_the_host_crosses() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy()
+        await proxy.host.send(call(3))
+        await proxy.server.receive()
+        await proxy.host.send({**cancel(3), "params": {"requestId": 3, "reason": "bored"}})
+        assert (await proxy.server.receive())["params"] == {"requestId": 3, "reason": "bored"}
+        # The id is free again.
+        await proxy.host.send(call(3))
+        assert await proxy.server.receive() == call(3)
+
+
+async def test_an_id_that_is_in_use_is_rejected() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy()
+        await proxy.host.send(call(3))
+        await proxy.host.send(call(3))
+        assert (await proxy.host.receive())["error"]["code"] == -32600
+
+
+async def test_a_line_that_is_no_json_is_answered_by_the_proxy_and_ends_nothing() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy()
+        await proxy.host.send(b"{nonsense")
+        assert (await proxy.host.receive())["error"]["code"] == -32700
+        await proxy.server.hears_nothing_before(proxy.host, call(4))
+
+
+async def test_an_answer_that_cannot_be_read_fails_its_request_alone() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy()
+        await proxy.host.send(call(5))
+        await proxy.server.receive()
+        await proxy.server.send(b'{"jsonrpc":"2.0","id":5,"result":[]}')
+        answer = await proxy.host.receive()
+        assert (answer["id"], answer["error"]["code"]) == (5, -32603)
+        await proxy.host.hears_nothing_before(proxy.server, NOTE)
+
+
+async def test_the_answers_of_a_batch_come_in_one_array() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy(version="2025-03-26")
+        await proxy.host.send([call(1), NOTE, call(2)])
+        assert [await proxy.server.receive() for _ in range(3)] == [call(1), NOTE, call(2)]
+        await proxy.server.send(result(2))
+        await proxy.server.send(result(1))
+        assert await proxy.host.receive() == [result(2), result(1)]
+
+
+async def test_a_handshake_that_the_server_rejects_is_rejected_for_the_host_and_may_be_repeated() -> None:
+    async with relayed() as proxy:
+        await proxy.host.send(initialize({}))
+        got = await proxy.server.receive()
+        await proxy.server.send({"jsonrpc": "2.0", "id": got["id"], "error": {"code": -32602, "message": "no"}})
+        probe = await proxy.server.receive()
+        assert probe["method"] == "server/discover"
+        await proxy.server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "what?"}})
+        assert (await proxy.host.receive())["error"] == {"code": -32602, "message": "no"}
+        await proxy.open_legacy()
+
+
+# what the proxy answers
+
+
+async def test_a_sample_is_answered_by_the_provider_and_the_host_sees_nothing_of_it() -> None:
+    model = Model()
+    async with relayed(model) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1))
+        assert await proxy.server.receive() == {"jsonrpc": "2.0", "id": 1, "result": HELLO}
+        assert [request.max_tokens for request in model.asked] == [10]
+        await proxy.host.hears_nothing_before(proxy.server, NOTE)
+
+
+async def test_a_sample_with_tools_gets_the_uses_of_the_model() -> None:
+    use = {"type": "tool_use", "id": "u1", "name": "look", "input": {"at": "sky"}}
+    answer = CreateMessageResult.model_validate({**HELLO, "content": [use], "stopReason": "toolUse"})
+    async with relayed(Model(answer=answer)) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1, params={**PROMPT, "tools": [TOOL], "toolChoice": {"mode": "required"}}))
+        assert (await proxy.server.receive())["result"]["content"] == [use]
+
+
+@pytest.mark.parametrize("more", [{}, {"tools": [TOOL]}, {"toolChoice": {"mode": "none"}}])
+async def test_a_host_with_a_model_that_uses_tools_is_asked(more: Json) -> None:
+    model = Model()
+    async with relayed(model) as proxy:
+        sampling = {"sampling": {"tools": {}}}
+        got = await proxy.open_legacy(sampling)
+        assert got["params"]["capabilities"] == sampling
+        await proxy.server.send(ask(1, params={**PROMPT, **more}))
+        assert await proxy.host.receive() == ask(1, params={**PROMPT, **more})
+        await proxy.host.send(result(1))
+        assert await proxy.server.receive() == result(1)
+        assert not model.asked
+
+
+async def test_a_host_whose_model_uses_no_tools_is_asked_what_needs_none() -> None:
+    model = Model()
+    async with relayed(model) as proxy:
+        await proxy.open_legacy({"sampling": {}})
+        await proxy.server.send(ask(1))
+        assert await proxy.host.receive() == ask(1)
+        await proxy.server.send(ask(2, params={**PROMPT, "tools": [TOOL]}))
+        assert (await proxy.server.receive())["id"] == 2
+        assert len(model.asked) == 1
+
+
+async def test_samples_are_answered_concurrently() -> None:
+    class Pair(Model):
+        async def sample(self, request: object) -> CreateMessageResult:
+            self.asked.append(request)  # type: ignore[arg-type]
+            if len(self.asked) < 2:
+                await self.began.wait()
+            self.began.set()
+            return saying("hello")
+
+    async with relayed(Pair()) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask("a"))
+        await proxy.server.send(ask("b"))
+        assert {(await proxy.server.receive())["id"] for _ in range(2)} == {"a", "b"}
+
+
+async def test_a_cancellation_of_the_server_ends_the_request_to_the_model_without_an_answer() -> None:
+    model = Model(held=True)
+    async with relayed(model) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1))
+        await model.began.wait()
+        await proxy.server.send(cancel(1))
+        await model.cancelled.wait()
+        await proxy.server.hears_nothing_before(proxy.host, call(2))
+        # It was for the proxy, and not for the host.
+        await proxy.host.hears_nothing_before(proxy.server, result(2))
+
+
+async def test_a_host_that_leaves_ends_the_request_to_the_model() -> None:
+    model = Model(held=True)
+    async with relayed(model) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1))
+        await model.began.wait()
+        await proxy.host.leave()
+        await model.cancelled.wait()
+        await proxy.server.ends()
+
+
+async def test_a_server_that_leaves_fails_what_waits_for_it_and_ends_the_proxy(autojump_clock: object) -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy()
+        await proxy.host.send(call(1))
+        await proxy.server.receive()
+        await proxy.server.leave()
+        answer = await proxy.host.receive()
+        assert (answer["id"], answer["error"]["code"]) == (1, -32603)
+        await proxy.host.ends()
+        assert proxy.relay.failure is not None
+
+
+@pytest.mark.parametrize("kind", ProviderErrorKind)
+async def test_a_failure_of_the_provider_is_named_without_its_words(kind: ProviderErrorKind) -> None:
+    error = ProviderError("sk-secret and other words of the API", kind=kind)
+    async with relayed(Model(fails=error)) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1))
+        answer = await proxy.server.receive()
+        assert answer["error"]["code"] == -32603
+        assert "sk-secret" not in json.dumps(answer)
+
+
+async def test_a_fault_of_a_provider_is_an_error_of_its_request_alone() -> None:
+    async with relayed(Model(fails=KeyError("secret"))) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1))
+        answer = await proxy.server.receive()
+        assert answer["error"]["code"] == -32603
+        assert "secret" not in json.dumps(answer)
+        await proxy.host.hears_nothing_before(proxy.server, NOTE)
+
+
+async def test_an_answer_with_tool_results_is_no_answer_of_a_model() -> None:
+    answer = saying("x").model_copy(update={"content": [ToolResultContent(tool_use_id="u1", content=[])]})
+    async with relayed(Model(answer=answer)) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1))
+        assert (await proxy.server.receive())["error"]["code"] == -32603
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {**PROMPT, "messages": [*PROMPT["messages"], ASSISTANT]},
+        {"messages": "none", "maxTokens": 1},
+        {"messages": []},
+    ],
+    ids=["tool use without a result", "no list", "no maxTokens"],
+)
+async def test_a_request_that_breaks_the_rules_does_not_reach_the_provider(params: Json) -> None:
+    model = Model()
+    async with relayed(model) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1, params=params))
+        assert (await proxy.server.receive())["error"]["code"] == -32602
+        assert not model.asked
+
+
+async def test_only_so_many_samples_are_answered_at_a_time() -> None:
+    model = Model(held=True)
+    async with relayed(model, max_answering=2) as proxy:
+        await proxy.open_legacy()
+        for number in range(3):
+            await proxy.server.send(ask(number))
+        answer = await proxy.server.receive()
+        assert answer["error"]["code"] == -32000
+        assert "max_answering" in answer["error"]["message"]
+        assert len(model.asked) == 2
+
+
+async def test_an_id_of_the_server_that_is_in_use_is_rejected() -> None:
+    model = Model(held=True)
+    async with relayed(model) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1))
+        await proxy.server.send(ask(1))
+        assert (await proxy.server.receive())["error"]["code"] == -32600
+        assert len(model.asked) == 1
+
+
+# forms
+
+
+async def answer_bob(form: ElicitRequestFormParams) -> ElicitResult:
+    assert form.message == "Your name?"
+    return ElicitResult(action="accept", content={"name": "Bob"})
+
+
+async def test_forms_are_shown_for_a_host_that_shows_none_and_pages_are_not() -> None:
+    async with relayed(on_form=answer_bob) as proxy:
+        got = await proxy.open_legacy({"elicitation": {"url": {}}})
+        assert got["params"]["capabilities"]["elicitation"] == {"url": {}, "form": {}}
+        await proxy.server.send(ask(1, "elicitation/create", FORM))
+        assert (await proxy.server.receive())["result"] == {"action": "accept", "content": {"name": "Bob"}}
+        page = {"mode": "url", "message": "Open it", "url": "https://example.com", "elicitationId": "e"}
+        await proxy.server.send(ask(2, "elicitation/create", page))
+        assert await proxy.host.receive() == ask(2, "elicitation/create", page)
+
+
+async def test_a_host_that_shows_forms_is_asked() -> None:
+    async with relayed(on_form=answer_bob) as proxy:
+        got = await proxy.open_legacy({"elicitation": {}})
+        assert got["params"]["capabilities"]["elicitation"] == {}
+        await proxy.server.send(ask(1, "elicitation/create", FORM))
+        assert await proxy.host.receive() == ask(1, "elicitation/create", FORM)
+
+
+async def test_without_a_form_of_the_proxy_none_is_declared() -> None:
+    async with relayed() as proxy:
+        got = await proxy.open_legacy()
+        assert "elicitation" not in got["params"]["capabilities"]
+
+
+async def test_what_comes_before_the_handshake_is_passed_in_order() -> None:
+    async with relayed() as proxy:
+        ping = ask("p", "ping", {})
+        await proxy.host.send(ping)
+        await proxy.host.send(initialize({}))
+        await proxy.host.send(call(1))
+        assert await proxy.server.receive() == ping
+        got = await proxy.server.receive()
+        assert got["method"] == "initialize"
+        await proxy.server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
+        assert await proxy.server.receive() == call(1)
+
+
+async def test_a_host_may_send_only_so_much_before_the_server_answers() -> None:
+    async with relayed() as proxy:
+        await proxy.host.send(initialize({}))
+        for number in range(300):
+            await proxy.host.send(call(number))
+        answer = await proxy.host.receive()
+        assert answer["error"]["code"] == -32000
+
+
+async def test_only_so_much_waits_for_a_server_that_reads_nothing() -> None:
+    async with relayed(reads=False) as proxy:
+        await proxy.open_legacy()
+        for number in range(MAX_UNSENT + 100):
+            await proxy.host.send(call(number))
+        answer = await proxy.host.receive()
+        assert answer["error"]["code"] == -32000
+        # A notification is dropped, and ends nothing.
+        await proxy.host.send(NOTE)
+        assert await proxy.server.receive() == call(0)
+
+
+class LosesSessions(LineChannel):
+    """A channel that reports what one over HTTP learns: the server no longer knows the session."""
+
+    def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
+        return Envelope(Unanswered(None, "lost", session_lost=True)) if line == b"LOST" else super()._parse(line)
+
+
+async def test_a_session_that_the_server_has_lost_ends_the_connection() -> None:
+    async with relayed(channel_type=LosesSessions) as proxy:
+        await proxy.open_legacy()
+        await proxy.host.send(call(1))
+        await proxy.server.receive()
+        await proxy.server.send(b"LOST")
+        assert (await proxy.host.receive())["error"]["code"] == -32603
+        await proxy.host.ends()
+        assert proxy.relay.failure == "lost"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"),
+    [
+        ({"provider": object()}, TypeError),
+        ({"on_form": "form"}, TypeError),
+        ({"max_answering": 0}, ValueError),
+        ({"max_answering": "2"}, TypeError),
+    ],
+)
+def test_wrong_arguments_are_named(wrong: dict[str, object], kind: type[Exception]) -> None:
+    with pytest.raises(kind, match=next(iter(wrong))):
+        Backfill(**wrong)  # type: ignore[arg-type]

@@ -1,0 +1,31 @@
+"""A server whose tools ask a model and a user; `pid` says which process it is."""
+
+from __future__ import annotations
+
+import os
+
+from trio_mcp import Context, Server
+
+server = Server("sampling")
+
+
+@server.tool
+async def think(ctx: Context) -> str:
+    """Ask the model."""
+    return (await ctx.sample("Say something.")).text
+
+
+@server.tool
+async def meet(ctx: Context) -> str:
+    """Ask the user."""
+    return str((await ctx.elicit("Who are you?", str)).content)
+
+
+@server.tool
+async def pid() -> int:
+    """Return the number of this process."""
+    return os.getpid()
+
+
+if __name__ == "__main__":
+    server.run()

@@ -1,0 +1,7 @@
+"""Proxies between a host and an MCP server."""
+
+from .answers import Backfill, OnForm
+from .server import RelayServer
+from .session import Connect
+
+__all__ = ["Backfill", "Connect", "OnForm", "RelayServer"]

@@ -1,0 +1,144 @@
+"""What a host sends until it is known whether its server speaks the same revision."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias
+
+import trio
+
+from ..errors import RemoteProtocolError, without_traceback
+from ..protocol.codec.reading import Inbound, classify, modern_terms
+from ..protocol.connection import Connection
+from ..protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    Encoded,
+    ErrorDetail,
+    ErrorResponse,
+    Malformed,
+    Response,
+    decoded,
+)
+from ..protocol.revisions import REVISIONS, Era
+from ..protocol.strict_json import dumps
+from ..session import Envelope, Received
+from .passing import Passage
+from .probing import discovers
+from .requests import HostRequest
+from .rounds import as_object
+from .upstream import Reply, Upstream
+
+MAX_WAITING: Final = 256
+"""Messages of a host that wait until the server has been reached."""
+
+PassOn: TypeAlias = Callable[[Envelope[Received], HostRequest | None], None]
+"""Sends a message of the host on."""
+
+
+class Waiting(NamedTuple):
+    """A message of the host that came before the server's era was known."""
+
+    envelope: Envelope[Received]
+    request: HostRequest | None
+    inbound: Inbound | None
+
+
+class Opening:
+    """The messages that wait, and the decision that they wait for.
+
+    Attributes:
+        waiting: in the order in which they came.
+        shaken: set when the host has sent `initialize`.
+    """
+
+    def __init__(self) -> None:
+        self.waiting: deque[Waiting] = deque()
+        self.shaken = trio.Event()
+        self._more = trio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more may wait."""
+        return len(self.waiting) >= MAX_WAITING
+
+    def keep(self, waiting: Waiting) -> None:
+        """Add a message."""
+        self.waiting.append(waiting)
+        self._more.set()
+        if waiting.request is not None and waiting.request.method == "initialize":
+            self.shaken.set()
+
+    def pass_all(self, pass_on: PassOn) -> None:
+        """Send everything on that still waits."""
+        while self.waiting:
+            envelope, request, _ = self.waiting.popleft()
+            # Over HTTP a host may have gone meanwhile.
+            if request is None or not request.target.finished:
+                pass_on(envelope, request)
+
+    async def decide(self, upstream: Upstream, passage: Passage, connection: Connection, pass_on: PassOn) -> str | None:
+        """Send on what the host sends until the server's era is known.
+
+        Args:
+            connection: the host's; it learns the revision of a session.
+
+        Returns:
+            None if it speaks the revision of the host, and everything passes; else the era to open it in, for `Client`.
+        """
+        while True:  # noqa: ASYNC913  each turn takes a message off the queue, or waits
+            while not self.waiting:
+                self._more = trio.Event()
+                await self._more.wait()
+            # Left in the queue until it is known what becomes of it: it is translated, perhaps.
+            envelope, request, _ = self.waiting[0]
+            agreed = False
+            if classify(envelope.message).era is Era.MODERN:
+                agreed = await discovers(upstream, self.shaken)
+                # A host that has given up waiting speaks both eras, and goes on in the other one.
+                if not agreed and not self.shaken.is_set():
+                    return "legacy"
+            elif request is not None and request.method == "initialize":
+                reply = await upstream.request("initialize", passage.with_offers(request.own_params), stateless=False)
+                agreed = isinstance(reply, Response)
+                if not agreed and await discovers(upstream, trio.Event()):
+                    return "modern"
+                answer_handshake(passage, connection, request, reply)
+            self.waiting.popleft()
+            if request is None or not request.target.finished:
+                pass_on(envelope, request)
+            if agreed:
+                return None
+
+
+def answer_handshake(passage: Passage, connection: Connection, request: HostRequest, reply: Reply) -> None:
+    """Pass on the server's answer to the handshake."""
+    if isinstance(reply, Response):
+        result = as_object(decoded(reply.result))
+        version = result.get("protocolVersion")
+        passage.open_session(request.own_params.get("capabilities"), version)
+        if isinstance(version, str) and version in REVISIONS and REVISIONS[version].era is Era.LEGACY:
+            connection.set_version(version)
+        request.finish(Encoded(dumps(result)))
+    elif isinstance(reply, ErrorResponse):
+        request.finish(reply.error)
+    else:
+        why = str(reply.error) if isinstance(reply, Malformed) else reply.why
+        request.finish(ErrorDetail(INTERNAL_ERROR, f"the server did not answer initialize: {why}"))
+
+
+def terms_problem(inbound: Inbound | None) -> RemoteProtocolError | None:
+    """Return why what a modern request says of itself is malformed: over HTTP that has a status of its own (M-META-1s).
+
+    Args:
+        inbound: a request that was classified before, as over HTTP; None for others, which the server rejects.
+    """
+    if inbound is None or inbound.meta is None:
+        return None
+    try:
+        modern_terms(inbound.meta)
+    except RemoteProtocolError as error:
+        # A revision that is unknown here is for the server to know.
+        return without_traceback(error) if error.code == INVALID_PARAMS else None
+    return None

@@ -1,0 +1,370 @@
+"""Passing messages between a host and a server that speak one revision, and answering what the host cannot.
+
+Where both sides are lines, a message that the proxy need not change goes on as the bytes that it came in. Elsewhere it is written
+again, with every member of its params or its result.
+"""
+
+# Ids. The two directions count separately (JSON-RPC), so on a shared channel ids pass as they are. Over HTTP several clients may
+# share one connection to the server, and some number every request 1: there each request gets an id of the proxy, and a progress
+# token too. The host's own id is in its `ReplyTarget`.
+#
+# A request of the host:
+#
+#     state       sent_as   scope   leaves it by
+#     at server   its id    None    the reply (done, or answering), a cancel of the host or the end of the connection (done)
+#     answering   None      set     the answers (at server again, or done with a round for the host), a failure or a cancel (done)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, cast
+
+import trio
+
+from ..errors import McpError, ProtocolError, RemoteProtocolError
+from ..groups import single_exception
+from ..logs import RepeatedRecords, peer_logger
+from ..protocol.codec import Codec, codec_for
+from ..protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    SERVER_BUSY,
+    Encoded,
+    ErrorDetail,
+    ErrorResponse,
+    Malformed,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    Unanswered,
+    decoded,
+    error_response,
+)
+from ..protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from ..protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
+from ..protocol.strict_json import dumps
+from ..runtime import CancelReason
+from ..session import Envelope, Received
+from ..session.replies import ReplyTarget
+from ..types import JsonObject, JsonValue
+from .answers import Answers
+from .offers import host_of
+from .requests import NOTHING, HostRequest
+from .rounds import ASKING, MAX_ROUNDS, Round, RoundStates, as_object, read_round, retried
+from .streams import HostStreams, id_in
+from .upstream import Upstream
+
+logger = peer_logger("trio_mcp.relay")
+
+CANCELLED: Final = "notifications/cancelled"
+
+
+class Passage:
+    """Both directions of one connection.
+
+    Args:
+        nursery: runs what the proxy answers; the end of the connection cancels it.
+        shared_channel: the host has one channel for all its messages. Else it is HTTP, and each reply has an outbox.
+        records: for what peers can make the proxy log.
+        on_session_lost: called with the reason when the server no longer knows the session (HTTP).
+    """
+
+    def __init__(
+        self,
+        upstream: Upstream,
+        answers: Answers,
+        states: RoundStates,
+        nursery: trio.Nursery,
+        records: RepeatedRecords,
+        on_session_lost: Callable[[str], None],
+        *,
+        shared_channel: bool,
+    ) -> None:
+        self.upstream = upstream
+        self._on_session_lost = on_session_lost
+        self._answers = answers
+        self._offers = answers.backfill.offers
+        self._states = states
+        self._nursery = nursery
+        self._records = records
+        self._shared = shared_channel
+        self.streams = HostStreams(shared_channel=shared_channel)
+        self._host = NOTHING
+        self._codec = codec_for(NEWEST_LEGACY)
+        self._sent: dict[RequestId, HostRequest] = {}
+        """The requests of the host that are at the server, by their id there."""
+        self._asked: dict[RequestId, trio.CancelScope] = {}
+        """The requests of a legacy server that the proxy answers."""
+
+    # from the host
+
+    def open_session(self, capabilities: JsonValue, version: JsonValue) -> None:
+        """Note what a legacy host declared, and the revision that the server answered with."""
+        self._host = host_of(capabilities)
+        self._codec = codec_for(version if isinstance(version, str) and version in REVISIONS else NEWEST_LEGACY)
+
+    def forward_request(self, request: HostRequest, envelope: Envelope[Received]) -> None:
+        """Send a request of the host on, or answer it with the error that stops it here."""
+        try:
+            self._forward_request(request, envelope)
+        except ProtocolError as error:
+            request.finish(ErrorDetail(error.code, str(error), error.data))
+
+    def _forward_request(self, request: HostRequest, envelope: Envelope[Received]) -> None:
+        message = request.message
+        if self.upstream.is_full:
+            raise RemoteProtocolError(
+                "the server does not read what it is sent, and too much waits for it", code=SERVER_BUSY
+            )
+        params = own = request.own_params
+        meta = own.get("_meta")
+        if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
+            params = self._prepare_modern(request, own, meta)
+        elif message.method == "initialize":
+            params = self.with_offers(own)
+        request.sent_as = message.id if self._shared else self.upstream.new_id()
+        if not self._shared:
+            params = self.streams.with_own_token(request, params)
+        self._sent[request.sent_as] = request
+        if params is own and self._shared and self.upstream.carries:
+            self.upstream.post(cast("Envelope", envelope))
+        else:
+            again = Request(request.sent_as, message.method, params)
+            self.upstream.send(again, params, request.headers, stateless=request.stateless)
+
+    def with_offers(self, params: JsonObject) -> JsonObject:
+        """Return the params of `initialize` with what the proxy answers."""
+        added = self._offers.added_to(params.get("capabilities"))
+        return params if added is None else {**params, "capabilities": added}
+
+    def _prepare_modern(self, request: HostRequest, params: JsonObject, meta: JsonObject) -> JsonObject:
+        request.stateless = True
+        declared = meta.get(CLIENT_CAPABILITIES)
+        asking = request.method in ASKING
+        if asking and "requestState" in params:
+            params = self._states.joined(request.principal, request.method, params)
+        added = self._offers.added_to(declared)
+        # Malformed ones are for the server to reject.
+        if added is not None and isinstance(declared, dict):
+            params = {**params, "_meta": {**meta, CLIENT_CAPABILITIES: added}}
+        if asking:
+            request.host, request.params = host_of(declared), params
+        return params
+
+    def forward(self, envelope: Envelope[Received]) -> None:
+        """Send anything else of the host on: a notification, or the answer to a request of the server."""
+        message = envelope.message
+        if isinstance(message, Malformed) and message.answers is not None:
+            # Its sender waits for an answer, and gets none that can be read.
+            detail = ErrorDetail(INTERNAL_ERROR, "the host sent something that is no answer")
+            self.upstream.post(Envelope(ErrorResponse(message.answers, detail)))
+        elif not isinstance(message, Notification | Response | ErrorResponse):
+            return
+        elif self.upstream.is_full:
+            self._records.log("a message for a server that does not read was dropped")
+        elif self.upstream.carries and self._shared:
+            self.upstream.post(cast("Envelope", envelope))
+        else:
+            self.upstream.post(Envelope(message, size=envelope.size))
+
+    def withdraw(self, request: HostRequest, reason: CancelReason, notice: JsonObject | None = None) -> None:
+        """Stop a request that its host no longer wants.
+
+        Args:
+            notice: the params of the host's cancellation.
+        """
+        if request.scope is not None:
+            request.scope.cancel()
+        sent_as = request.sent_as
+        self._forget(request)
+        if sent_as is not None:
+            why: JsonObject = {"reason": f"the host has cancelled the request ({reason.value})"}
+            self.upstream.cancel(sent_as, why if notice is None else notice, stateless=request.stateless)
+
+    def _forget(self, request: HostRequest) -> None:
+        if request.sent_as is not None:
+            self._sent.pop(request.sent_as, None)
+            request.sent_as = None
+        self.streams.forget(request)
+
+    # from the server
+
+    def take(self, envelope: Envelope[Received]) -> None:
+        """Act on a message of the server: send it on, or answer it."""
+        message = envelope.message
+        match message:
+            case Response(id, result):
+                request = self._sent.pop(id, None)
+                if request is None:
+                    self._pass_unknown(id, message, envelope)
+                elif request.params is None or not self._answer_round(request, as_object(decoded(result))):
+                    self._reply(request, envelope, message)
+            case ErrorResponse(id):
+                request = None if id is None else self._sent.pop(id, None)
+                if request is None:
+                    self._pass_unknown(id, message, envelope)
+                else:
+                    self._reply(request, envelope, message)
+            case Notification():
+                self._take_notification(message, envelope)
+            case Request():
+                self._take_request(message, envelope)
+            case Unanswered(None, why, session_lost=True):
+                self._on_session_lost(why)
+            case Unanswered(id, why):
+                self._fail(id, message, why)
+            case Malformed(error, answers):
+                self._fail(answers, message, f"the server sent something that is no answer: {error}")
+
+    def fail_all(self, why: str) -> None:
+        """Answer every open request with an error: the server has gone."""
+        for request in list(self._sent.values()):
+            self._forget(request)
+            request.finish(ErrorDetail(INTERNAL_ERROR, why))
+
+    def _fail(self, id: RequestId | None, message: Malformed | Unanswered, why: str) -> None:
+        if self.upstream.take_reply(id, message):
+            return
+        request = None if id is None else self._sent.pop(id, None)
+        if request is not None:
+            self._forget(request)
+            request.finish(ErrorDetail(INTERNAL_ERROR, why))
+        elif isinstance(message, Malformed) and message.error.request_id is not None:
+            # A request that cannot be read: its sender must not wait.
+            self.upstream.post(Envelope(error_response(message.error)))
+        else:
+            self._records.log("a message of the server was dropped: %s", why)
+
+    def _reply(self, request: HostRequest, envelope: Envelope[Received], message: Response | ErrorResponse) -> None:
+        """Pass the server's reply on."""
+        self._forget(request)
+        target = request.target
+        if request.method == "initialize" and isinstance(message, Response):
+            version = as_object(decoded(message.result)).get("protocolVersion")
+            self.open_session(request.own_params.get("capabilities"), version)
+        if request.method == "tools/list" and request.stateless and isinstance(message, Response):
+            self.upstream.learn_headers(as_object(decoded(message.result)))
+        # The answers of a batch are collected (`BatchReplyTarget`).
+        if envelope.raw is None or message.id != target.request_id or type(target) is not ReplyTarget:
+            target.finish(
+                message.error if isinstance(message, ErrorResponse) else Encoded(dumps(decoded(message.result)))
+            )
+            return
+        target.close()
+        target.outbox.post(Envelope(message, target.request_id, raw=envelope.raw), last=target.owns_outbox)
+
+    def _pass_unknown(
+        self, id: RequestId | None, message: Response | ErrorResponse, envelope: Envelope[Received]
+    ) -> None:
+        """Pass on a reply that the proxy does not know: to a request that the host has cancelled, or one without an id."""
+        if self.upstream.take_reply(id, message) or self.upstream.is_own_id(id):
+            return
+        if self._shared:
+            self.streams.post(Envelope(message, raw=envelope.raw))
+
+    def _take_notification(self, message: Notification, envelope: Envelope[Received]) -> None:
+        params = decoded(message.params)
+        if message.method == CANCELLED:
+            scope = self._asked.pop(id_in(params.get("requestId")), None)
+            if scope is not None:
+                scope.cancel()
+                return
+        if self._shared:
+            self.streams.post(Envelope(message, raw=envelope.raw))
+        else:
+            self.streams.route(message, params, self._sent)
+
+    def _take_request(self, message: Request, envelope: Envelope[Received]) -> None:
+        """Answer a request of a legacy server, or pass it on."""
+        if not self._offers.answers(self._host, message.method, decoded(message.params)):
+            # Over HTTP on a stream of the request that it is most likely about: a standalone one is for nothing like it.
+            about = None if self._shared else next(iter(self._sent.values()), None)
+            self.streams.post(Envelope(message, raw=envelope.raw), about)
+        elif message.id in self._asked:
+            error = ErrorDetail(INVALID_REQUEST, f"the id {message.id!r} is in use")
+            self.upstream.post(Envelope(ErrorResponse(message.id, error)))
+        else:
+            scope = self._asked[message.id] = trio.CancelScope()
+            self._nursery.start_soon(self._answer_request, message, self._codec, scope)
+
+    # what the proxy answers
+
+    async def _answer_request(self, message: Request, codec: Codec, scope: trio.CancelScope) -> None:
+        """Answer a request of a legacy server; one that it cancels gets no answer (L-CAN-2b)."""
+        with scope:
+            reply: Response | ErrorResponse
+            try:
+                answer = await self._answers.answer(message.method, decoded(message.params))
+                reply = Response(message.id, codec.encode_result(message.method, answer))
+            except ProtocolError as error:
+                reply = ErrorResponse(message.id, ErrorDetail(error.code, str(error), error.data))
+            if self._asked.pop(message.id, None) is not None:
+                self.upstream.post(Envelope(reply))
+
+    def _answer_round(self, request: HostRequest, result: JsonObject) -> bool:
+        """Begin to answer the questions of an interim result; False if the proxy answers none of them."""
+        asked = read_round(self._offers, request.host, result)
+        if asked is None:
+            return False
+        request.sent_as = None
+        request.scope = trio.CancelScope()
+        self._nursery.start_soon(self._run_round, request, asked, result, request.scope)
+        return True
+
+    async def _run_round(self, request: HostRequest, asked: Round, result: JsonObject, scope: trio.CancelScope) -> None:
+        """Answer our part of a round, then send the request again, or the host its part."""
+        with scope:
+            try:
+                answers = await self._answer_all(asked.ours)
+                request.scope = None
+                if asked.theirs or not asked.ours:
+                    state = self._states.split(
+                        request.principal, request.method, request.own_params, asked, dict(answers)
+                    )
+                    interim: JsonObject = {**result, "inputRequests": asked.theirs, "requestState": state}
+                    if not asked.theirs:
+                        del interim["inputRequests"]
+                    self._forget(request)
+                    request.finish(Encoded(dumps(interim)))
+                else:
+                    self._retry(request, dict(answers), asked.state)
+            except McpError as error:
+                request.scope = None
+                self._forget(request)
+                code = error.code if isinstance(error, ProtocolError) else INTERNAL_ERROR
+                request.finish(ErrorDetail(code, f"a question of the server has no answer: {error}"))
+
+    async def _answer_all(self, questions: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+        """Answer the questions of a round concurrently; the first failure cancels the others."""
+        codec, answers = codec_for(MODERN), dict[str, JsonValue]()
+
+        async def answer(key: str, question: JsonObject) -> None:
+            method = question.get("method")
+            assert isinstance(method, str)
+            answers[key] = codec.encode_input_response(
+                method, await self._answers.answer(method, question.get("params"))
+            )
+
+        failure: Exception | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                for key, question in questions.items():
+                    nursery.start_soon(answer, key, as_object(question))
+        except* McpError as group:
+            failure = single_exception(group)
+        if failure is not None:
+            raise failure
+        return answers
+
+    def _retry(self, request: HostRequest, answers: JsonObject, state: str | None) -> None:
+        request.rounds += 1
+        if request.rounds > MAX_ROUNDS:
+            raise RemoteProtocolError(
+                f"the server asked in more than {MAX_ROUNDS} rounds (MAX_ROUNDS)", code=INTERNAL_ERROR
+            )
+        assert request.params is not None
+        params = retried(request.params, answers, state)
+        request.sent_as = self.upstream.new_id()
+        self._sent[request.sent_as] = request
+        self.upstream.send(Request(request.sent_as, request.method, params), params, request.headers, stateless=True)

@@ -1,0 +1,165 @@
+"""The questions of a server in a translated connection: answered by the proxy, or put to the host in a call that runs."""
+
+# A question belongs to a call. A modern server asks in the result of the call, so which call it is is known. A legacy one sends
+# a request, which over a pipe belongs to nothing: it is put to the call that has run longest, whose user is the same.
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import trio
+
+from ..client.handlers import Handlers
+from ..errors import PeerError, RemoteProtocolError
+from ..protocol.jsonrpc import INVALID_PARAMS
+from ..runtime import Lane
+from ..session import Call, Question, RequestHandler
+from ..types import (
+    ClientCapabilities,
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    ElicitRequestURLParams,
+    ElicitResult,
+    ListRootsResult,
+    LoggingMessageNotificationParams,
+    Model,
+    ProgressNotificationParams,
+)
+from .answers import Answers
+from .offers import ELICIT, SAMPLE, Host
+
+ROOTS: Final = "roots/list"
+MAX_REPORTS: Final = 64
+"""Reports and log messages of one call that wait for a host that is slow to read; more are dropped."""
+
+
+class Running:
+    """A call of the host that runs at the server.
+
+    Args:
+        lane: the lane of its body, which waits while the host is asked.
+        reports: takes what sends a report to the host.
+    """
+
+    def __init__(self, call: Call, lane: Lane, reports: trio.MemorySendChannel[Callable[[], Awaitable[None]]]) -> None:
+        self.call, self.lane = call, lane
+        self._reports = reports
+
+    def on_progress(self, report: ProgressNotificationParams) -> None:
+        """Pass progress on."""
+        self._post(partial(self.call.progress, report.progress, report.total, report.message))
+
+    def on_log(self, entry: LoggingMessageNotificationParams) -> None:
+        """Pass a log message on, if the host wants it."""
+        self._post(partial(self.call.log, entry.level, entry.data, entry.logger))
+
+    def _post(self, report: Callable[[], Awaitable[None]]) -> None:
+        # A host that is slow to read misses reports, and holds up nothing.
+        with suppress(trio.WouldBlock, trio.ClosedResourceError):
+            self._reports.send_nowait(report)
+
+
+CURRENT: ContextVar[Running | None] = ContextVar("CURRENT", default=None)
+"""The call that this task belongs to."""
+
+
+@dataclass(eq=False)
+class Questions:
+    """The questions of the server, and the calls that they may belong to.
+
+    Args:
+        host: what the host can answer.
+    """
+
+    answers: Answers
+    host: Host
+    _running: dict[Running, None] = field(default_factory=dict, init=False)
+
+    async def answer(self, method: str, params: Model) -> Model:
+        """Answer a question, or ask the host in a call that runs.
+
+        Raises:
+            PeerError: there is no answer.
+        """
+        wire = params.wire()
+        if self.answers.backfill.offers.answers(self.host, method, wire):
+            try:
+                return await self.answers.answer(method, wire)
+            except RemoteProtocolError as error:
+                raise PeerError(error.code, str(error), error.data) from None
+        running = self.latest
+        if running is None:
+            raise PeerError(INVALID_PARAMS, f"{method} came while no call runs, and the host can be asked in one only")
+        return await running.call.ask(running.lane, question_of(method, params))
+
+    @property
+    def latest(self) -> Running | None:
+        """The call that this task belongs to, or else the one that has run longest; None if none runs."""
+        return CURRENT.get() or next(iter(self._running), None)
+
+    @asynccontextmanager
+    async def during(self, call: Call, lane: Lane) -> AsyncIterator[Running]:
+        """Note in the block that a call runs; what it has reported is sent at the end."""
+        sends, receives = trio.open_memory_channel[Callable[[], Awaitable[None]]](MAX_REPORTS)
+        running = Running(call, lane, sends)
+        self._running[running] = None
+        reset = CURRENT.set(running)
+        try:
+            async with trio.open_nursery() as nursery, sends:
+                nursery.start_soon(_report, receives)
+                yield running
+        finally:
+            CURRENT.reset(reset)
+            del self._running[running]
+
+
+async def _report(reports: trio.MemoryReceiveChannel[Callable[[], Awaitable[None]]]) -> None:
+    async for report in reports:
+        await report()
+
+
+@dataclass(frozen=True)
+class ForwardedQuestions(Handlers):
+    """The handlers of a client that answers questions as `Questions` does.
+
+    Args:
+        declared: the capabilities to declare: those of the host, with what the proxy answers.
+    """
+
+    declared: ClientCapabilities = field(default_factory=ClientCapabilities)
+    questions: Questions | None = None
+
+    def __post_init__(self) -> None:
+        """Check nothing: these are no functions of a program."""
+
+    @property
+    def capabilities(self) -> ClientCapabilities:
+        """What the server is told that its client can do."""
+        return self.declared
+
+    @property
+    def request_handlers(self) -> dict[str, RequestHandler]:
+        """A handler for each kind of question."""
+        assert self.questions is not None
+        return {method: partial(self.questions.answer, method) for method in (SAMPLE, ELICIT, ROOTS)}
+
+
+def question_of(method: str, params: Model) -> Question[Model]:
+    """Return a question of the server as one of a call."""
+    answer, kind, needs = _terms_of(method, params)
+    return Question(kind, method, params, answer, needs)
+
+
+def _terms_of(method: str, params: Model) -> tuple[type[Model], str, tuple[str, ...]]:
+    if isinstance(params, CreateMessageRequestParams):
+        uses_tools = params.tools or params.tool_choice is not None
+        return CreateMessageResult, "sample", ("sampling", "sampling.tools") if uses_tools else ("sampling",)
+    if method == ROOTS:
+        return ListRootsResult, "roots", ("roots",)
+    mode = "url" if isinstance(params, ElicitRequestURLParams) else "form"
+    return ElicitResult, "elicit", (f"elicitation.{mode}",)

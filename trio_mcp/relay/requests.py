@@ -1,0 +1,90 @@
+"""A request of the host on its way through the proxy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from ..protocol.jsonrpc import Encoded, ErrorDetail, Request, RequestId, decoded
+from ..runtime import CancelReason
+from ..session import ReplyTarget, ServerSession
+from ..types import JsonObject, ProgressToken
+from .offers import Host
+
+NOTHING: Final = Host()
+
+
+@dataclass(slots=True, eq=False)
+class HostRequest:
+    """One request of the host; it is `ReplyTarget.work` until it has its reply.
+
+    Args:
+        on_withdrawn: called when the host no longer wants the reply, unless its connection has ended.
+
+    Attributes:
+        host: what the host can answer during a modern request.
+        stateless: it states its own terms, and belongs to no session.
+        sent_as: its id at the server now; None while it has no request there.
+        params: those that the server gets, for a retry with answers; None if it is never sent again.
+        token: the host's progress token, if the server got another.
+        scope: cancels what the proxy does for it; None while it does nothing.
+        rounds: how many rounds the proxy has answered alone.
+    """
+
+    message: Request
+    target: ReplyTarget
+    on_withdrawn: Callable[[HostRequest, CancelReason], None]
+    headers: Mapping[str, str]
+    principal: str | None
+    host: Host = NOTHING
+    stateless: bool = False
+    sent_as: RequestId | None = None
+    params: JsonObject | None = None
+    token: ProgressToken | None = None
+    sent_token: ProgressToken | None = None
+    scope: trio.CancelScope | None = field(default=None, init=False)
+    rounds: int = field(default=0, init=False)
+
+    @property
+    def method(self) -> str:
+        """The method of the request."""
+        return self.message.method
+
+    @property
+    def own_params(self) -> JsonObject:
+        """The params as the host sent them."""
+        return decoded(self.message.params)
+
+    def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:
+        """Stop working for the request; it gets no reply."""
+        self.on_withdrawn(self, reason)
+        target.finish(None)
+
+    def disconnect(self, target: ReplyTarget) -> None:  # noqa: ARG002
+        """Stop working for the request, whose reply cannot be delivered any more."""
+        self.on_withdrawn(self, CancelReason.DISCONNECT)
+
+    def finish(self, outcome: Encoded | ErrorDetail) -> None:
+        """Send a reply of the proxy's own making."""
+        self.target.finish(outcome)
+
+
+class HandedOver:
+    """The work of a target whose request another session serves."""
+
+    method = ""
+
+    def __init__(self, session: ServerSession, target: ReplyTarget) -> None:
+        self._session, self._target = session, target
+
+    def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:  # noqa: ARG002
+        """Stop working for the request."""
+        self.disconnect(target)
+
+    def disconnect(self, target: ReplyTarget) -> None:  # noqa: ARG002
+        """Stop working for the request."""
+        if not self._target.finished:
+            self._session.disconnect(self._target)

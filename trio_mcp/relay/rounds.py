@@ -1,0 +1,123 @@
+"""Splitting a round of a modern server between proxy and host, and joining the answers of both.
+
+The host gets its questions with a `requestState` of the proxy, which holds the server's state and the answers of the proxy. It is
+sealed and bound to the request: the host can neither read nor change it, nor use it with another request. The proxy itself
+remembers nothing between the two requests.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from ..errors import InvalidRequestState
+from ..protocol.sealing.request_state import KeyRing, Sealer, digest
+from ..types import JsonObject, JsonValue
+from .offers import Host, Offers
+
+PREFIX: Final = "trio-mcp-relay."
+"""What the states of a proxy begin with."""
+
+AUDIENCE: Final = "trio-mcp relay"
+ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
+"""The requests that a server may answer with questions (M-MRTR-1s)."""
+
+MAX_ROUNDS: Final = 100
+"""Rounds in a row that the proxy answers alone."""
+
+RETRY_MEMBERS: Final = frozenset({"inputResponses", "requestState"})
+
+
+class Round(NamedTuple):
+    """The questions of an interim result.
+
+    Attributes:
+        ours: those that the proxy answers.
+        theirs: all others, for the host.
+        state: the server's `requestState`; None if it sent none.
+    """
+
+    ours: JsonObject
+    theirs: JsonObject
+    state: str | None
+
+
+def read_round(offers: Offers, host: Host, result: JsonObject) -> Round | None:
+    """Return the questions of a result; None if the proxy answers none of them, and the result passes as it is."""
+    if result.get("resultType") != "input_required":
+        return None
+    asked, state = result.get("inputRequests"), result.get("requestState")
+    ours: JsonObject = {}
+    theirs: JsonObject = {}
+    for key, question in asked.items() if isinstance(asked, dict) else ():
+        mine = isinstance(question, dict) and offers.answers(host, question.get("method"), question.get("params"))
+        (ours if mine else theirs)[key] = question
+    state = state if isinstance(state, str) else None
+    # The state of another proxy behind this one looks like ours when it comes back, so it is wrapped as well.
+    if not ours and (state is None or not state.startswith(PREFIX)):
+        return None
+    return Round(ours, theirs, state)
+
+
+def retried(params: JsonObject, responses: JsonObject, state: str | None) -> JsonObject:
+    """Return the params of a request that is sent again with answers (M-MRTR-8c)."""
+    again = {name: value for name, value in params.items() if name not in RETRY_MEMBERS}
+    if responses:
+        again["inputResponses"] = responses
+    if state is not None:
+        again["requestState"] = state
+    return again
+
+
+class RoundStates:
+    """Seals and opens the states of split rounds.
+
+    Args:
+        ring: the keys; None for a new one, which another process does not have.
+    """
+
+    def __init__(self, ring: KeyRing | None = None) -> None:
+        self._ring = ring
+        self._sealer: Sealer | None = None
+
+    def split(self, principal: str | None, method: str, params: JsonObject, asked: Round, answers: JsonObject) -> str:
+        """Return the state for the host's part of a round.
+
+        Raises:
+            LimitExceeded: the answers and the server's state are too large for a state.
+        """
+        journal: JsonObject = {"state": asked.state, "answers": answers}
+        return PREFIX + self._opened().seal(principal, method, request_digest(params), "", 0, journal)
+
+    def joined(self, principal: str | None, method: str, params: JsonObject) -> JsonObject:
+        """Return the params of a host's request as the server gets them: a retry with a state of ours gets our answers.
+
+        Raises:
+            InvalidRequestState: the state is not of this proxy, or not for this request, or has expired.
+        """
+        state = params.get("requestState")
+        if not isinstance(state, str) or not state.startswith(PREFIX):
+            return params
+        claims = self._opened().open(state.removeprefix(PREFIX), principal, method, request_digest(params))
+        match claims.journal:
+            case {"state": str() | None as inner, "answers": dict() as answers}:
+                given = params.get("inputResponses")
+                # Ours last: a host cannot replace them.
+                return retried(params, {**(given if isinstance(given, dict) else {}), **answers}, inner)
+            case _:
+                raise InvalidRequestState("no round inside")
+
+    def _opened(self) -> Sealer:
+        if self._sealer is None:
+            self._sealer = Sealer(self._ring or KeyRing.from_environment() or KeyRing.random(), AUDIENCE)
+        return self._sealer
+
+
+def request_digest(params: JsonObject) -> str:
+    """Return the digest of what a request asks for, which a retry may not change."""
+    target, arguments = params.get("name", params.get("uri")), params.get("arguments")
+    return digest(target if isinstance(target, str) else "", arguments if isinstance(arguments, dict) else {})
+
+
+def as_object(value: JsonValue) -> JsonObject:
+    """Return a JSON object as it is, and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,92 @@
+"""The proxy as transports serve it: in place of a server, with a relayed session for each host."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
+
+import trio
+
+from ..logs import peer_logger
+from ..protocol.sealing.request_state import KeyRing
+from ..session import (
+    AnyChannel,
+    MessageChannel,
+    Service,
+    ServiceOptions,
+    as_message_channel,
+    open_service,
+    serve_channel,
+)
+from ..session.event_loop import check_event_loop
+from ..types import Implementation, ServerCapabilities
+from .answers import Answers, Backfill
+from .rounds import RoundStates
+from .session import Connect, RelaySession
+
+logger = peer_logger("trio_mcp.relay")
+
+NAME = "trio-mcp backfill"
+
+
+class RelayServer:
+    """A proxy in front of one MCP server; transports serve it as they serve a `Server`.
+
+    Args:
+        connect: opens a connection to the server; called for each host.
+        backfill: what the proxy answers for a host that cannot.
+
+    Attributes:
+        failure: why the server has gone while a host on a single channel was connected; None if it has not.
+    """
+
+    lifespan_seconds = 0.0
+
+    def __init__(self, connect: Connect, backfill: Backfill, options: ServiceOptions | None = None) -> None:
+        self.identity = Implementation(name=NAME, version="0")
+        self.options = options or ServiceOptions()
+        self.failure: str | None = None
+        self._connect = connect
+        self._answers = Answers(backfill)
+        self._states = RoundStates(self.options.keys or KeyRing.from_environment())
+
+    async def serve_channel(self, channel: AnyChannel) -> None:
+        """Relay one connection; return when either side has ended it.
+
+        Raises:
+            OSError: the server could not be started or reached; the host was told nothing.
+        """
+        host = as_message_channel(channel)
+        host.carry_bytes()
+        check_event_loop()
+        # First: a server that cannot be started is an error of who started the proxy, and not of a host.
+        async with self._connect() as server:
+            async with self._open(lambda: nullcontext(server), partial(self._on_lost, host)) as service:
+                await serve_channel(service, host)
+
+    @asynccontextmanager
+    async def open_service(self) -> AsyncIterator[Service]:
+        """Open the service with which a transport serves hosts over several connections, each with its own to the server."""
+        check_event_loop()
+        async with self._open(self._connect, lambda _why: None) as service:
+            yield service
+
+    @asynccontextmanager
+    async def _open(self, connect: Connect, on_lost: Callable[[str], None]) -> AsyncIterator[Service]:
+        async with trio.open_nursery() as nursery:
+            opened = open_service({}, self.identity, ServerCapabilities(), options=self.options)
+            async with opened as service:
+                service.session_type = partial(
+                    RelaySession, self._answers, self._states, connect, nursery.start_soon, on_lost
+                )
+                yield service
+            nursery.cancel_scope.cancel()
+
+    def _on_lost(self, host: MessageChannel, why: str) -> None:
+        self.failure = why
+        if host.on_stop is not None:
+            host.on_stop()
+
+    def __repr__(self) -> str:
+        return f"<RelayServer {self._answers.backfill.offers}>"

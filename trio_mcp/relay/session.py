@@ -1,0 +1,372 @@
+"""The proxy's end of a connection to a host: one connection to the server for each, and what passes between them.
+
+The first message of the host decides. `initialize` and modern requests are offered to the server as they are; if it speaks that
+revision, everything passes from then on (`passing.py`). If not, the proxy speaks to each side in its own era (`translating.py`).
+"""
+
+# The phases of a session:
+#
+#     phase         messages of the host                       leaves it by
+#     opening       wait in `_waiting`, in order               the server's answer to the first of them (passing, translating)
+#     passing       go to `_passage`                           the end of either connection (over)
+#     translating   go to `_inner`, a session of a server      the end of either connection (over)
+#                   whose routes call the real one
+#     over          requests get an error                      -
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, closing
+from functools import partial
+from typing import Final, TypeAlias
+
+import trio
+
+from ..errors import RemoteProtocolError
+from ..groups import single_exception
+from ..logs import RepeatedRecords, peer_logger
+from ..protocol.codec.reading import Inbound
+from ..protocol.connection import Rejected
+from ..protocol.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    SERVER_BUSY,
+    Batch,
+    ErrorDetail,
+    Malformed,
+    Notification,
+    Request,
+    decoded,
+    error_response,
+    is_request_id,
+)
+from ..runtime import Account, CancelReason, Outbox
+from ..session import Envelope, MessageChannel, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
+from ..session.channel import read_all
+from ..types import JsonObject
+from .answers import Answers
+from .opening import MAX_WAITING, Opening, Waiting, terms_problem
+from .passing import CANCELLED, Passage
+from .probing import declared_in
+from .requests import HandedOver, HostRequest
+from .rounds import RoundStates
+from .translating import Translation, open_translation
+from .upstream import Upstream
+
+logger = peer_logger("trio_mcp.relay")
+
+EXIT_NEWS: Final = 1.0
+"""Seconds in which the system tells how a server's process has ended, for the error."""
+
+GONE: Final = "the server has gone: %s"
+
+Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[MessageChannel]]
+"""Opens a connection to the server."""
+
+
+class RelaySession(ServerSession):
+    """One host. Transports use it as they use the session of a server.
+
+    Args:
+        connect: opens the connection to the server; called at the first message.
+        start: runs a function in a task of the proxy.
+        on_lost: called with the reason when the server has gone first.
+    """
+
+    def __init__(
+        self,
+        answers: Answers,
+        states: RoundStates,
+        connect: Connect,
+        start: Callable[..., None],
+        on_lost: Callable[[str], None],
+        service: Service,
+        *,
+        shared_channel: bool = True,
+        account: Account | None = None,
+    ) -> None:
+        super().__init__(service, shared_channel=shared_channel, account=account)
+        self._answers, self._states = answers, states
+        self._connect, self._start, self._on_lost = connect, start, on_lost
+        self._shared = shared_channel
+        self._opening = Opening()
+        self._scope = trio.CancelScope()
+        self._started = False
+        self._lost: str | None = None
+        self._passage: Passage | None = None
+        self._passes = False
+        self._translation: Translation | None = None
+        self._standalone: Outbox[Envelope] | None = None
+
+    # the interface to transports
+
+    def receive(
+        self,
+        envelope: Envelope[Received],
+        outbox: Outbox[Envelope],
+        *,
+        owns_outbox: bool = False,
+        inbound: Inbound | None = None,
+    ) -> ReplyTarget | OpenBatch | Rejected | None:
+        """Take one message of the host; see `ServerSession.receive`."""
+        if self._translation is not None:
+            return self._translation.session.receive(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
+        message = envelope.message
+        if self._shared:
+            self._standalone = outbox
+        if isinstance(message, Batch):
+            return self._receive_batch(message, envelope.peer, outbox, owns_outbox=owns_outbox)
+        if isinstance(message, Malformed) and message.answers is None:
+            rejected = Rejected(message.error, answer=not message.is_answer)
+            if rejected.answer:
+                outbox.post(Envelope(error_response(message.error)))
+            return rejected
+        if not isinstance(message, Request):
+            self._keep(Waiting(envelope, None, inbound)) if not self._passes else self._pass(envelope, None)
+            return None
+        problem = self._problem_of(message) or terms_problem(inbound)
+        if problem is not None:
+            problem.request_id = message.id
+            outbox.post(Envelope(error_response(problem), about=message.id))
+            return Rejected(problem, answer=True)
+        target = ReplyTarget(message.id, outbox, owns_outbox, self.requests)
+        self._receive_request(envelope, message, target, inbound)
+        return target
+
+    def _problem_of(self, message: Request) -> RemoteProtocolError | None:
+        """Return why a request is rejected at once; None if it is not."""
+        problem: RemoteProtocolError | None = None
+        if self._shared and message.id in self.connection.open_ids:
+            problem = RemoteProtocolError(f"the id {message.id!r} is in use", code=INVALID_REQUEST)
+        elif self._lost is not None:
+            problem = RemoteProtocolError(GONE % self._lost, code=INTERNAL_ERROR)
+        elif self._opening.is_full:
+            problem = RemoteProtocolError(
+                f"{MAX_WAITING} messages wait for the server to start, and no more", code=SERVER_BUSY
+            )
+        if problem is not None:
+            problem.request_id = message.id
+        return problem
+
+    def _receive_request(
+        self, envelope: Envelope[Received], message: Request, target: ReplyTarget, inbound: Inbound | None
+    ) -> None:
+        peer = envelope.peer
+        request = HostRequest(message, target, self._on_withdrawn, peer.headers, peer.principal)
+        self.connection.open_ids.add(message.id)
+        self.requests.add(target)
+        target.work = request
+        if self._passes:
+            self._pass(envelope, request)
+        else:
+            self._keep(Waiting(envelope, request, inbound))
+
+    def _receive_batch(
+        self, message: Batch, peer: Peer, outbox: Outbox[Envelope], *, owns_outbox: bool
+    ) -> OpenBatch | Rejected | None:
+        """Take the messages of an array one by one; their answers go back in one (2025-03-26)."""
+        try:
+            members = message.messages()
+        except RemoteProtocolError as error:
+            outbox.post(Envelope(error_response(error)))
+            return Rejected(error, answer=True)
+        batch = OpenBatch(outbox, owns_outbox=owns_outbox)
+        for member in members:
+            envelope: Envelope[Received] = Envelope(member, peer=peer)
+            problem = self._problem_of(member) if isinstance(member, Request) else None
+            if isinstance(member, Malformed) and member.answers is None:
+                problem = member.error
+            if problem is not None:
+                batch.expect()
+                batch.settle(error_response(problem))
+            elif isinstance(member, Request):
+                self._receive_request(envelope, member, batch.reply_target(member.id, self.requests), None)
+            else:
+                self._keep(Waiting(envelope, None, None)) if not self._passes else self._pass(envelope, None)
+        batch.all_read()
+        return None if batch.finished and not batch.expects_reply else batch
+
+    def attach(self, outbox: Outbox[Envelope] | None) -> None:
+        """Set where messages go that belong to no request."""
+        self._standalone = outbox
+        if self._passage is not None:
+            self._passage.streams.attach(outbox)
+        if self._translation is not None:
+            self._translation.session.attach(outbox)
+        # A host with one channel is connected for good: it learns at once of a server that ends before it has said anything.
+        if self._shared and outbox is not None:
+            self._begin()
+
+    def close(self, reason: CancelReason) -> None:
+        """End the connection to the server, and with it all that the proxy answers."""
+        self._lost = self._lost or "the session has ended"
+        self._scope.cancel()
+        if self._translation is not None:
+            self._translation.session.close(reason)
+        super().close(reason)
+
+    @property
+    def initialized(self) -> bool:
+        """Whether the host has begun a session; the server may still reject it."""
+        return self._opening.shaken.is_set()
+
+    @property
+    def busy(self) -> bool:
+        return super().busy or (self._translation is not None and self._translation.session.busy)
+
+    @property
+    def working(self) -> bool:
+        return super().working or (self._translation is not None and self._translation.session.working)
+
+    # opening
+
+    def _keep(self, waiting: Waiting) -> None:
+        """Keep a message until the server's era is known."""
+        if waiting.request is not None or (self._lost is None and not self._opening.is_full):
+            self._opening.keep(waiting)
+            self._begin()
+
+    def _begin(self) -> None:
+        if not self._started:
+            self._started = True
+            self._scope = trio.CancelScope()
+            self._start(self._run)
+
+    def _pass(self, envelope: Envelope[Received], request: HostRequest | None) -> None:
+        """Send a message of the host on."""
+        passage = self._passage
+        assert passage is not None
+        message = envelope.message
+        if request is not None:
+            passage.forward_request(request, envelope)
+        elif isinstance(message, Notification) and message.method == CANCELLED:
+            self._cancel_for(passage, decoded(message.params), envelope)
+        else:
+            passage.forward(envelope)
+
+    def _cancel_for(self, passage: Passage, params: JsonObject, envelope: Envelope[Received]) -> None:
+        request_id = params.get("requestId")
+        target = self.requests.take(request_id) if is_request_id(request_id) else None
+        if target is not None and isinstance(target.work, HostRequest):
+            passage.withdraw(target.work, CancelReason.CLIENT, params)
+            target.finish(None)
+        elif self._shared:
+            # It has been answered, or never was open: the server ignores it (L-CAN-2b).
+            passage.forward(envelope)
+
+    def _on_withdrawn(self, request: HostRequest, reason: CancelReason) -> None:
+        if self._passage is not None:
+            self._passage.withdraw(request, reason)
+
+    async def _run(self) -> None:
+        """Connect to the server, and stay connected until either side leaves."""
+        why = "the connection was closed"
+        with self._scope:
+            try:
+                async with self._connect() as channel:
+                    why = await self._relay(channel)
+            except Exception as error:  # noqa: BLE001  every host gets it as an error, and the proxy goes on
+                failure = single_exception(error)
+                why = str(failure)
+                logger.info("the server could not be reached: %s", failure)
+        if not self._scope.cancelled_caught:
+            self._end(why)
+
+    def _end(self, why: str) -> None:
+        self._lost = why
+        if self._passage is not None:
+            self._passage.fail_all(GONE % why)
+        for target in list(self.requests):
+            target.finish(ErrorDetail(INTERNAL_ERROR, GONE % why))
+        self._opening.waiting.clear()
+        self._on_lost(why)
+        # Modern requests over HTTP belong to no session: the next one connects again.
+        if not self._shared and not self._opening.shaken.is_set():
+            self._started = self._passes = False
+            self._lost = self._passage = self._translation = None
+
+    async def _relay(self, channel: MessageChannel) -> str:
+        """Relay over a connection until it ends; return why it has ended."""
+        upstream = Upstream(channel)
+        lost: list[str] = []
+        mode: str | None = None
+        with closing(RepeatedRecords(logger)) as records:
+            async with trio.open_nursery() as nursery:
+                ended = partial(end_with, lost, nursery.cancel_scope)
+                self._passage = Passage(
+                    upstream, self._answers, self._states, nursery, records, ended, shared_channel=self._shared
+                )
+                self._passage.streams.attach(self._standalone)
+                nursery.start_soon(self._read, channel, self._passage, lost, nursery.cancel_scope)
+                nursery.start_soon(self._write, upstream, nursery.cancel_scope)
+                mode = await self._opening.decide(upstream, self._passage, self.connection, self._pass)
+                if mode is None:
+                    self._passes = True
+                    self._opening.pass_all(self._pass)
+                    await trio.sleep_forever()
+                nursery.cancel_scope.cancel()
+        if lost or mode is None:
+            return lost[0] if lost else "it does not read what it is sent"
+        self._passage = None
+        await self._translate(channel, upstream, mode)
+        return channel.close_reason or "it closed the connection"
+
+    async def _read(self, channel: MessageChannel, passage: Passage, lost: list[str], scope: trio.CancelScope) -> None:
+        """Read what the server sends; a host that does not read is waited for if it has one channel for everything."""
+        never_full: Outbox[Envelope] = Outbox()
+        outbox = self._standalone if self._shared and self._standalone is not None else never_full
+        why = "it closed the connection"
+        try:
+            await read_all(channel, passage.take, outbox, self.service.turn)
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            why = f"the connection broke: {error}"
+        # The end of a pipe comes before the news how its process has ended.
+        with trio.move_on_after(EXIT_NEWS):
+            while channel.close_reason is None and passage.upstream.carries:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        end_with(lost, scope, channel.close_reason or why)
+
+    async def _write(self, upstream: Upstream, scope: trio.CancelScope) -> None:
+        try:
+            await upstream.write()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            logger.debug("writing to the server ended: %s", error)
+            # What it has written is still read. If it only stopped reading, nothing comes.
+            with trio.move_on_after(EXIT_NEWS):
+                await trio.sleep_forever()
+            scope.cancel()
+
+    async def _translate(self, channel: MessageChannel, upstream: Upstream, mode: str) -> None:
+        """Speak to each side in its own era, until the server has gone."""
+        first = self._opening.waiting[0].request
+        assert first is not None
+        declared = declared_in(first.own_params)
+        opened = open_translation(
+            channel, upstream.is_own_id, mode, self._answers, *declared, shared_channel=self._shared
+        )
+        async with opened as translation:
+            translation.session.attach(self._standalone)
+            self._translation = translation
+            for envelope, request, inbound in self._opening.waiting:
+                if request is None:
+                    if self._standalone is not None:
+                        translation.session.receive(envelope, self._standalone)
+                elif not request.target.finished:
+                    self._hand_over(translation.session, envelope, request.target, inbound)
+            self._opening.waiting.clear()
+            await translation.wait_lost()
+
+    def _hand_over(
+        self, session: ServerSession, envelope: Envelope[Received], target: ReplyTarget, inbound: Inbound | None
+    ) -> None:
+        """Give a request that has waited to the session that serves it; the transport still knows it by its first target."""
+        target.close()
+        taken = session.receive(envelope, target.outbox, owns_outbox=target.owns_outbox, inbound=inbound)
+        if isinstance(taken, ReplyTarget):
+            target.work = HandedOver(session, taken)
+
+
+def end_with(lost: list[str], scope: trio.CancelScope, why: str) -> None:
+    """End a connection to the server, for this reason."""
+    lost.append(why)
+    scope.cancel()

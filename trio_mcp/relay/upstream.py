@@ -1,0 +1,149 @@
+"""The proxy's connection to the server: a bounded queue to it, and the requests that the proxy sends itself."""
+
+from __future__ import annotations
+
+import itertools
+import secrets
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import trio
+
+from ..protocol.http.headers import headers_of
+from ..protocol.http.parameter_headers import ParameterHeaders
+from ..protocol.jsonrpc import (
+    ErrorResponse,
+    Malformed,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+    Unanswered,
+)
+from ..runtime import Outbox
+from ..session import Envelope, MessageChannel, Peer
+from ..types import JsonObject
+
+MAX_UNSENT: Final = 4096
+"""Messages that wait for a server that does not read."""
+MAX_UNSENT_BYTES: Final = 16 * 1024 * 1024
+MAX_TOOLS: Final = 10_000
+"""Tools whose arguments are repeated in headers, and whose headers are known."""
+
+Reply: TypeAlias = Response | ErrorResponse | Malformed | Unanswered
+"""What ends the wait for an answer of the server."""
+
+
+class Upstream:
+    """One connection to the server.
+
+    Args:
+        channel: the connection; its owner closes it.
+
+    Attributes:
+        carries: the channel sends the bytes of an envelope that has them. It then needs no headers.
+    """
+
+    def __init__(self, channel: MessageChannel) -> None:
+        self.channel = channel
+        self.carries = channel.carry_bytes()
+        self._outbox: Outbox[Envelope] = Outbox(MAX_UNSENT)
+        self._unsent_bytes = 0
+        # Random, so that no host uses these ids for its requests.
+        self._prefix = f"relay-{secrets.token_hex(8)}-"
+        self._numbers = itertools.count(1)
+        self._replies: dict[RequestId, trio.MemorySendChannel[Reply]] = {}
+        self._headers: dict[str, ParameterHeaders] = {}
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the server is so far behind that nothing more is queued for it."""
+        return self._outbox.is_full or self._unsent_bytes > MAX_UNSENT_BYTES
+
+    def post(self, envelope: Envelope) -> None:
+        """Queue a message."""
+        self._unsent_bytes += envelope.size
+        self._outbox.post(envelope)
+
+    def send(self, request: Request, params: JsonObject, given: Mapping[str, str], *, stateless: bool) -> None:
+        """Queue a request as a message of its own.
+
+        Args:
+            params: those of the request.
+            given: the headers that it came with; those that repeat arguments go on.
+        """
+        headers: dict[str, str] = {}
+        if stateless and not self.carries:
+            headers = {**headers_of(request.method, params), **self._repeated(request.method, params, given)}
+        self.post(Envelope(request, about=request.id, peer=Peer(headers=headers), stateless=stateless))
+
+    def cancel(self, request_id: RequestId, params: JsonObject, *, stateless: bool) -> None:
+        """Queue the cancellation of a request."""
+        notice = Notification("notifications/cancelled", {**params, "requestId": request_id})
+        self.post(Envelope(notice, about=request_id, stateless=stateless))
+
+    def new_id(self) -> RequestId:
+        """Return an id that no request of the host has."""
+        return f"{self._prefix}{next(self._numbers)}"
+
+    def is_own_id(self, request_id: RequestId | None) -> bool:
+        """Return whether `new_id` has made an id."""
+        return isinstance(request_id, str) and request_id.startswith(self._prefix)
+
+    async def request(self, method: str, params: JsonObject, *, stateless: bool) -> Reply:
+        """Send a request of the proxy, and return what answers it. A cancel forgets it, and cancels it at a modern server."""
+        request_id = self.new_id()
+        sends, receives = trio.open_memory_channel[Reply](1)
+        self._replies[request_id] = sends
+        answered = False
+        try:
+            self.send(Request(request_id, method, params), params, {}, stateless=stateless)
+            reply = await receives.receive()
+            answered = True
+            return reply
+        finally:
+            del self._replies[request_id]
+            # `initialize` cannot be cancelled (L-CAN-1b).
+            if not answered and stateless:
+                self.cancel(request_id, {}, stateless=stateless)
+
+    def take_reply(self, request_id: RequestId | None, reply: Reply) -> bool:
+        """Hand a reply to the request of the proxy that waits for it; False if none does."""
+        sends = None if request_id is None else self._replies.get(request_id)
+        if sends is None:
+            return False
+        sends.send_nowait(reply)
+        return True
+
+    def learn_headers(self, result: JsonObject) -> None:
+        """Remember which arguments of the tools in a list are repeated in headers (M-HTTP-7c)."""
+        tools = result.get("tools")
+        for tool in tools if isinstance(tools, list) else ():
+            if isinstance(tool, dict) and isinstance(name := tool.get("name"), str):
+                schema = tool.get("inputSchema")
+                self._headers.pop(name, None)
+                try:
+                    headers = ParameterHeaders.of(schema if isinstance(schema, dict) else {})
+                except ValueError:
+                    continue  # the host leaves the tool out, and calls it without headers
+                if headers and len(self._headers) < MAX_TOOLS:
+                    self._headers[name] = headers
+
+    async def write(self) -> None:
+        """Send what is queued, for ever; raises what the channel raises."""
+        while envelopes := await self._outbox.take():
+            await self.channel.send_many(envelopes)
+            self._unsent_bytes -= sum(envelope.size for envelope in envelopes)
+            # Not kept while this waits.
+            del envelopes
+
+    def _repeated(self, method: str, params: JsonObject, given: Mapping[str, str]) -> dict[str, str]:
+        found = {name: value for name, value in given.items() if name.startswith("mcp-param-")}
+        name, arguments = params.get("name"), params.get("arguments")
+        known = self._headers.get(name) if method == "tools/call" and isinstance(name, str) else None
+        if found or known is None or not isinstance(arguments, dict):
+            return found
+        try:
+            return known.headers(arguments)
+        except ValueError:
+            return {}  # no header can hold it: the server says so
