@@ -21,6 +21,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias, cast
 
 import trio
@@ -28,7 +29,7 @@ import trio
 from ...errors import BranchLimit, without_traceback
 from ...groups import without
 from ...logs import peer_logger
-from ...protocol.sealing.request_state import digest
+from ...protocol.strict_json import dumps
 from ...runtime import Branches, Lane
 from ...session import Call
 from ...session.tool_loop import ToolLoop, error_result, text_of
@@ -188,7 +189,7 @@ class LoopRun:
         self.begun += len(uses)
         if memory is None:
             return
-        name, mark = f"round {self.rounds} calls", digest("tools/call", {"uses": [use.wire() for use in uses]})
+        name, mark = f"round {self.rounds} calls", sha256(dumps([use.wire() for use in uses])).hexdigest()
         recorded = self._recorded(name)
         if recorded == mark:
             return
