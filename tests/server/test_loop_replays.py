@@ -8,7 +8,7 @@ import trio
 
 from trio_mcp import BreakToolLoop, Context, Server, accept
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.testing import replay_tool, tool_use
+from trio_mcp.testing import MockClient, SecondWorker, replay_tool, tool_use
 from trio_mcp.types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -108,3 +108,25 @@ async def test_another_answer_is_not_ended_by_a_break_of_an_earlier_run() -> Non
     report = await replay_tool(server, "lead", on_elicit=lambda _params: accept(value=True))
     assert report.result is not None
     assert report.result.text == "answer done"
+
+
+async def test_a_loop_whose_results_are_too_large_to_travel_goes_on_only_where_it_runs() -> None:
+    server = Server("s")
+    calls = 0
+
+    @server.tool
+    async def much() -> str:
+        nonlocal calls
+        calls += 1
+        return "x" * 40_000
+
+    @server.tool(resume="replay")
+    async def lead(ctx: Context) -> str:
+        return (await ctx.run_tool_loop("Go.", [much])).text
+
+    use = tool_use("much")
+    assert (await MockClient(samples=[use, use, "done"]).call((server, "lead"))).text == "done"
+    lost = await MockClient(samples=[use, SecondWorker("done")]).call((server, "lead"))
+    assert lost.is_error
+    assert "Start it again" in lost.text
+    assert calls == 3
