@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Annotated, Any
 
 import pytest
@@ -26,7 +27,7 @@ from trio_mcp.errors import ProviderErrorKind
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server import Tool, ToolClient
-from trio_mcp.testing import MockClient, replay_tool, tool_use, unchecked_tool_use
+from trio_mcp.testing import MockClient, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -83,6 +84,15 @@ async def led(server: Server, *uses: Any, era: str = "modern", **client: Any) ->
     result = await mock.call((server, "lead"))
     assert not result.is_error, result.text
     return result.structured_content["result"]
+
+
+@pytest.mark.parametrize("function", [lambda: "x", partial(connect)], ids=["lambda", "partial"])
+async def test_a_function_without_a_name_is_refused_with_what_to_write(function: Any) -> None:
+    async with make_context(samples=[]) as ctx:
+        with pytest.raises(ValueError, match="no name: write it with `def`"):
+            ctx.sample("Go.", tools=[function])
+        with pytest.raises(ValueError, match="no name: write it with `def`"):
+            await ctx.run_tool_loop("Go.", [function])
 
 
 # this server's

@@ -37,6 +37,14 @@ ways = pytest.mark.parametrize("tools", [True, False], ids=["tool", "text"])
 PLAIN = ClientCapabilities(sampling=SamplingCapability())
 
 
+class Late(BaseModel):
+    """Pydantic builds its validator when it is first needed."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    at: date
+
+
 class Weather(BaseModel):
     """How it will be."""
 
@@ -137,6 +145,7 @@ class Strict(BaseModel):
     [
         (Weather, {"city": "Lisbon", "degrees": 21}, LISBON),
         (Point, {"x": 1}, Point(1)),
+        (Late, {"at": "2026-07-28"}, Late(at=date(2026, 7, 28))),
         (Trip, {"to": "Faro"}, {"to": "Faro"}),
         (dict[str, int], {"a": 1}, {"a": 1}),
         (Strict, {"day": "2026-07-28"}, Strict(day=date(2026, 7, 28))),
@@ -162,7 +171,15 @@ async def test_a_value_of_any_type_is_read(tools: bool, returns: Any, given: Any
 
 @pytest.mark.parametrize(
     ("returns", "error"),
-    [("Weather", TypeError), (LISBON, TypeError), (open, TypeError), ({"type": "odd"}, ValueError)],
+    [
+        ("Weather", TypeError),
+        (LISBON, TypeError),
+        (open, TypeError),
+        (declared, TypeError),
+        (lambda x: x, TypeError),
+        (BaseModel, TypeError),
+        ({"type": "odd"}, ValueError),
+    ],
 )
 async def test_what_is_no_type_is_an_error_at_once(returns: Any, error: type[Exception]) -> None:
     client = MockClient()

@@ -144,3 +144,13 @@ async def test_a_wrong_value_is_an_error_before_anything_is_sent(options: Any) -
         with pytest.raises((TypeError, ValueError)):
             await ctx.sample("Hello", **options)
     assert client.questions == []
+
+
+async def test_messages_are_those_of_the_call_whatever_their_list_holds_later() -> None:
+    client = MockClient(samples=["one", "two"])
+    async with client.context() as ctx:
+        given = [SamplingMessage(role="user", content=TextContent(text="a"))]
+        asking, looping = ctx.sample(messages=given), ctx.run_tool_loop(given, [])
+        given.clear()
+        assert (await asking).text == "one"
+        assert (await looping).text == "two"

@@ -194,6 +194,50 @@ async def test_a_replay_does_not_ask_the_provider_again() -> None:
     assert len(provider.requests) == 2
 
 
+async def test_a_replay_gets_the_failure_of_the_provider_without_the_words_of_its_api() -> None:
+    failure = ProviderError("the API said secret", kind=ProviderErrorKind.RATE_LIMITED, status=429, retry_after=7.0)
+    provider = ScriptedProvider([failure, "late"])
+    server = Server("s", sampling=provider)
+    failures: list[ProviderError] = []
+
+    @server.tool(resume="replay")
+    async def ask(ctx: Context) -> str:
+        try:
+            first = (await ctx.sample("Who?")).text
+        except ProviderError as error:
+            failures.append(error)
+            first = "nobody"
+        answer = await ctx.elicit(f"{first}?", bool)
+        return f"{first}, {answer.action}, {(await ctx.sample('And?')).text}"
+
+    report = await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
+    report.check()
+    assert report.result is not None
+    assert report.result.text == "nobody, accept, late"
+    first, again = failures
+    assert (first.kind, first.status, first.retry_after) == (again.kind, again.status, again.retry_after)
+    assert "secret" in str(first)
+    assert "secret" not in str(again)
+
+
+async def test_another_question_does_not_get_the_failure_of_the_one_before() -> None:
+    failures = [ProviderError("no", kind=ProviderErrorKind.UNAVAILABLE) for _ in range(2)]
+    provider = ScriptedProvider([failures[0], failures[1]])
+    server = Server("s", sampling=provider)
+    prompts = iter(["old", "new", "new", "new"])
+
+    @server.tool(resume="replay")
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(ProviderError):
+            await ctx.sample(next(prompts))
+        return (await ctx.elicit("Sure?", bool)).action
+
+    report = await replay_tool(server, "ask", on_elicit=lambda _params: accept(value=True))
+    assert report.result is not None
+    assert report.result.text == "accept"
+    assert len(provider.requests) == 2
+
+
 async def test_an_answer_of_the_provider_goes_with_the_call_to_another_process() -> None:
     server = Server("s", sampling=ScriptedProvider(["once"]), sampling_prefer="server")
 
@@ -289,6 +333,23 @@ async def test_a_prompt_without_an_answer_fails_with_the_same_words(era: str) ->
         with pytest.raises(PeerError) as caught:
             await client.get_prompt("ask")
     assert error.public_text in str(caught.value)
+
+
+async def test_a_provider_whose_method_is_a_plain_function_is_named() -> None:
+    class Plain:
+        def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
+            return CreateMessageResult(role="assistant", content=TextContent(text="x"), model="m")
+
+    plain: Any = Plain()
+    server = Server("s", sampling=plain)
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=r"Plain\.sample"):
+            await ctx.sample("Who?")
+        return "named"
+
+    assert await asked(server, capabilities=NO_MODEL) == "named"
 
 
 class Wrong:

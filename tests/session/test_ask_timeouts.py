@@ -62,7 +62,7 @@ async def test_a_live_question_that_nobody_answers_is_withdrawn_at_the_client(
     assert unnamed(text, method, "3 seconds") == []
     talk.answer(question, {})  # too late
     await talk.silence()
-    assert talk.session._asks.mailboxes == {}  # noqa: SLF001
+    assert talk.session._asks.actors == {}  # noqa: SLF001
 
 
 @pytest.mark.parametrize("kind", list(ASKS))

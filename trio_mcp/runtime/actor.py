@@ -221,6 +221,16 @@ class Actor:
         if self.opened_mailbox is not None:
             self.opened_mailbox.close(Disconnected(CALL_OVER_MESSAGE))
 
+    def keep(self, size: int) -> None:
+        """Draw bytes from the memory budget, for what it keeps until it ends.
+
+        Raises:
+            LimitExceeded: the budget has no room for them.
+        """
+        if self.account is not None:
+            self.account.check(size)
+            self.account.draw(size)
+
     @property
     def reason(self) -> CancelReason | None:
         """Why it was cancelled, by its owner or by its deadline; None if it was not cancelled."""

@@ -18,6 +18,7 @@ given to the new question.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -102,6 +103,12 @@ class Journal:
         """
         self._unread.discard((kind, name))
         return self._entries.get((kind, name))
+
+    def forget_steps(self, is_stale: Callable[[str], bool]) -> None:
+        """Remove the results of the steps with these names: the body has come to something else in their place."""
+        for key in [key for key in self._entries if key[0] is EntryKind.STEP and is_stale(key[1])]:
+            del self._entries[key]
+            self._unread.discard(key)
 
     @property
     def entries(self) -> tuple[JournalEntry, ...]:

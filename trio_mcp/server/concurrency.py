@@ -8,6 +8,9 @@
 # shield would not bound its wait. Then it takes a place over the limit, and others wait until one more has ended. When all its
 # lanes wait again, it gives the place back.
 #
+# A call of a tool that a call of the same tool makes, in a tool loop, never waits for its first place: the one that it waits for
+# might be that of its caller, which waits for it. Nor does it when it was parked and goes on: then it takes one over the limit.
+#
 #   event                       running    who goes on
 #   a question is cancelled     +1         the call
 #   a call begins               +1         the call; if all places are taken, it waits in `_queue`
@@ -16,14 +19,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import trio
 
 from ..errors import LimitExceeded
-from ..runtime import Actor
+from ..runtime import Actor, Lane
 
 
 class ToolBusy(LimitExceeded):
@@ -85,14 +88,20 @@ class ConcurrencyLimit:
                 forget_empty(actor, place)
 
     @asynccontextmanager
-    async def hold_nested(self, actor: Actor) -> AsyncGenerator[None]:
-        """Hold a place for a run of the tool that another tool's call makes, except while the actor is parked.
+    async def hold_nested(self, lane: Lane) -> AsyncGenerator[None]:
+        """Hold a place for a run of the tool that another tool's call makes in this lane, except while the actor is parked.
 
         Raises:
-            ToolBusy: there is none, and the queue is full.
+            ToolBusy: there is none, and the queue is full, or a run of this very tool has made the call.
         """
         self.admit()
-        outer, place = place_of(actor), Place(self)
+        actor, outer = lane.actor, place_of(lane.actor)
+        if self._running >= self._limit and outer.is_held_above(lane, self):
+            raise ToolBusy(
+                f"the tool {self._tool} is busy: it runs {self._limit} calls at once (limit), and this call cannot wait for a "
+                f"place, because it was made by a call of {self._tool} that holds one"
+            )
+        place = Place(self, path=lane.path)
         outer.nested[place] = None
         try:
             await place.enter(resumed=False)
@@ -135,12 +144,26 @@ class Place:
     held: bool = False
     runs: int = 0
     """How many runs of the body share it."""
+    path: str = ""
+    """The lane of the run."""
     _taking: trio.Event | None = None
     """Set when the lane that waits for a place has stopped waiting; None while none waits."""
     _waiting: trio.CancelScope | None = None
     """Of the wait of that lane."""
     nested: dict[Place, None] = field(default_factory=dict["Place", None])
     """Those of the runs of other tools, which have no runs while they wait to begin."""
+
+    def is_held_above(self, lane: Lane, limit: ConcurrencyLimit) -> bool:
+        """Return whether a run holds a place of this limit from which this lane, directly or not, was called."""
+        return any(place.held and place.limit is limit for place in self._above(lane.path))
+
+    def _above(self, path: str) -> Iterator[Place]:
+        """Yield the places of the runs from which a lane was called."""
+        yield self
+        for place in self.nested:
+            # After a 0 come the further runs that middleware makes: they are beside the first one, not below it.
+            if path.startswith(f"{place.path}/") and not path.startswith(f"{place.path}/0/"):
+                yield place
 
     def leave(self) -> None:
         self.leave_own()
@@ -171,7 +194,10 @@ class Place:
         await self._enter_own(resumed=resumed)
         for place in [*self.nested]:
             if place in self.nested and place.runs:
-                await place.enter(resumed=resumed)
+                if any(above.held and above.limit is place.limit for above in self._above(place.path)):
+                    place.claim()
+                else:
+                    await place.enter(resumed=resumed)
                 # Its run may have ended in the meantime.
                 if place not in self.nested:
                     place.leave_own()

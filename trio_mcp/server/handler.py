@@ -153,8 +153,8 @@ class LimitedHandler(Handler):
         place: Actor | Lane,
         parent: BranchTerms | None = None,
     ) -> M:
-        actor = place.actor if isinstance(place, Lane) else place
-        async with self.limit.hold(actor) if parent is None else self.limit.hold_nested(actor):
+        lane = place if isinstance(place, Lane) else Lane(place)
+        async with self.limit.hold(lane.actor) if parent is None else self.limit.hold_nested(lane):
             return await self.inner.run(values, convert, call, place, parent)
 
 

@@ -147,6 +147,12 @@ def check_function(function: object, where: str) -> None:
     check_not_class(where, function)
 
 
+def check_named(function: Callable[..., object]) -> None:
+    """Raise `ValueError` unless a function has a name, as the tool of a model needs one: there it has no `name=`."""
+    if name_for(function, {}) in ("", "<lambda>"):
+        raise ValueError(f"tools: {function!r:.80} has no name: write it with `def`, or build a tool with `tool(name)`")
+
+
 def check_not_class(where: str, function: object) -> None:
     """Raise `TypeError` if `function` is a class, and suggest what to register instead."""
     # A class can be called and its constructor has a signature, so that it would be registered, and then fail in every call.

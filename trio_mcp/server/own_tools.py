@@ -9,7 +9,7 @@ from typing import cast
 from ..runtime import ThreadLimiter
 from ..session import RequestFacts
 from .catalog import Catalog
-from .options import check_function
+from .options import check_function, check_named
 from .tool import Tool, make_tool
 
 
@@ -55,6 +55,7 @@ class ServerTools:
         if not callable(tool):
             return None
         check_function(tool, "tools")
+        check_named(tool)
         # Only a function of a module lives as long as the server may. Any other would be kept, with all that it holds.
         if not isfunction(tool) or "<locals>" in tool.__qualname__:
             return make_tool(tool, {}, self._threads)

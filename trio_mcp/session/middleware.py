@@ -54,11 +54,11 @@ class WatchedSession(ServerSession):
         try:
             params = codec_for(version).decode_notification(message.method, decoded(message.params), sender=Side.CLIENT)
         except RemoteProtocolError as error:
-            self._take(Rejected(error, answer=False))
+            self._take(Rejected(error, answer=False), self._size)
             return
         if params is not None:
             # Also a cancellation: on a session that all requests share, its id may be that of another client's request.
-            self._take(NotificationIn(message.method, params))
+            self._take(NotificationIn(message.method, params), self._size)
 
     def _read_batch(
         self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
@@ -71,7 +71,7 @@ class WatchedSession(ServerSession):
         self._pass(facts.method, facts.id, params)
         return super()._answer(facts, params, target)
 
-    def _take(self, event: Event) -> Rejected | None:
+    def _take(self, event: Event, size: int) -> Rejected | None:
         try:
             match event:
                 case NotificationIn(method, params):
@@ -83,8 +83,8 @@ class WatchedSession(ServerSession):
             # A notification has no response, so the log is the only place for the cause of a failure.
             if not isinstance(error, McpError):
                 self.service.records.log("message middleware failed", level=logging.ERROR, exc_info=error)
-            return super()._take(Rejected(RemoteProtocolError(f"rejected by middleware: {error}"), answer=False))
-        return super()._take(event)
+            return super()._take(Rejected(RemoteProtocolError(f"rejected by middleware: {error}"), answer=False), size)
+        return super()._take(event, size)
 
     def _pass(self, method: str, request_id: RequestId | None, params: Model) -> None:
         facts = MessageFacts(method, request_id, params, self._sender, self._size)

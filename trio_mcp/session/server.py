@@ -120,7 +120,7 @@ class ServerSession:
                 self._read_batch(unread, peer, envelope.size, batch)
                 return None if batch.finished and not batch.expects_reply else batch
             case _:
-                return self._take(event)
+                return self._take(event, envelope.size)
 
     def receive_ignored(self, envelope: Envelope[Received], version: str) -> None:
         """Take a notification that no revision of its era gives an effect; message middleware sees it.
@@ -142,19 +142,19 @@ class ServerSession:
                     batch.expect()
                     batch.settle(error_response(error))
                 case other:
-                    self._take(other)
+                    self._take(other, size)
             turn.spent += MESSAGE_COST
             if turn.is_over:
                 return
         batch.all_read()
 
-    def _take(self, event: Event) -> Rejected | None:
-        """Act on what needs no answer."""
+    def _take(self, event: Event, size: int) -> Rejected | None:
+        """Act on what needs no answer, and came in a message of `size` bytes."""
         match event:
             case CancelIn(request_id):
                 self._cancel(request_id)
             case ReplyIn(request_id, result):
-                self._asks.deliver(request_id, result)
+                self._asks.deliver(request_id, result, size)
             case NotificationIn(method):
                 if method == "notifications/initialized":
                     self._state.initialized()

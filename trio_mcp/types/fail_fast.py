@@ -29,7 +29,11 @@ def fail_fast_validator(annotation: object) -> SchemaValidator:
     Raises:
         PydanticUserError: pydantic cannot validate the type.
     """
-    schema = TypeAdapter(cast("type[object]", annotation)).core_schema
+    adapter = TypeAdapter(cast("type[object]", annotation))
+    # A model with `defer_build` has none before it is needed.
+    if not isinstance(adapter.core_schema, dict):
+        adapter.rebuild(force=True)
+    schema = adapter.core_schema
     # Without `_use_prebuilt=False` the validators of nested models are those that pydantic has built for their classes.
     return SchemaValidator(fail_fast(schema), _use_prebuilt=False)
 

@@ -61,6 +61,7 @@ class DataRequired(Generic[T]):
 
     def __init__(self, form: AnswerForm[T]) -> None:
         self._form = form
+        self._read: tuple[CreateMessageResult, Structured] | None = None
 
     def asked(self, params: CreateMessageRequestParams, call: Call) -> CreateMessageRequestParams:
         if takes_tools(call):
@@ -68,10 +69,13 @@ class DataRequired(Generic[T]):
         return params.model_copy(update={"messages": with_texts(params.messages, self._form.instructions)})
 
     def read(self, answer: CreateMessageResult) -> T:
-        return self._form.read(structured_answer(answer).data)
+        return self._form.read(self.source(answer).data)
 
     def source(self, answer: CreateMessageResult) -> Structured:
-        return structured_answer(answer)
+        # Once: the text of an answer may be megabytes of JSON.
+        if self._read is None or self._read[0] is not answer:
+            self._read = answer, structured_answer(answer)
+        return self._read[1]
 
 
 class Unchecked:

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeAlias
 from ...checks import mistake
 from ...errors import LocalProtocolError
 from ...protocol.conversation import MAX_ID_SHOWN, blocks_of, conversation_problem
+from ...protocol.strict_json import dumps
 from ...session.tool_loop import call_result, error_result
 from ...types import (
     CallToolResult,
@@ -107,8 +108,17 @@ def tool_result(use: ToolUseContent, output: ToolOutput) -> ToolResultContent:
 
     Raises:
         ValueError: it is the block of another tool use.
-        TypeError: JSON cannot represent it, or it is an `Image` or `Audio` of a file, which is not read here.
+        TypeError: JSON cannot hold it, or it is an `Image` or `Audio` of a file, which is not read here.
     """
+    block = result_block(use, output)
+    try:
+        dumps(block.wire())
+    except ValueError as error:
+        raise TypeError(f"the result for {shown([use.id])} cannot be sent: {error}") from None
+    return block
+
+
+def result_block(use: ToolUseContent, output: ToolOutput) -> ToolResultContent:
     match output:
         case ToolResultContent():
             if output.tool_use_id != use.id:

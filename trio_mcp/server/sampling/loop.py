@@ -7,8 +7,9 @@ A loop has a lane of its own, so that nothing in it has a key that something els
     the calls of all its rounds   "/1/1", "/1/2", ...
 
 The result of each call is recorded as a step of that lane, "round 2 call 1". A replay finds the results, and runs only the calls
-that had not ended. If a tool ended the loop, the whole round is one step, "round 2": a replay must not run the calls again that
-were cancelled then.
+that had not ended. A digest of the calls is recorded too, "round 2 calls": if the replay asks something else, say because its
+author's text has changed, the model answers anew, and its other calls must not get the old results. If a tool ended the loop, the
+whole round is one step, "round 2": a replay must not run the calls again that were cancelled then.
 """
 
 # A call whose tool asks has no result in the journal when the call of the client is parked, but the answers of its questions are
@@ -16,9 +17,11 @@ were cancelled then.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import Final, NamedTuple, TypeAlias, cast
 
 import trio
@@ -26,6 +29,7 @@ import trio
 from ...errors import BranchLimit, without_traceback
 from ...groups import without
 from ...logs import peer_logger
+from ...protocol.strict_json import dumps
 from ...runtime import Branches, Lane
 from ...session import Call
 from ...session.tool_loop import ToolLoop, error_result, text_of
@@ -48,6 +52,9 @@ from .model import ask_model
 logger = peer_logger("trio_mcp.call")
 
 CANCELLED: Final = "This call was cancelled, because another one ended the loop."
+
+STEP_OF_ROUND: Final = re.compile(r":round (\d+)")
+STEP_OF_CALL: Final = re.compile(r"/(\d+)")
 
 Results: TypeAlias = dict[int, ToolResultContent]
 """The results of one round, by the place of the call."""
@@ -90,6 +97,8 @@ class LoopRun:
     answer: CreateMessageResult | None = None
     broken: Broken | None = None
     rounds: int = 0
+    begun: int = 0
+    """How many calls all rounds have had."""
 
     async def ask(self, params: CreateMessageRequestParams) -> CreateMessageResult:
         """Ask the model for the next round.
@@ -114,6 +123,7 @@ class LoopRun:
         Raises:
             BranchLimit: the call has too many branches, or they nest too deep.
         """
+        self._record_calls(uses)
         name = f"round {self.rounds}"
         recorded = self._recorded(name)
         if recorded is not None:
@@ -172,6 +182,20 @@ class LoopRun:
             return
         results[index] = result
         self._record(name, result.wire())
+
+    def _record_calls(self, uses: Sequence[ToolUseContent]) -> None:
+        """Record which calls this round has; forget what was recorded of it and of those after it for others."""
+        memory, begun = self.call.memory, self.begun
+        self.begun += len(uses)
+        if memory is None:
+            return
+        name, mark = f"round {self.rounds} calls", sha256(dumps([use.wire() for use in uses])).hexdigest()
+        recorded = self._recorded(name)
+        if recorded == mark:
+            return
+        if recorded is not None:
+            memory.forget_steps(partial(is_after, self.lane.path, self.rounds, begun))
+        self._record(name, mark)
 
     def _broken_before(self, recorded: JsonObject) -> list[ToolResultContent]:
         """Return the results of a round in which a tool ended the loop, in an earlier run."""
@@ -238,6 +262,21 @@ async def list_once(call: Call, lane: Lane, index: int, client: ToolClient) -> l
         return tools
     await trio.lowlevel.checkpoint()
     return [Tool.model_validate(tool) for tool in cast("list[JsonValue]", recorded)]
+
+
+def is_after(path: str, rounds: int, begun: int, step: str) -> bool:
+    """Return whether a step belongs to a round of the loop in this lane, from the round `rounds` on, or to a call of one.
+
+    Args:
+        begun: how many calls the rounds before have had.
+        step: its name in the journal.
+    """
+    if not step.startswith(path):
+        return False
+    if call := STEP_OF_CALL.match(step, len(path)):
+        return int(call[1]) > begun
+    round_ = STEP_OF_ROUND.match(step, len(path))
+    return round_ is not None and int(round_[1]) >= rounds
 
 
 def recall(call: Call, lane: Lane, name: str) -> JsonValue:

@@ -27,13 +27,14 @@ class BreakToolLoop(ToolError):
         text: what `ToolLoopResult.text` and the conversation have; by default the value, as JSON if it is no text.
 
     Raises:
-        ValueError: the value is not JSON.
+        ValueError: JSON cannot hold the value or the text.
     """
 
     def __init__(self, value: JsonValue = None, text: str | None = None) -> None:
         written = dumps(value)
         if text is None:
             text = value if isinstance(value, str) else ENDED if value is None else written.decode()
+        dumps(text, "text")
         super().__init__(text)
         # As a replay would read it from the journal.
         self.value = loads(written)

@@ -25,6 +25,8 @@ from ...errors import (
     RequestTimeout,
 )
 from ...logs import peer_logger
+from ...protocol.json_limits import held_size
+from ...protocol.strict_json import dumps
 from ...runtime import Lane, TokenBudget
 from ...runtime.branch import with_timeout
 from ...session import Call, Plan, RequestFacts
@@ -124,7 +126,17 @@ class LoopTools:
             return error_result(
                 use, f"Unknown tool: {use.name[:128]}. There are: {', '.join(self._runners) or 'none'}."
             )
-        return await runner.run(use, call, lane, terms)
+        result = await runner.run(use, call, lane, terms)
+        try:
+            call.actor.keep(held_size(dumps(result.wire())))
+        except LimitExceeded as error:
+            return error_result(use, FAILED.format(error))
+        except ValueError as error:
+            # The next question could not be sent. So it is the error that the tool's own call would have.
+            problem = f"{call.target_name}: the result of the tool {use.name} cannot be sent"
+            call.services.failures.log(logger, call.target_name, problem, error)
+            return error_result(use, f"{use.name}: the returned value cannot be serialized to JSON: {error}")
+        return result
 
 
 @dataclass(frozen=True, slots=True)

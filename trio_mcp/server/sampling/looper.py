@@ -13,7 +13,6 @@ from ...runtime.branch import with_timeout
 from ...session.tool_loop import MAX_ITERATIONS
 from ...types import SamplingMessage, ToolChoice
 from ..branching import freeze_messages
-from ..options import check_timeout
 from ..unawaited import UnawaitedAnswer
 from .history import check_conversation, has_results
 from .loop import LoopOptions, run_loop
@@ -77,11 +76,12 @@ class ToolLooper(Sampler):
         if prompt is None and options.get("messages") is None and not continues:
             raise TypeError("a tool loop takes a prompt or messages; only after add_tool_results it needs neither")
         check_sample_options(options, ToolLooper.run_tool_loop)
-        check_timeout(options.get("timeout", math.inf))
         check_loop_tools(tools)
         check_int("max_iterations", max_iterations, least=1)
         if tool_choice is not None:
             check_choice("tool_choice", tool_choice, get_args(ToolChoiceMode))
+        if (given := options.get("messages")) is not None:
+            options = {**options, "messages": tuple(given)}
         parts = None if prompt is None else prompt_parts(cast("Prompt", prompt))
         choice = None if tool_choice is None else ToolChoice(mode=tool_choice)
         running = self._run_loop(parts, LoopOptions([*tools], max_iterations, progress), choice, options)

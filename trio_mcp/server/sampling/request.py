@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
-from ...checks import check_choice, check_instance, check_int, check_names, check_sequence, check_str
+from ...checks import check_choice, check_instance, check_int, check_names, check_sequence, check_str, mistake
+from ...protocol.strict_json import dumps
 from ...session import Question
 from ...types import (
     CreateMessageRequestParams,
@@ -17,6 +19,7 @@ from ...types import (
     Tool,
     ToolChoice,
 )
+from ..options import check_timeout
 from .tools import OfferedTool, ToolChoiceMode, tool_models
 
 IncludeContext: TypeAlias = Literal["none", "thisServer", "allServers"]
@@ -49,7 +52,7 @@ class SampleOptions(TypedDict, total=False):
 
 
 def check_sample_options(options: SampleOptions, method: Callable[..., object]) -> None:
-    """Raise `TypeError` or `ValueError` if an option of a sample is unknown or has a wrong value.
+    """Raise `TypeError` or `ValueError` if an option of a sample is unknown, or has a value that is wrong or cannot be sent.
 
     Args:
         method: the method of `Context` that got them, for the names of its own options.
@@ -58,6 +61,8 @@ def check_sample_options(options: SampleOptions, method: Callable[..., object]) 
         _self, *own = inspect.signature(method).parameters.values()
         known = {each.name for each in own if each.kind is not each.VAR_KEYWORD} | SampleOptions.__optional_keys__
         check_names(options, known, f"ctx.{method.__name__}()")
+    if "timeout" in options:
+        check_timeout(options["timeout"])
     check_int("max_tokens", options.get("max_tokens", MAX_TOKENS), least=1)
     if (messages := options.get("messages")) is not None:
         expected, each = "a list of SamplingMessage", 'a SamplingMessage(role="user", content=...)'
@@ -66,13 +71,26 @@ def check_sample_options(options: SampleOptions, method: Callable[..., object]) 
             raise ValueError("messages: a sample needs at least one")
     if (stops := options.get("stop_sequences")) is not None:
         check_sequence("stop_sequences", stops, str, 'a list of strings, such as ["END"]', "a string")
+        dumps([*stops], "stop_sequences")
     if (system_prompt := options.get("system_prompt")) is not None:
-        check_str("system_prompt", system_prompt)
+        dumps(check_str("system_prompt", system_prompt), "system_prompt")
+    if (temperature := options.get("temperature")) is not None:
+        check_temperature(temperature)
+    if (metadata := options.get("metadata")) is not None:
+        dumps(check_instance("metadata", metadata, dict, 'a JSON object, such as {"user_id": "7"}'), "metadata")
     if (context := options.get("include_context")) is not None:
         check_choice("include_context", context, get_args(IncludeContext))
     if (preferences := options.get("model_preferences")) is not None:
         expected = "ModelPreferences(hints=[ModelHint(name=...)])"
         check_instance("model_preferences", preferences, ModelPreferences, expected)
+
+
+def check_temperature(value: object) -> None:
+    """Raise `TypeError` or `ValueError` unless this is a finite number. Models have different ranges."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(mistake("temperature", "a number", value))
+    if not math.isfinite(value):
+        raise ValueError(mistake("temperature", "a finite number", value))
 
 
 def check_tools(

@@ -9,16 +9,20 @@ A question about the context of servers (`include_context`) goes to the client i
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from collections.abc import Awaitable
+from typing import Final, Literal, TypeAlias, cast
 
 import trio
 
 from ...checks import check_choice, mistake
 from ...errors import ProviderError, ProviderErrorKind, RequestTimeout
 from ...protocol.conversation import answer_problem
+from ...protocol.json_limits import held_size
+from ...protocol.strict_json import dumps
 from ...runtime import Lane
 from ...sampling import SamplingProvider
 from ...session import Call
+from ...session.calls.memory import CallMemory
 from ...types import CreateMessageRequestParams, CreateMessageResult
 from ...types.capabilities import lacks
 from ..ask_timeout import AskTimeout
@@ -77,9 +81,10 @@ async def ask_provider(
     params: CreateMessageRequestParams,
     limit: AskTimeout | None,
 ) -> CreateMessageResult:
-    """Ask a provider; a replay of the call gets the recorded answer. A cancel ends its request.
+    """Ask a provider; a replay of the call gets the recorded answer or failure. A cancel ends its request.
 
     Raises:
+        LimitExceeded: the memory budget has no room for its answer.
         ProviderError: it has no answer, or its answer is invalid.
         RequestTimeout: there was no answer within the limit; its request was cancelled.
         TypeError: it returned something else than a result.
@@ -90,15 +95,41 @@ async def ask_provider(
     key, _ = lane.next_question(question.kind, question.name)
     memory = call.memory
     if memory is None:
-        return await provider_answer(provider, params, limit)
-    fingerprint = memory.fingerprint(question)
+        answer = await provider_answer(provider, params, limit)
+        call.actor.keep(answer_size(provider, answer))
+        return answer
+    fingerprint, failed = memory.fingerprint(question), f"{key} failed"
+    raise_recorded(memory, failed, fingerprint)
     known = memory.recall_answer(key, question, fingerprint)
     if known is not None:
         await trio.lowlevel.checkpoint()
         return known
-    answer = await provider_answer(provider, params, limit)
+    try:
+        answer = await provider_answer(provider, params, limit)
+        call.actor.keep(answer_size(provider, answer))
+    except ProviderError as error:
+        # The body may catch it, and go another way than with an answer.
+        record_failure(memory, failed, fingerprint, error)
+        raise
     memory.record_answer(key, answer, fingerprint)
     return answer
+
+
+def raise_recorded(memory: CallMemory, name: str, fingerprint: str) -> None:
+    """Raise the `ProviderError` that an earlier run recorded for this question, if it did."""
+    entry = memory.find_step(name)
+    if entry is None:
+        return
+    asked_before, kind, status, retry_after = cast("tuple[str, str, int | None, float | None]", entry.value)
+    if asked_before == fingerprint:
+        text = "the provider had no answer in an earlier run of this call; the log of that time says why"
+        raise ProviderError(text, kind=ProviderErrorKind(kind), status=status, retry_after=retry_after)
+
+
+def record_failure(memory: CallMemory, name: str, fingerprint: str, error: ProviderError) -> None:
+    """Record a failure for a replay, but not its text, which may have words of the API."""
+    memory.forget_steps(lambda each: each == name)
+    memory.record_step(name, [fingerprint, error.kind.value, error.status, error.retry_after])
 
 
 async def provider_answer(
@@ -106,12 +137,20 @@ async def provider_answer(
 ) -> CreateMessageResult:
     """Return the checked answer of a provider. Raises as `ask_provider` does."""
     if limit is None:
-        return checked_answer(provider, await provider.sample(params))
+        return checked_answer(provider, await asked(provider, params))
     with trio.CancelScope(deadline=limit.deadline):
-        return checked_answer(provider, await provider.sample(params))
+        return checked_answer(provider, await asked(provider, params))
     # The scope has caught its own expiry; a cancel from outside that came at the same time wins.
     await trio.lowlevel.checkpoint()
     raise RequestTimeout(f"no answer of the server's model within {limit.seconds:g} seconds; the request was cancelled")
+
+
+def asked(provider: SamplingProvider, params: CreateMessageRequestParams) -> Awaitable[object]:
+    """Ask a provider. Raises `TypeError` if its `sample` is a plain function."""
+    running: object = provider.sample(params)
+    if not isinstance(running, Awaitable):
+        raise TypeError(f"{type(provider).__name__}.sample returned {type(running).__name__}: write `async def sample`")
+    return running
 
 
 def checked_answer(provider: SamplingProvider, answer: object) -> CreateMessageResult:
@@ -124,3 +163,12 @@ def checked_answer(provider: SamplingProvider, answer: object) -> CreateMessageR
         text = f"the provider {name} returned an invalid answer: {problem}"
         raise ProviderError(text, kind=ProviderErrorKind.MALFORMED)
     return answer
+
+
+def answer_size(provider: SamplingProvider, answer: CreateMessageResult) -> int:
+    """Return the bytes that an answer takes. Raises `ProviderError` if JSON cannot hold it, as the next question has to."""
+    try:
+        return held_size(dumps(answer.wire()))
+    except ValueError as error:
+        text = f"the provider {type(provider).__name__} returned an invalid answer: {error}"
+        raise ProviderError(text, kind=ProviderErrorKind.MALFORMED) from None

@@ -193,6 +193,9 @@ class Sampler(Reporter):
         check_sample_options(options, getattr(Sampler, helper))
         if prompt is None and messages is None and not (self._messages and has_results(self._messages[-1])):
             raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
+        if messages is not None:
+            # The author may go on with the list before this is awaited.
+            options = {**options, "messages": tuple(messages)}
         parts = None if prompt is None else prompt_parts(prompt)
         return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}", self._lane)
 

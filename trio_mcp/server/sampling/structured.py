@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator
 from functools import lru_cache
+from inspect import isroutine
 from typing import Final, Generic, TypeVar, cast
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
@@ -127,7 +128,8 @@ def answer_form(returns: object) -> AnswerForm[object]:
     """
     if isinstance(returns, dict):
         return SchemaForm(cast("JsonObject", returns))
-    if isinstance(returns, str | BaseModel):
+    # Pydantic would call a function with what the model answers.
+    if isinstance(returns, str | BaseModel) or returns is BaseModel or isroutine(returns):
         raise TypeError(mistake("returns", "a type, such as a pydantic model, or a JSON Schema", returns))
     try:
         hash(returns)
@@ -187,16 +189,18 @@ def json_in(text: str) -> JsonObject:
 
 
 def candidates(text: str) -> Iterator[str]:
-    """Yield the parts of a text that may be its JSON. Three at most, since each is read in full."""
+    """Yield the parts of a text that may be its JSON. Three at most, and none twice, since each is read in full."""
     whole = text.strip()
     if not whole:
         return
     yield whole
+    content = whole
     _, fence, after = whole.partition(FENCE)
     if fence:
         # The first line of a fence names the language.
         fenced = after.partition(FENCE)[0]
-        yield fenced[fenced.find("\n") + 1 :].strip() if "\n" in fenced else fenced.strip()
+        content = fenced[fenced.find("\n") + 1 :].strip() if "\n" in fenced else fenced.strip()
+        yield content
     first, last = whole.find("{"), whole.rfind("}")
-    if 0 <= first < last:
-        yield whole[first : last + 1]
+    if 0 <= first < last and (braced := whole[first : last + 1]) not in (whole, content):
+        yield braced

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from ...checks import mistake
 from ...types import Tool
-from ..options import check_function, listed_members, name_for
+from ..options import check_function, check_named, listed_members, name_for
 from ..signature import Arguments, signature_arguments
 from ..tool_options import check_tool_name
 
@@ -93,6 +93,7 @@ def function_tool(function: Callable[..., object]) -> FunctionTool:
 def make_function_tool(function: Callable[..., object]) -> FunctionTool:
     check_function(function, "tools")
     arguments = signature_arguments(function)
+    check_named(function)
     description = listed_members(function, {})["description"]
     model = Tool(name=name_for(function, {}), description=description, input_schema=arguments.schema)
     return FunctionTool(model, arguments)

@@ -18,10 +18,11 @@ from ...errors import (
     PeerError,
     QuestionRejected,
     RemoteProtocolError,
+    without_traceback,
 )
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
-from ...runtime import CALL_OVER_MESSAGE, Account, Lane, Mailbox, Slot
+from ...runtime import CALL_OVER_MESSAGE, Account, Actor, Lane, Slot
 from ...types import ClientCapabilities, ElicitationCompleteNotificationParams, Model
 from ...types.capabilities import lacks
 from ..envelope import Envelope, content_size
@@ -45,7 +46,7 @@ ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
 
 @dataclass(slots=True, eq=False, repr=False)
 class PendingAsks:
-    """The requests that the calls of one connection have sent to its client, and the mailboxes that wait for the answers.
+    """The requests that the calls of one connection have sent to its client, and the actors that wait for the answers.
 
     Args:
         notify: sends the client a notification that belongs to no request, if it can be reached now.
@@ -55,7 +56,7 @@ class PendingAsks:
     _connection: Connection
     _notify: Callable[[str, Model], None]
     _account: Account | None = None
-    mailboxes: dict[RequestId, Mailbox] = field(default_factory=dict[RequestId, Mailbox])
+    actors: dict[RequestId, Actor] = field(default_factory=dict[RequestId, Actor])
     prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
     """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
     _pages: SessionPages | None = None
@@ -73,7 +74,7 @@ class PendingAsks:
     def close(self) -> None:
         """Wait for no answer and no page any more: the session has ended."""
         self._closed = True
-        self.mailboxes.clear()
+        self.actors.clear()
         if self._pages is not None:
             self._pages.close()
             # It refers to this object.
@@ -82,23 +83,28 @@ class PendingAsks:
     def _notify_completed(self, elicitation_id: str) -> None:
         self._notify(ELICITATION_COMPLETE, ElicitationCompleteNotificationParams(elicitation_id=elicitation_id))
 
-    def new_request(self, question: Question[T], mailbox: Mailbox) -> Request:
-        """Return a request that asks the question; its answer goes to the mailbox, under the request's id."""
+    def new_request(self, question: Question[T], actor: Actor) -> Request:
+        """Return a request that asks the question; its answer goes to the actor's mailbox, under the request's id."""
         request = self._connection.new_request(question.method, question.params)
-        self.mailboxes[request.id] = mailbox
+        self.actors[request.id] = actor
         return request
 
     def settle(self, request_id: RequestId) -> Notification | None:
         """Stop waiting for an answer; the notification tells the client, if it still owes one."""
-        if self.mailboxes.pop(request_id, None) is None:
+        if self.actors.pop(request_id, None) is None:
             return None
         return self._connection.withdraw(request_id, "the call no longer needs the answer")
 
-    def deliver(self, request_id: RequestId, result: Model | Exception) -> None:
-        """Hand an answer to the call that asked."""
-        mailbox = self.mailboxes.pop(request_id, None)
-        if mailbox is not None:
-            mailbox.post(str(request_id), result)
+    def deliver(self, request_id: RequestId, result: Model | Exception, size: int) -> None:
+        """Hand an answer of `size` bytes to the call that asked, which keeps it; without room for it, the `LimitExceeded`."""
+        actor = self.actors.pop(request_id, None)
+        if actor is None:
+            return
+        try:
+            actor.keep(size)
+        except LimitExceeded as error:
+            result = without_traceback(error)
+        actor.mailbox.post(str(request_id), result)
 
 
 class CallByRequests(Call[PendingAsks]):
@@ -156,9 +162,8 @@ class CallByRequests(Call[PendingAsks]):
 
     def _open_request(self, question: Question[T]) -> tuple[Request, Slot[T]]:
         """Return the request that asks, and the slot that its answer will be in."""
-        mailbox = self.actor.mailbox
         try:
-            request = self._origin.new_request(question, mailbox)
+            request = self._origin.new_request(question, self.actor)
         except LocalProtocolError as error:
             # With this code the codec says that the client's revision has no such form or message. The tool may ask otherwise.
             if error.code != INVALID_PARAMS:
@@ -167,7 +172,7 @@ class CallByRequests(Call[PendingAsks]):
             revision = self.facts.terms.codec.revision.name
             raise CapabilityError(f"a client that speaks {revision} cannot be asked this: {error}", needed) from None
         try:
-            slot = mailbox.open(str(request.id), question.answer_type, partial(self._on_settled, request.id))
+            slot = self.actor.mailbox.open(str(request.id), question.answer_type, partial(self._on_settled, request.id))
         except (LimitExceeded, Disconnected):
             self._origin.settle(request.id)
             raise

@@ -240,10 +240,7 @@ class CallInRounds(Call[RequestDigest]):
         return decoded
 
     def _begin(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget, answers: Mapping[str, Model]) -> None:
-        account = self.actor.account
-        if account is not None:
-            account.check(facts.size)
-            account.draw(facts.size)
+        self.actor.keep(facts.size)
         self.services.supervisor.resume(self.actor)
         self._open_leg(legs, facts, target)
         mailbox = self.actor.opened_mailbox

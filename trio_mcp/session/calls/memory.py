@@ -69,6 +69,10 @@ class CallMemory:
     def record_step(self, name: str, result: JsonValue) -> None:
         self.journal.record(JournalEntry(EntryKind.STEP, name, result))
 
+    def forget_steps(self, is_stale: Callable[[str], bool]) -> None:
+        """Forget the results of steps that an earlier run made where this one does something else."""
+        self.journal.forget_steps(is_stale)
+
     def question_number(self, key: str) -> int:
         """Return the number that an earlier run gave to the question at this place, or the next free one, which is recorded."""
         known = self._recall(EntryKind.NUMBER, key, "")

@@ -34,7 +34,7 @@ PACKAGES: Final = (
 
 HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     OpenRequests: ("_first", "_further", "_cancelled"),
-    PendingAsks: ("mailboxes", "prompting"),
+    PendingAsks: ("actors", "prompting"),
     ClientSession: ("_progress", "_streams"),
     ServerRequests: ("_scopes",),
     Connection: ("open_ids", "_pending"),

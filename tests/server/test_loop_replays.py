@@ -1,0 +1,132 @@
+"""Tool loops in a replay that takes another way than the run before: what was recorded belongs to the calls that it was for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import trio
+
+from trio_mcp import BreakToolLoop, Context, Server, accept
+from trio_mcp.providers import ScriptedProvider
+from trio_mcp.testing import MockClient, SecondWorker, replay_tool, tool_use
+from trio_mcp.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingMessage,
+    TextContent,
+    ToolResultContent,
+    ToolUseContent,
+)
+
+
+def prompt_of(params: CreateMessageRequestParams) -> str:
+    block = params.messages[0].content
+    assert isinstance(block, TextContent)
+    return block.text
+
+
+def results_of(messages: tuple[SamplingMessage, ...] | list[SamplingMessage]) -> list[ToolResultContent]:
+    blocks: list[Any] = []
+    for message in messages:
+        blocks += message.content if isinstance(message.content, list) else [message.content]
+    return [block for block in blocks if isinstance(block, ToolResultContent)]
+
+
+def texts(results: list[ToolResultContent]) -> list[str]:
+    return ["".join(block.text for block in each.content if isinstance(block, TextContent)) for each in results]
+
+
+def answer(*blocks: Any) -> CreateMessageResult:
+    return CreateMessageResult(role="assistant", content=list(blocks), model="m")
+
+
+class Model:
+    """Calls two tools with the text of the prompt."""
+
+    async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
+        await trio.lowlevel.checkpoint()
+        if results_of(request.messages):
+            return answer(TextContent(text="done"))
+        about = prompt_of(request)
+        note_use = ToolUseContent(id=f"{about}-1", name="note", input={"text": about})
+        return answer(note_use, ToolUseContent(id=f"{about}-2", name="confirm", input={"what": about}))
+
+
+async def test_calls_of_another_answer_get_no_results_of_an_earlier_run() -> None:
+    """The first runs ask about "old"; then the author's text changes, and the model answers the new question otherwise."""
+    server = Server("s", sampling=Model())
+    prompts = ["old", *["new"] * 10]
+    effects: list[str] = []
+
+    @server.tool
+    async def note(text: str, ctx: Context) -> str:
+        price = await ctx.step("price", lambda: f"price of {text}")
+        effects.append(text)
+        return f"noted {text} at the {price}"
+
+    @server.tool
+    async def confirm(what: str, ctx: Context) -> str:
+        price = await ctx.step("price", lambda: f"price of {what}")
+        given = await ctx.elicit(f"{what} at the {price}?", bool)
+        return f"{what} at the {price}: {given.action}"
+
+    @server.tool(resume="replay")
+    async def lead(ctx: Context) -> list[str]:
+        result = await ctx.run_tool_loop(prompts.pop(0), [note, confirm])
+        return texts(results_of(result.messages))
+
+    report = await replay_tool(server, "lead", on_elicit=lambda _params: accept(value=True))
+    assert report.result is not None
+    assert report.result.structured_content == {
+        "result": ["noted new at the price of new", "new at the price of new: accept"]
+    }
+    assert report.divergences
+    assert effects == ["old", "new"]
+
+
+async def test_another_answer_is_not_ended_by_a_break_of_an_earlier_run() -> None:
+    def answers(params: CreateMessageRequestParams) -> CreateMessageResult:
+        return answer(tool_use("stop" if prompt_of(params) == "old" else "note"))
+
+    server = Server("s", sampling=ScriptedProvider([answers, answers, "done"]))
+    prompts = ["old", *["new"] * 10]
+
+    @server.tool
+    async def stop() -> str:
+        raise BreakToolLoop("stopped")
+
+    @server.tool
+    async def note() -> str:
+        return "noted"
+
+    @server.tool(resume="replay")
+    async def lead(ctx: Context) -> str:
+        result = await ctx.run_tool_loop(prompts.pop(0), [stop, note])
+        await ctx.elicit("Done?", bool)
+        return f"{result.ended_by} {result.text}"
+
+    report = await replay_tool(server, "lead", on_elicit=lambda _params: accept(value=True))
+    assert report.result is not None
+    assert report.result.text == "answer done"
+
+
+async def test_a_loop_whose_results_are_too_large_to_travel_goes_on_only_where_it_runs() -> None:
+    server = Server("s")
+    calls = 0
+
+    @server.tool
+    async def much() -> str:
+        nonlocal calls
+        calls += 1
+        return "x" * 40_000
+
+    @server.tool(resume="replay")
+    async def lead(ctx: Context) -> str:
+        return (await ctx.run_tool_loop("Go.", [much])).text
+
+    use = tool_use("much")
+    assert (await MockClient(samples=[use, use, "done"]).call((server, "lead"))).text == "done"
+    lost = await MockClient(samples=[use, SecondWorker("done")]).call((server, "lead"))
+    assert lost.is_error
+    assert "Start it again" in lost.text
+    assert calls == 3
