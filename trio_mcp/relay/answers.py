@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
+
+import trio
 
 from ..checks import check_callable, check_int
-from ..errors import ProviderError, ProviderErrorKind, RemoteProtocolError
+from ..errors import McpError, ProviderError, ProviderErrorKind, RemoteProtocolError
+from ..groups import leaf_exceptions, single_exception, split_group
 from ..logs import peer_logger
+from ..protocol.codec import codec_for
 from ..protocol.codec.reading import validated
 from ..protocol.conversation import answer_problem, conversation_problem
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
+from ..protocol.revisions import MODERN
 from ..sampling import SamplingProvider
 from ..types import (
     CreateMessageRequestParams,
     CreateMessageResult,
     ElicitRequestFormParams,
     ElicitResult,
+    JsonObject,
     JsonValue,
     Model,
 )
@@ -44,6 +51,8 @@ FAILURES: Final[Mapping[ProviderErrorKind, str]] = MappingProxyType(
     }
 )
 """What the other side reads of a failure. The words of the API, which may hold anything, are for the log."""
+
+FAULT: Final = "the proxy has a fault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +114,31 @@ class Answers:
         finally:
             self.running -= 1
 
+    async def answer_round(self, questions: Mapping[str, JsonValue]) -> JsonObject:
+        """Answer the questions of a round concurrently; the first failure cancels the others.
+
+        Raises:
+            RemoteProtocolError: one of them has no answer; see `answer`.
+        """
+        codec, answers = codec_for(MODERN), dict[str, JsonValue]()
+
+        async def answer_one(key: str, question: JsonObject) -> None:
+            method = question.get("method")
+            assert isinstance(method, str)
+            answers[key] = codec.encode_input_response(method, await self.answer(method, question.get("params")))
+
+        failure: Exception | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                for key, question in questions.items():
+                    nursery.start_soon(answer_one, key, question if isinstance(question, dict) else {})
+        except* McpError as group:
+            # Several may have failed before the first could cancel them.
+            failure = leaf_exceptions(group)[0]
+        if failure is not None:
+            raise failure
+        return dict(answers)
+
     async def _sample(self, params: JsonValue) -> CreateMessageResult:
         provider = self.backfill.provider
         assert provider is not None
@@ -112,14 +146,7 @@ class Answers:
         problem = conversation_problem(request.messages)
         if problem is not None:
             raise RemoteProtocolError(problem, code=INVALID_PARAMS)
-        try:
-            result = await provider.sample(request)
-        except ProviderError as error:
-            logger.warning("%s failed: %s", SAMPLE, error)
-            raise _failed(SAMPLE, FAILURES[error.kind]) from None
-        except Exception as error:
-            logger.exception("%s failed", SAMPLE, exc_info=error)
-            raise _failed(SAMPLE, "the proxy has a fault") from None
+        result = await contained(SAMPLE, provider.sample(request), CreateMessageResult)
         problem = answer_problem(result.role, result.content)
         if problem is not None:
             logger.warning("the answer of the model was dropped: %s", problem)
@@ -129,12 +156,43 @@ class Answers:
     async def _form(self, params: JsonValue) -> ElicitResult:
         on_form = self.backfill.on_form
         assert on_form is not None
-        form = validated(ElicitRequestFormParams, params, "params")
-        try:
-            return await on_form(form)
-        except Exception as error:
-            logger.exception("%s failed", ELICIT, exc_info=error)
-            raise _failed(ELICIT, "the form could not be shown") from None
+        return await contained(ELICIT, on_form(validated(ElicitRequestFormParams, params, "params")), ElicitResult)
+
+
+Result = TypeVar("Result", bound=Model)
+
+
+async def contained(method: str, answer: Awaitable[object], kind: type[Result]) -> Result:
+    """Return an answer of the program's code; whatever else that does fails this one question.
+
+    Raises:
+        RemoteProtocolError: it raised something, also `SystemExit` or a group, or returned something else.
+    """
+    try:
+        result = await answer
+    except BaseException as error:  # noqa: BLE001, ASYNC103  this is the boundary
+        if trio.current_effective_deadline() == -math.inf:  # the question was cancelled
+            # No name for the rest: it would keep the error, and with it this frame.
+            cancelled = split_group(error, trio.Cancelled)[0]
+            if cancelled is not None:
+                raise cancelled from None  # noqa: ASYNC104
+        why = _why(method, error)
+    else:
+        if isinstance(result, kind):
+            return result
+        logger.error("%s failed: the answer is a %s, and no %s", method, type(result).__name__, kind.__name__)
+        why = FAULT
+    raise _failed(method, why)
+
+
+def _why(method: str, error: BaseException) -> str:
+    """Log why a question has no answer, and return what the other side reads of it."""
+    leaf = single_exception(error) if isinstance(error, Exception) else error
+    if isinstance(leaf, ProviderError):
+        logger.warning("%s failed: %s", method, leaf)
+        return FAILURES[leaf.kind]
+    logger.error("%s failed", method, exc_info=error)
+    return FAULT
 
 
 def _failed(method: str, why: str) -> RemoteProtocolError:

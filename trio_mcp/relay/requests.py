@@ -32,6 +32,7 @@ class HostRequest:
         token: the host's progress token, if the server got another.
         scope: cancels what the proxy does for it; None while it does nothing.
         rounds: how many rounds the proxy has answered alone.
+        size: bytes of memory that it takes.
     """
 
     message: Request
@@ -47,6 +48,7 @@ class HostRequest:
     sent_token: ProgressToken | None = None
     scope: trio.CancelScope | None = field(default=None, init=False)
     rounds: int = field(default=0, init=False)
+    size: int = 0
 
     @property
     def method(self) -> str:

@@ -41,7 +41,7 @@ from ..protocol.jsonrpc import (
     is_request_id,
 )
 from ..runtime import Account, CancelReason, Outbox
-from ..session import Envelope, MessageChannel, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
+from ..session import Envelope, MessageChannel, OpenBatch, Received, ReplyTarget, ServerSession, Service
 from ..session.channel import read_all
 from ..types import JsonObject
 from .answers import Answers
@@ -50,6 +50,7 @@ from .passing import CANCELLED, Passage
 from .probing import declared_in
 from .requests import HandedOver, HostRequest
 from .rounds import RoundStates
+from .streams import carried_size
 from .translating import Translation, open_translation
 from .upstream import Upstream
 
@@ -115,7 +116,7 @@ class RelaySession(ServerSession):
         if self._shared:
             self._standalone = outbox
         if isinstance(message, Batch):
-            return self._receive_batch(message, envelope.peer, outbox, owns_outbox=owns_outbox)
+            return self._receive_batch(message, envelope, outbox, owns_outbox=owns_outbox)
         if isinstance(message, Malformed) and message.answers is None:
             rejected = Rejected(message.error, answer=not message.is_answer)
             if rejected.answer:
@@ -152,7 +153,8 @@ class RelaySession(ServerSession):
         self, envelope: Envelope[Received], message: Request, target: ReplyTarget, inbound: Inbound | None
     ) -> None:
         peer = envelope.peer
-        request = HostRequest(message, target, self._on_withdrawn, peer.headers, peer.principal)
+        request = HostRequest(message, target, self._on_withdrawn, peer.headers, peer.principal, size=envelope.size)
+        target.outbox.size_of = carried_size
         self.connection.open_ids.add(message.id)
         self.requests.add(target)
         target.work = request
@@ -162,7 +164,7 @@ class RelaySession(ServerSession):
             self._keep(Waiting(envelope, request, inbound))
 
     def _receive_batch(
-        self, message: Batch, peer: Peer, outbox: Outbox[Envelope], *, owns_outbox: bool
+        self, message: Batch, whole: Envelope[Received], outbox: Outbox[Envelope], *, owns_outbox: bool
     ) -> OpenBatch | Rejected | None:
         """Take the messages of an array one by one; their answers go back in one (2025-03-26)."""
         try:
@@ -172,7 +174,7 @@ class RelaySession(ServerSession):
             return Rejected(error, answer=True)
         batch = OpenBatch(outbox, owns_outbox=owns_outbox)
         for member in members:
-            envelope: Envelope[Received] = Envelope(member, peer=peer)
+            envelope: Envelope[Received] = Envelope(member, peer=whole.peer, size=whole.size // len(members))
             problem = self._problem_of(member) if isinstance(member, Request) else None
             if isinstance(member, Malformed) and member.answers is None:
                 problem = member.error
@@ -189,6 +191,8 @@ class RelaySession(ServerSession):
     def attach(self, outbox: Outbox[Envelope] | None) -> None:
         """Set where messages go that belong to no request."""
         self._standalone = outbox
+        if outbox is not None:
+            outbox.size_of = carried_size
         if self._passage is not None:
             self._passage.streams.attach(outbox)
         if self._translation is not None:
@@ -294,7 +298,14 @@ class RelaySession(ServerSession):
             async with trio.open_nursery() as nursery:
                 ended = partial(end_with, lost, nursery.cancel_scope)
                 self._passage = Passage(
-                    upstream, self._answers, self._states, nursery, records, ended, shared_channel=self._shared
+                    upstream,
+                    self._answers,
+                    self._states,
+                    nursery,
+                    records,
+                    self.requests,
+                    ended,
+                    shared_channel=self._shared,
                 )
                 self._passage.streams.attach(self._standalone)
                 nursery.start_soon(self._read, channel, self._passage, lost, nursery.cancel_scope)
