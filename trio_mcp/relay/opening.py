@@ -79,6 +79,8 @@ class Opening:
             # Over HTTP a host may have gone meanwhile.
             if request is None or not request.target.finished:
                 pass_on(envelope, request)
+            else:
+                request.give_back()
 
     async def decide(self, upstream: Upstream, passage: Passage, connection: Connection, pass_on: PassOn) -> str | None:
         """Send on what the host sends until the server's era is known.
@@ -114,6 +116,8 @@ class Opening:
             self.waiting.popleft()
             if request is None or not request.target.finished:
                 pass_on(envelope, request)
+            else:
+                request.give_back()
             if agreed:
                 return None
 

@@ -26,6 +26,7 @@ from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     SERVER_BUSY,
     Encoded,
     ErrorDetail,
@@ -111,6 +112,7 @@ class Passage:
         try:
             self._forward_request(request, envelope)
         except ProtocolError as error:
+            self._forget(request)
             request.finish(ErrorDetail(error.code, str(error), error.data))
 
     def _forward_request(self, request: HostRequest, envelope: Envelope[Received]) -> None:
@@ -191,6 +193,7 @@ class Passage:
             self._sent.pop(request.sent_as, None)
             request.sent_as = None
         self.streams.forget(request)
+        request.give_back()
 
     # from the server
 
@@ -268,25 +271,29 @@ class Passage:
             return
         # A second answer to a request whose questions are being answered, or which the host has sent again.
         if self._shared and (id is None or not self._requests.is_open(id)):
-            self.streams.post(envelope)
+            self.streams.post(cast("Envelope", envelope))
 
     def _take_notification(self, message: Notification, envelope: Envelope[Received]) -> None:
         params = decoded(message.params)
         if message.method == CANCELLED and self._asked.cancel(id_in(params.get("requestId"))):
             return
         if self._shared:
-            self.streams.post(envelope)
+            self.streams.post(cast("Envelope", envelope))
         elif not self.streams.route(message, params, envelope.size, self._sent, self._only_host()):
             self._records.log("%s was dropped: it belongs to no request, or its host does not read", message.method)
 
     def _take_request(self, message: Request, envelope: Envelope[Received]) -> None:
         """Answer a request of a legacy server, or pass it on."""
-        if self.upstream.is_full:
+        if self._codec is None and not self._shared:
+            # A modern server, which asks in results. Its connection may be that of several hosts.
+            why = f"{message.method} came while no session is open"
+            self.upstream.answer(ErrorResponse(message.id, ErrorDetail(INVALID_REQUEST, why)))
+        elif self.upstream.is_full:
             self._records.log("%s of a server that does not read was dropped", message.method)
         elif self._offers.answers(self._host, message.method, decoded(message.params)):
             self._asked.take(message, self._codec)
         # Over HTTP on a stream of the request that it is most likely about: a standalone one is for nothing like it.
-        elif not self.streams.post(envelope, None if self._shared else self._only_host()):
+        elif not self.streams.post(cast("Envelope", envelope), None if self._shared else self._only_host()):
             why = (
                 f"{message.method} cannot be passed on: the host does not read, or it is not known which host it is for"
             )

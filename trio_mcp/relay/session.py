@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ..errors import RemoteProtocolError
+from ..errors import LimitExceeded, RemoteProtocolError
 from ..groups import single_exception
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound
@@ -131,7 +131,10 @@ class RelaySession(ServerSession):
             outbox.post(Envelope(error_response(problem), about=message.id))
             return Rejected(problem, answer=True)
         target = ReplyTarget(message.id, outbox, owns_outbox, self.requests)
-        self._receive_request(envelope, message, target, inbound)
+        problem = self._receive_request(envelope, message, target, inbound)
+        if problem is not None:
+            outbox.post(Envelope(error_response(problem), about=message.id))
+            return Rejected(problem, answer=True)
         return target
 
     def _problem_of(self, message: Request) -> RemoteProtocolError | None:
@@ -151,9 +154,16 @@ class RelaySession(ServerSession):
 
     def _receive_request(
         self, envelope: Envelope[Received], message: Request, target: ReplyTarget, inbound: Inbound | None
-    ) -> None:
+    ) -> RemoteProtocolError | None:
+        """Take a request; return why it is rejected if the memory budget has no room for it."""
         peer = envelope.peer
-        request = HostRequest(message, target, self._on_withdrawn, peer.headers, peer.principal, size=envelope.size)
+        request = HostRequest(message, target, self._on_withdrawn, peer.headers, peer.principal)
+        try:
+            request.draw(envelope.size)
+        except LimitExceeded as error:
+            problem = RemoteProtocolError(str(error), code=SERVER_BUSY)
+            problem.request_id = message.id
+            return problem
         target.outbox.size_of = carried_size
         self.connection.open_ids.add(message.id)
         self.requests.add(target)
@@ -162,6 +172,7 @@ class RelaySession(ServerSession):
             self._pass(envelope, request)
         else:
             self._keep(Waiting(envelope, request, inbound))
+        return None
 
     def _receive_batch(
         self, message: Batch, whole: Envelope[Received], outbox: Outbox[Envelope], *, owns_outbox: bool
@@ -182,7 +193,10 @@ class RelaySession(ServerSession):
                 batch.expect()
                 batch.settle(error_response(problem))
             elif isinstance(member, Request):
-                self._receive_request(envelope, member, batch.reply_target(member.id, self.requests), None)
+                target = batch.reply_target(member.id, self.requests)
+                problem = self._receive_request(envelope, member, target, None)
+                if problem is not None:
+                    target.finish(ErrorDetail(problem.code, str(problem)))
             else:
                 self._keep(Waiting(envelope, None, None)) if not self._passes else self._pass(envelope, None)
         batch.all_read()
@@ -211,8 +225,8 @@ class RelaySession(ServerSession):
 
     @property
     def initialized(self) -> bool:
-        """Whether the host has begun a session; the server may still reject it."""
-        return self._opening.shaken.is_set()
+        """Whether the host has begun a session, which the server has not rejected so far, and has not ended."""
+        return self._opening.shaken.is_set() and self._lost is None
 
     @property
     def busy(self) -> bool:
@@ -371,6 +385,8 @@ class RelaySession(ServerSession):
         self, session: ServerSession, envelope: Envelope[Received], target: ReplyTarget, inbound: Inbound | None
     ) -> None:
         """Give a request that has waited to the session that serves it; the transport still knows it by its first target."""
+        if isinstance(target.work, HostRequest):
+            target.work.give_back()
         target.close()
         taken = session.receive(envelope, target.outbox, owns_outbox=target.owns_outbox, inbound=inbound)
         if isinstance(taken, ReplyTarget):
