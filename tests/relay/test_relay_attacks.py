@@ -9,11 +9,13 @@ import pytest
 import trio
 import trio.testing
 from relaying import (
+    DISCOVERED,
     HELLO,
     NOTE,
     SECONDS,
     Json,
     Model,
+    Relayed,
     ask,
     call,
     cancel,
@@ -26,6 +28,7 @@ from relaying import (
 )
 
 from trio_mcp.protocol.revisions import REVISIONS, Era
+from trio_mcp.relay.upstream import MAX_UNSENT
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult
 
 SAMPLE = {"method": "sampling/createMessage", "params": ask(0)["params"]}
@@ -267,3 +270,59 @@ async def test_a_host_may_begin_with_anything_and_still_open_a_session(first: by
         await proxy.server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
         while not isinstance(answer := await proxy.host.receive(), dict) or answer.get("id") != "open":
             pass
+
+
+# what the proxy holds
+
+LARGE = "x" * 1024 * 1024
+
+
+async def test_only_so_many_bytes_wait_for_a_server_that_reads_nothing() -> None:
+    """Also of requests that the proxy changes."""
+    async with relayed(reads=False) as proxy:
+        await proxy.host.send(modern("discover", "server/discover", {}))
+        for _ in range(2):
+            probe = await proxy.server.receive()
+            await proxy.server.send({"jsonrpc": "2.0", "id": probe["id"], "result": DISCOVERED})
+        assert (await proxy.host.receive())["id"] == "discover"
+        for number in range(24):
+            await proxy.host.send(modern(number, "tools/call", {"name": "look", "arguments": {"a": LARGE}}))
+        assert (await proxy.host.receive())["error"]["code"] == -32000
+
+
+async def test_only_so_many_bytes_wait_until_the_server_is_reached() -> None:
+    async with relayed() as proxy:
+        await proxy.host.send(initialize({}))
+        for number in range(24):
+            await proxy.host.send(call(number, arguments={"a": LARGE}))
+        assert (await proxy.host.receive())["error"]["code"] == -32000
+
+
+async def test_a_host_that_reads_nothing_stops_the_reading_of_its_server() -> None:
+    sent = 0
+
+    async def flood(proxy: Relayed) -> None:
+        nonlocal sent
+        for _ in range(64):
+            await proxy.server.send({**NOTE, "params": {"a": LARGE}})
+            sent += 1
+
+    async with relayed(reads=False, host_reads=False) as proxy, trio.open_nursery() as nursery:
+        await proxy.open_legacy()
+        nursery.start_soon(flood, proxy)
+        await trio.testing.wait_all_tasks_blocked()
+        assert sent < 16
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_server_that_asks_on_and_reads_nothing_is_not_answered_without_end() -> None:
+    async with relayed(reads=False) as proxy:
+        await proxy.open_legacy()
+        questions = b"\n".join([line(ask(number)) for number in range(2 * MAX_UNSENT)])
+        await proxy.server.send(questions)
+        await trio.testing.wait_all_tasks_blocked()
+        # The request is not queued behind more answers than may wait.
+        await proxy.host.send(call(1))
+        assert (await proxy.host.receive())["error"]["code"] == -32000
+        got = [await proxy.server.receive() for _ in range(MAX_UNSENT)]
+        assert len({answer["id"] for answer in got}) == MAX_UNSENT

@@ -34,6 +34,7 @@ from .upstream import Reply, Upstream
 
 MAX_WAITING: Final = 256
 """Messages of a host that wait until the server has been reached."""
+MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 PassOn: TypeAlias = Callable[[Envelope[Received], HostRequest | None], None]
 """Sends a message of the host on."""
@@ -63,7 +64,8 @@ class Opening:
     @property
     def is_full(self) -> bool:
         """Whether no more may wait."""
-        return len(self.waiting) >= MAX_WAITING
+        held = sum([each.envelope.size for each in self.waiting])
+        return len(self.waiting) >= MAX_WAITING or held >= MAX_WAITING_BYTES
 
     def keep(self, waiting: Waiting) -> None:
         """Add a message."""

@@ -45,7 +45,7 @@ from ..session import Envelope, MessageChannel, OpenBatch, Received, ReplyTarget
 from ..session.channel import read_all
 from ..types import JsonObject
 from .answers import Answers
-from .opening import MAX_WAITING, Opening, Waiting, terms_problem
+from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, terms_problem
 from .passing import CANCELLED, Passage
 from .probing import declared_in
 from .requests import HandedOver, HostRequest
@@ -146,7 +146,8 @@ class RelaySession(ServerSession):
             problem = RemoteProtocolError(GONE % self._lost, code=INTERNAL_ERROR)
         elif self._opening.is_full:
             problem = RemoteProtocolError(
-                f"{MAX_WAITING} messages wait for the server to start, and no more", code=SERVER_BUSY
+                f"{MAX_WAITING} messages, or {MAX_WAITING_BYTES} bytes, wait for the server to start, and no more",
+                code=SERVER_BUSY,
             )
         if problem is not None:
             problem.request_id = message.id
