@@ -41,7 +41,9 @@ class RelayServer:
         failure: why the server has gone while a host on a single channel was connected; None if it has not.
     """
 
-    lifespan_seconds = 0.0
+    lifespan_seconds = 5.0
+    """Seconds that a shutdown may take longer than that of a server without a lifespan: a process that ignores the end of its stdin
+    and SIGTERM is killed after about four."""
 
     def __init__(self, connect: Connect, backfill: Backfill, options: ServiceOptions | None = None) -> None:
         self.identity = Implementation(name=NAME, version="0")
