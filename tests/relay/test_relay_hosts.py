@@ -9,8 +9,9 @@ import trio
 import trio.testing
 from asgi_peer import Reply, initialize, legacy_call, modern_call
 from hosts import proxied, reply_headers
-from relaying import SECONDS, Json, ask, initialized, result
+from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
 
+from trio_mcp.relay.answers import MAX_ANSWERING
 from trio_mcp.relay.streams import MAX_UNREAD
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import ServiceOptions
@@ -190,3 +191,53 @@ async def test_a_question_for_a_host_that_reads_no_stream_is_answered_when_too_m
             await server.send(ask(number, "roots/list", {}))
         answer = await server.receive()
         assert (answer["id"], answer["error"]["code"]) == (MAX_UNREAD, -32000)
+
+
+# shares
+
+
+async def test_the_samples_of_one_host_leave_room_for_another() -> None:
+    model = Model(held=True)
+    async with proxied(model) as hosts:
+        (_, server_of_one), (_, server_of_other) = await hosts.open_session(), await hosts.open_session()
+        for number in range(MAX_ANSWERING):
+            await server_of_one.send(ask(number))
+        rejected = [await server_of_one.receive() for _ in range(MAX_ANSWERING * 3 // 4)]
+        assert {answer["error"]["code"] for answer in rejected} == {-32000}
+        await server_of_other.send(ask("q"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(model.asked) == MAX_ANSWERING // 4 + 1
+
+
+# eras
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_question_of_a_legacy_server_goes_to_no_host_that_it_may_not_be_for(others: int) -> None:
+    async with proxied() as hosts:
+        body, headers = modern_call("look", id="one")
+        replies = [hosts.peer.start(body, headers)]
+        server = await hosts.connection()
+        probe = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "no"}})
+        got = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
+        assert (await server.receive())["method"] == "notifications/initialized"
+        await received(server, "tools/call")
+        for _ in range(others):
+            replies.append(hosts.peer.start(body, headers))
+            await received(server, "tools/call")
+        await server.send(ask("q", "elicitation/create", FORM))
+        if others:
+            assert (await server.receive())["error"]["code"] == -32602
+        else:
+            assert (await replies[0].end()).last["result"]["resultType"] == "input_required"
+        for reply in replies:
+            reply.gone.set()
+
+
+async def received(server: Line, method: str) -> Json:
+    while (got := await server.receive()).get("method") != method:
+        if "id" in got:
+            await server.send({"jsonrpc": "2.0", "id": got["id"], "result": {}})
+    return dict(got)

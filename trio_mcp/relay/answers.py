@@ -35,6 +35,8 @@ logger = peer_logger("trio_mcp.relay")
 
 MAX_ANSWERING: Final = 32
 """Questions that the proxy answers at a time, over all connections."""
+SHARES: Final = 4
+"""One of several hosts has this fraction of them."""
 
 OnForm: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]
 """Shows a form to a user and returns the answer."""
@@ -89,12 +91,37 @@ class Backfill:
 class Answers:
     """Answers questions, so many at a time.
 
+    Args:
+        whole: those of all hosts, if these are the part of one.
+
     Attributes:
         running: how many are being answered.
     """
 
     backfill: Backfill
+    whole: Answers | None = None
     running: int = field(default=0, init=False)
+
+    def part(self) -> Answers:
+        """Return the answers for one of several hosts, which a quarter of the limit is for."""
+        return Answers(self.backfill, self)
+
+    def check_room(self) -> None:
+        """Raise `RemoteProtocolError` if no more may be answered now."""
+        limit, of_whom = self.backfill.max_answering, ""
+        if self.whole is not None:
+            self.whole.check_room()
+            limit, of_whom = max(1, limit // SHARES), " of one host"
+        if self.running >= limit:
+            raise RemoteProtocolError(
+                f"the proxy answers {limit} questions{of_whom} at a time, and no more (max_answering)", code=SERVER_BUSY
+            )
+
+    def count(self, change: int) -> None:
+        """Count questions that are being answered."""
+        self.running += change
+        if self.whole is not None:
+            self.whole.count(change)
 
     async def answer(self, method: JsonValue, params: JsonValue) -> Model:
         """Return the answer to a question that `Offers.answers` accepts. A cancel ends the request to the model.
@@ -103,16 +130,12 @@ class Answers:
             RemoteProtocolError: the question breaks the rules, there are too many, or there is no answer; its text and code
                 are for the server.
         """
-        limit = self.backfill.max_answering
-        if self.running >= limit:
-            raise RemoteProtocolError(
-                f"the proxy answers {limit} questions at a time, and no more (max_answering)", code=SERVER_BUSY
-            )
-        self.running += 1
+        self.check_room()
+        self.count(1)
         try:
             return await (self._sample(params) if method == SAMPLE else self._form(params))
         finally:
-            self.running -= 1
+            self.count(-1)
 
     async def answer_round(self, questions: Mapping[str, JsonValue]) -> JsonObject:
         """Answer the questions of a round concurrently; the first failure cancels the others.

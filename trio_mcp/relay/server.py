@@ -42,8 +42,7 @@ class RelayServer:
     """
 
     lifespan_seconds = 5.0
-    """Seconds that a shutdown may take longer than that of a server without a lifespan: a process that ignores the end of its stdin
-    and SIGTERM is killed after about four."""
+    """Seconds that a shutdown may take longer: a server that ignores the end of its stdin, and SIGTERM, is killed after four."""
 
     def __init__(self, connect: Connect, backfill: Backfill, options: ServiceOptions | None = None) -> None:
         self.identity = Implementation(name=NAME, version="0")
@@ -64,23 +63,26 @@ class RelayServer:
         check_event_loop()
         # First: a server that cannot be started is an error of who started the proxy, and not of a host.
         async with self._connect() as server:
-            async with self._open(lambda: nullcontext(server), partial(self._on_lost, host)) as service:
+            opened = self._open(lambda: nullcontext(server), partial(self._on_lost, host), one_of_several=False)
+            async with opened as service:
                 await serve_channel(service, host)
 
     @asynccontextmanager
     async def open_service(self) -> AsyncIterator[Service]:
         """Open the service with which a transport serves hosts over several connections, each with its own to the server."""
         check_event_loop()
-        async with self._open(self._connect, lambda _why: None) as service:
+        async with self._open(self._connect, lambda _why: None, one_of_several=True) as service:
             yield service
 
     @asynccontextmanager
-    async def _open(self, connect: Connect, on_lost: Callable[[str], None]) -> AsyncIterator[Service]:
+    async def _open(
+        self, connect: Connect, on_lost: Callable[[str], None], *, one_of_several: bool
+    ) -> AsyncIterator[Service]:
         async with trio.open_nursery() as nursery:
             opened = open_service({}, self.identity, ServerCapabilities(), options=self.options)
             async with opened as service:
                 service.session_type = partial(
-                    RelaySession, self._answers, self._states, connect, nursery.start_soon, on_lost
+                    RelaySession, self._answers, self._states, connect, nursery.start_soon, on_lost, one_of_several
                 )
                 yield service
             nursery.cancel_scope.cancel()

@@ -42,9 +42,9 @@ from ..protocol.jsonrpc import (
 )
 from ..runtime import Account, CancelReason, Outbox
 from ..session import Envelope, MessageChannel, OpenBatch, Received, ReplyTarget, ServerSession, Service
-from ..session.channel import read_all
 from ..types import JsonObject
 from .answers import Answers
+from .carrying import end_with, read_server, write_server
 from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, terms_problem
 from .passing import CANCELLED, Passage
 from .probing import declared_in
@@ -55,9 +55,6 @@ from .translating import Translation, open_translation
 from .upstream import Upstream
 
 logger = peer_logger("trio_mcp.relay")
-
-EXIT_NEWS: Final = 1.0
-"""Seconds in which the system tells how a server's process has ended, for the error."""
 
 GONE: Final = "the server has gone: %s"
 
@@ -72,6 +69,7 @@ class RelaySession(ServerSession):
         connect: opens the connection to the server; called at the first message.
         start: runs a function in a task of the proxy.
         on_lost: called with the reason when the server has gone first.
+        one_of_several: the proxy has other hosts.
     """
 
     def __init__(
@@ -81,6 +79,7 @@ class RelaySession(ServerSession):
         connect: Connect,
         start: Callable[..., None],
         on_lost: Callable[[str], None],
+        one_of_several: bool,
         service: Service,
         *,
         shared_channel: bool = True,
@@ -90,6 +89,7 @@ class RelaySession(ServerSession):
         self._answers, self._states = answers, states
         self._connect, self._start, self._on_lost = connect, start, on_lost
         self._shared = shared_channel
+        self._one_of_several = one_of_several
         self._opening = Opening()
         self._scope = trio.CancelScope()
         self._started = False
@@ -312,9 +312,11 @@ class RelaySession(ServerSession):
         with closing(RepeatedRecords(logger)) as records:
             async with trio.open_nursery() as nursery:
                 ended = partial(end_with, lost, nursery.cancel_scope)
+                # Nothing tells modern hosts apart that share a connection over HTTP.
+                shares = self._one_of_several and (self._shared or self._opening.shaken.is_set())
                 self._passage = Passage(
                     upstream,
-                    self._answers,
+                    self._answers.part() if shares else self._answers,
                     self._states,
                     nursery,
                     records,
@@ -323,8 +325,10 @@ class RelaySession(ServerSession):
                     shared_channel=self._shared,
                 )
                 self._passage.streams.attach(self._standalone)
-                nursery.start_soon(self._read, channel, self._passage, lost, nursery.cancel_scope)
-                nursery.start_soon(self._write, upstream, nursery.cancel_scope)
+                # A host that does not read is waited for if it has one channel for everything.
+                outbox = self._standalone if self._shared and self._standalone is not None else Outbox[Envelope]()
+                nursery.start_soon(read_server, channel, self._passage, outbox, self.service.turn, ended)
+                nursery.start_soon(write_server, upstream, nursery.cancel_scope)
                 mode = await self._opening.decide(upstream, self._passage, self.connection, self._pass)
                 if mode is None:
                     self._passes = True
@@ -336,31 +340,6 @@ class RelaySession(ServerSession):
         self._passage = None
         await self._translate(channel, upstream, mode)
         return channel.close_reason or "it closed the connection"
-
-    async def _read(self, channel: MessageChannel, passage: Passage, lost: list[str], scope: trio.CancelScope) -> None:
-        """Read what the server sends; a host that does not read is waited for if it has one channel for everything."""
-        never_full: Outbox[Envelope] = Outbox()
-        outbox = self._standalone if self._shared and self._standalone is not None else never_full
-        why = "it closed the connection"
-        try:
-            await read_all(channel, passage.take, outbox, self.service.turn)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            why = f"the connection broke: {error}"
-        # The end of a pipe comes before the news how its process has ended.
-        with trio.move_on_after(EXIT_NEWS):
-            while channel.close_reason is None and passage.upstream.carries:  # noqa: ASYNC110
-                await trio.sleep(0.01)
-        end_with(lost, scope, channel.close_reason or why)
-
-    async def _write(self, upstream: Upstream, scope: trio.CancelScope) -> None:
-        try:
-            await upstream.write()
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            logger.debug("writing to the server ended: %s", error)
-            # What it has written is still read. If it only stopped reading, nothing comes.
-            with trio.move_on_after(EXIT_NEWS):
-                await trio.sleep_forever()
-            scope.cancel()
 
     async def _translate(self, channel: MessageChannel, upstream: Upstream, mode: str) -> None:
         """Speak to each side in its own era, until the server has gone."""
@@ -392,9 +371,3 @@ class RelaySession(ServerSession):
         taken = session.receive(envelope, target.outbox, owns_outbox=target.owns_outbox, inbound=inbound)
         if isinstance(taken, ReplyTarget):
             target.work = HandedOver(session, taken)
-
-
-def end_with(lost: list[str], scope: trio.CancelScope, why: str) -> None:
-    """End a connection to the server, for this reason."""
-    lost.append(why)
-    scope.cancel()
