@@ -13,7 +13,6 @@ from relaying import DISCOVERED, SECONDS, Json, Line, Model, initialized
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import ServiceOptions
-from trio_mcp_transports.asgi.limits import HttpLimits
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.stdio.channel import LineChannel
 
@@ -63,7 +62,7 @@ def reply_headers() -> dict[str, str]:
 
 @asynccontextmanager
 async def proxied(
-    model: Model | None = None, options: ServiceOptions | None = None, limits: HttpLimits | None = None
+    model: Model | None = None, options: ServiceOptions | None = None, **relay_options: int
 ) -> AsyncIterator[Hosts]:
     opened, servers = trio.open_memory_channel[Line](10)
 
@@ -74,8 +73,8 @@ async def proxied(
         async with LineChannel(theirs.receive_stream, theirs.send_stream) as channel:
             yield channel
 
-    relay = RelayServer(connect, Backfill(model or Model()), options)
-    app = asgi_app(relay, limits=limits or HttpLimits())  # type: ignore[arg-type]
+    relay = RelayServer(connect, Backfill(model or Model()), options, **relay_options)
+    app = asgi_app(relay)  # type: ignore[arg-type]
     async with served(app) as peer:
         yield Hosts(peer, servers)
 

@@ -15,7 +15,6 @@ from trio_mcp.relay.answers import MAX_ANSWERING
 from trio_mcp.relay.streams import MAX_UNREAD
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import ServiceOptions
-from trio_mcp_transports.asgi.limits import HttpLimits
 
 LOG: Json = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "a secret"}}
 CHANGED: Json = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}
@@ -109,7 +108,7 @@ async def test_a_handshake_that_the_server_rejects_leaves_no_session() -> None:
 
 
 async def test_handshakes_that_wait_count_as_sessions() -> None:
-    async with proxied(limits=HttpLimits(sessions=2)) as hosts:
+    async with proxied(max_sessions=2) as hosts:
         leaving = hosts.peer.start(initialize({}))
         server_of_leaving = await hosts.connection()
         staying = hosts.peer.start(initialize({}))
@@ -126,7 +125,7 @@ async def test_handshakes_that_wait_count_as_sessions() -> None:
 
 
 async def test_a_session_that_was_only_opened_makes_room_and_loses_its_server() -> None:
-    async with proxied(limits=HttpLimits(sessions=1)) as hosts:
+    async with proxied(max_sessions=1) as hosts:
         _, server = await hosts.open_session()
         await hosts.open_session()
         await server.ends()

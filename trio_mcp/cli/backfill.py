@@ -18,6 +18,7 @@ from ..client.target import check_url, open_target
 from ..errors import ConfigurationError, McpError
 from ..groups import single_exception
 from ..relay import Backfill, Connect, OnForm, RelayServer
+from ..relay.server import MAX_SESSIONS
 from ..sampling import SamplingProvider
 from ..server.server import GC_THRESHOLD
 from ..session import MessageChannel, as_message_channel, find_transport
@@ -25,6 +26,7 @@ from ..session.transport import owned_process
 from .arguments import pairs
 from .call import SCHEME, read_target
 from .errors import CommandError, Status
+from .numbers import count
 from .output import log_to_stderr
 from .prompting import Prompting
 from .serve import describe_http, http_errors, http_options
@@ -61,6 +63,12 @@ def describe(parser: ArgumentParser) -> None:
     add("--share-key", action="store_true", help="let the command have the key of the API in its environment, too")
     add("--header", action="append", default=[], metavar="NAME=VALUE", help="an HTTP header for URL; repeatable")
     add("--http", action="store_true", help="serve the host over HTTP, instead of stdin and stdout")
+    add(
+        "--max-sessions",
+        type=count,
+        metavar="N",
+        help=f"sessions over HTTP, each with its server (default: {MAX_SESSIONS})",
+    )
     describe_http(parser)
     parser.epilog = EXAMPLES
 
@@ -75,7 +83,7 @@ def execute(options: Namespace) -> int:
         on_form: OnForm | None = None
         if options.elicit is not None:
             on_form = Prompting(stack.enter_context(controlling_terminal()), (), ()).elicit
-        relay = RelayServer(connect, Backfill(provider, on_form))
+        relay = RelayServer(connect, Backfill(provider, on_form), max_sessions=options.max_sessions or MAX_SESSIONS)
         if options.http:
             stack.enter_context(http_errors())
         try:
@@ -159,7 +167,7 @@ def check_http_options(options: Namespace) -> None:
     """Raise `CommandError` for an option that is for HTTP only."""
     parser = ArgumentParser()
     describe_http(parser)
-    for name, default in vars(parser.parse_args([])).items():
+    for name, default in {**vars(parser.parse_args([])), "max_sessions": None}.items():
         if not options.http and getattr(options, name) != default:
             raise CommandError(f"--{name.replace('_', '-')} is for a host over HTTP: add --http")
 

@@ -14,11 +14,10 @@ from ..checks import check_callable, check_int
 from ..errors import McpError, ProviderError, ProviderErrorKind, RemoteProtocolError
 from ..groups import leaf_exceptions, single_exception, split_group
 from ..logs import peer_logger
-from ..protocol.codec import codec_for
+from ..protocol.codec import Codec
 from ..protocol.codec.reading import validated
 from ..protocol.conversation import answer_problem, conversation_problem
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
-from ..protocol.revisions import MODERN
 from ..sampling import SamplingProvider
 from ..types import (
     CreateMessageRequestParams,
@@ -137,13 +136,13 @@ class Answers:
         finally:
             self.count(-1)
 
-    async def answer_round(self, questions: Mapping[str, JsonValue]) -> JsonObject:
+    async def answer_round(self, codec: Codec, questions: Mapping[str, JsonValue]) -> JsonObject:
         """Answer the questions of a round concurrently; the first failure cancels the others.
 
         Raises:
             RemoteProtocolError: one of them has no answer; see `answer`.
         """
-        codec, answers = codec_for(MODERN), dict[str, JsonValue]()
+        answers: dict[str, JsonValue] = {}
 
         async def answer_one(key: str, question: JsonObject) -> None:
             method = question.get("method")

@@ -41,7 +41,7 @@ from ..protocol.jsonrpc import (
     error_response,
 )
 from ..protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from ..protocol.revisions import NEWEST_LEGACY, REVISIONS
+from ..protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
 from ..protocol.strict_json import dumps
 from ..runtime import CancelReason
 from ..session import Envelope, Received
@@ -321,7 +321,7 @@ class Passage:
         """Answer our part of a round, then send the request again, or the host its part."""
         with scope:
             try:
-                answers = await self._answers.answer_round(asked.ours)
+                answers = await self._answers.answer_round(codec_for(MODERN), asked.ours)
                 request.scope = None
                 if asked.theirs or not asked.ours:
                     state = self._states.split(request.principal, request.method, request.own_params, asked, answers)
