@@ -9,12 +9,15 @@ import tomllib
 from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 OURS = {"trio_mcp", "trio_mcp_transports"}
 PLUGINS = {"pytest_plugin.py": "pytest"}
 """Modules that only the program loads whose plugin they are; it is no dependency."""
 SOURCES = [ROOT / "trio_mcp", ROOT / "transports" / "trio_mcp_transports"]
+EXTRAS = {"anthropic": "trio_mcp/providers/anthropic_client.py", "openai": "trio_mcp/providers/openai_client.py"}
+"""The only file that may import what an extra installs. The extra `dev` is for the tests."""
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -30,28 +33,50 @@ def normalized(distribution: str) -> str:
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
-def declared() -> set[str]:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    names = [re.match(r"[\w.-]+", requirement) for requirement in project["dependencies"]]
+def project() -> dict[str, Any]:
+    tables: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return tables
+
+
+def distributions(requirements: list[str]) -> set[str]:
+    names = [re.match(r"[\w.-]+", requirement) for requirement in requirements]
     return {normalized(name[0]) for name in names if name}
 
 
-def used() -> dict[str, str]:
-    """A file of ours by the distribution that it imports."""
+def declared() -> set[str]:
+    return distributions(project()["dependencies"])
+
+
+def optional() -> dict[str, str]:
+    """The file that may import it by each distribution that an extra installs."""
+    extras = project()["optional-dependencies"]
+    return {name: file for extra, file in EXTRAS.items() for name in distributions(extras[extra])}
+
+
+def used() -> dict[str, dict[str, str]]:
+    """The files of ours, with the packages that they import, by the distributions of these."""
     providers = packages_distributions()
-    found: dict[str, str] = {}
+    found: dict[str, dict[str, str]] = {}
     for source in SOURCES:
         for file in source.rglob("*.py"):
             for package in set(imported(file)) - sys.stdlib_module_names - OURS - {PLUGINS.get(file.name)}:
                 for distribution in set(providers.get(package, [package])):
-                    found[normalized(distribution)] = f"{package} in {file.relative_to(ROOT)}"
+                    found.setdefault(normalized(distribution), {})[str(file.relative_to(ROOT))] = package
     return found
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
-    undeclared = {name: where for name, where in used().items() if name not in declared()}
+    undeclared = {name: files for name, files in used().items() if name not in declared() | set(optional())}
     assert undeclared == {}
 
 
 def test_every_package_that_is_declared_is_imported() -> None:
-    assert declared() - set(used()) == set()
+    assert (declared() | set(optional())) - set(used()) == set()
+
+
+def test_an_extra_is_imported_in_one_file_and_installed_for_the_tests() -> None:
+    assert set(project()["optional-dependencies"]) == {*EXTRAS, "dev"}
+    assert {name: set(used()[name]) for name in optional()} == {name: {file} for name, file in optional().items()}
+    assert set(optional()) & declared() == set()
+    extras = project()["optional-dependencies"]
+    assert {requirement for extra in EXTRAS for requirement in extras[extra]} <= set(extras["dev"])

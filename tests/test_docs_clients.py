@@ -12,7 +12,10 @@ from pydantic import BaseModel
 from trio.testing import MockClock
 
 from trio_mcp import Client, Context, Elicit, Server
+from trio_mcp.providers import ScriptedProvider
 from trio_mcp.session import Envelope
+from trio_mcp.session.server_requests import MAX_HANDLERS
+from trio_mcp.types import CreateMessageRequestParams, SamplingMessage, TextContent, Tool, ToolUseContent
 
 PAGE = Page("clients")
 BOUND = 10.0
@@ -123,3 +126,38 @@ async def test_a_declared_question_is_answered_by_its_handler() -> None:
     with trio.fail_after(BOUND):
         await names["book"](server)
     assert seats == ["aisle"]
+
+
+def researcher() -> Server:
+    server = Server("library")
+
+    @server.tool
+    async def research(topic: str, ctx: Context) -> str:
+        return (await ctx.sample(topic, max_tokens=1000)).text
+
+    return server
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_samples_are_answered_by_a_function_or_by_a_provider_within_what_is_allowed(
+    mode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names, provider = PAGE.run(), ScriptedProvider(["Persuasion."])
+    names["Client"] = type("InMode", (), {"connect": staticmethod(partial(Client.connect, mode=mode))})
+    with trio.fail_after(BOUND):
+        await names["research"](researcher())
+        await names["research_with"](provider, researcher())
+    assert capsys.readouterr().out.splitlines() == ["Emma.", "Persuasion."]
+    assert [request.max_tokens for request in provider.requests] == [500]
+
+
+async def test_an_answer_may_call_a_tool() -> None:
+    asked = SamplingMessage(role="user", content=TextContent(text="rain"))
+    tool = Tool(name="find", input_schema={"type": "object"})
+    request = CreateMessageRequestParams(messages=[asked], max_tokens=5, tools=[tool])
+    answer = await PAGE.run()["on_sample"](request)
+    assert answer.content == [ToolUseContent(id="1", name="find", input={"topic": "rain"})]
+
+
+def test_the_page_has_the_number_of_handlers() -> None:
+    assert f"for this server ({MAX_HANDLERS})" in PAGE.prose

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
-from naming import unnamed
+from naming import naming, unnamed
 from scripted import OFFERS, as_legacy, as_modern, conversation
 from scripted_model import ScriptedModel, StreamingModel, answer, results_in, use
 
@@ -25,9 +26,10 @@ from trio_mcp import (
 )
 from trio_mcp.client import agent_tools
 from trio_mcp.client.agent_tools import model_name
-from trio_mcp.errors import ConfigurationError, Disconnected, ProviderErrorKind, RemoteProtocolError
+from trio_mcp.errors import ConfigurationError, Disconnected, ProviderErrorKind, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.session.token_usage import TokenUsage
+from trio_mcp.session.tool_loop import MAX_CALLS
 from trio_mcp.types import (
     AudioContent,
     ImageContent,
@@ -35,6 +37,7 @@ from trio_mcp.types import (
     SamplingMessage,
     TextContent,
     ToolResultContent,
+    ToolUseContent,
 )
 
 
@@ -82,8 +85,18 @@ def weather() -> Server:
     return server
 
 
+def listing(*names: str, **more: Any) -> dict[str, Any]:
+    """What a server answers that lists these tools."""
+    tools = [{"name": name, "inputSchema": {"type": "object"}} for name in names]
+    return {"tools": tools, "ttlMs": 0, "cacheScope": "private", **more}
+
+
 def texts(results: list[ToolResultContent]) -> list[str]:
     return ["".join(block.text for block in result.content if isinstance(block, TextContent)) for result in results]
+
+
+def never(_call: AgentCall) -> bool:
+    raise AssertionError("no call is made")
 
 
 # what it does
@@ -356,6 +369,20 @@ async def test_a_result_that_is_too_large_is_an_error_result_that_names_the_limi
     assert unnamed(texts([result])[0], "max_result", 900) == []
 
 
+async def test_an_error_that_is_too_large_is_cut_down_to_one_that_names_the_limit(opening: Any) -> None:
+    model = ScriptedModel(use("book"), "done")
+    async with conversation(opening) as (client, wire, start):
+        run = start(run_agent, model, "?", [client], max_result=900)
+        await wire.reply("tools/list", listing("book"))
+        request = await wire.request("tools/call")
+        await wire.send({"id": request["id"], "error": {"code": -32000, "message": "x" * 1000}})
+        await run.result()
+    (result,) = results_in(model.asked[1].messages)
+    assert result.is_error
+    assert len(texts([result])[0]) < 900
+    assert unnamed(texts([result])[0], "max_result", 900) == []
+
+
 async def test_what_a_provider_says_is_not_shown_to_the_model(mode: str) -> None:
     server = Server("curious")
 
@@ -377,8 +404,7 @@ async def test_a_connection_that_is_lost_fails_its_calls_and_no_others(mode: str
     model = ScriptedModel([use("book", "1"), use("add", "2", a=1, b=2)], use("book", "3"), "done")
     async with clients_of(mode, calculator()) as clients, conversation(opening) as (other, wire, start):
         run = start(run_agent, model, "?", [*clients, other])
-        listing = {"tools": [{"name": "book", "inputSchema": {"type": "object"}}], "ttlMs": 0, "cacheScope": "private"}
-        await wire.reply("tools/list", listing)
+        await wire.reply("tools/list", listing("book"))
         await wire.request("tools/call")
         await wire.close()
         result = await run.result()
@@ -422,6 +448,21 @@ async def test_an_answer_that_breaks_a_rule_ends_the_run_before_any_call(mode: s
             await run_agent(ScriptedModel([use("add", "1"), use("add", "1")]), "?", clients)
 
 
+@pytest.mark.parametrize("call", [use("add", a=math.nan), use("add", "\ud800"), use("add", a="\ud800")], ids=repr)
+async def test_an_answer_that_is_no_json_ends_the_run_before_any_call(mode: str, call: ToolUseContent) -> None:
+    model = ScriptedModel([use("add", "first"), call])
+    async with clients_of(mode, calculator()) as clients:
+        with pytest.raises(RemoteProtocolError):
+            await run_agent(model, "?", clients, approve=never)
+
+
+async def test_an_answer_with_too_many_calls_ends_the_run_before_any_call(mode: str) -> None:
+    model = ScriptedModel([use("add", str(number)) for number in range(MAX_CALLS + 1)])
+    async with clients_of(mode, calculator()) as clients:
+        with pytest.raises(LimitExceeded, match=naming(MAX_CALLS, MAX_CALLS + 1)):
+            await run_agent(model, "?", clients, approve=never)
+
+
 # lists and names
 
 
@@ -439,12 +480,11 @@ async def test_a_list_that_fails_ends_the_run_and_names_the_server(mode: str) ->
 async def test_all_pages_of_a_list_are_read(mode: str) -> None:
     opening: Callable[..., Any] = as_legacy if mode == "legacy" else as_modern
     model = ScriptedModel("done")
-    hints = {"ttlMs": 0, "cacheScope": "private"}
     async with conversation(opening) as (client, wire, start):
         assert "tools" in OFFERS
         run = start(run_agent, model, "?", [client])
-        for name, more in (("one", {"nextCursor": "next"}), ("two", {})):
-            await wire.reply("tools/list", {"tools": [{"name": name, "inputSchema": {}}], **hints, **more})
+        await wire.reply("tools/list", listing("one", nextCursor="next"))
+        await wire.reply("tools/list", listing("two"))
         await run.result()
     assert [tool.name for tool in model.asked[0].tools or ()] == ["one", "two"]
 
@@ -476,6 +516,54 @@ async def test_two_servers_with_one_name_are_rejected_before_the_model_is_asked(
 async def test_a_client_that_is_given_twice_counts_once(mode: str) -> None:
     async with clients_of(mode, calculator()) as clients:
         assert (await run_agent(ScriptedModel("3"), "?", clients * 2)).text == "3"
+
+
+async def test_no_further_page_is_read_when_there_are_too_many_tools(
+    opening: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_tools, "MAX_TOOLS", 2)
+    async with conversation(opening) as (client, wire, start):
+        run = start(run_agent, ScriptedModel(), "?", [client])
+        await wire.reply("tools/list", listing("a", "b", "c", nextCursor="next"))
+        with pytest.raises(LimitExceeded, match=naming(2, "scripted")):
+            await run.result()
+        await wire.silence()
+
+
+async def test_definitions_that_are_too_large_for_a_model_are_rejected(
+    opening: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agent_tools, "MAX_DEFINITIONS", 900)
+    async with conversation(opening) as (client, wire, start):
+        run = start(run_agent, ScriptedModel(), "?", [client])
+        tool = {"name": "a", "description": "x" * 900, "inputSchema": {"type": "object"}}
+        await wire.reply("tools/list", {**listing(nextCursor="next"), "tools": [tool]})
+        with pytest.raises(LimitExceeded, match=naming(900, "scripted")):
+            await run.result()
+        await wire.silence()
+
+
+async def test_a_list_that_takes_too_long_ends_the_run_and_names_the_server(opening: Any) -> None:
+    async with conversation(opening) as (client, wire, start):
+        run = start(run_agent, ScriptedModel(), "?", [client], list_timeout=5)
+        # The time is that of all pages, and not of each.
+        await wire.reply("tools/list", listing("a", nextCursor="next"))
+        await wire.request("tools/list")
+        with pytest.raises(RequestTimeout, match=naming(5)) as caught:
+            await run.result()
+    assert unnamed(" ".join(caught.value.__notes__), "scripted") == []
+
+
+async def test_a_tool_that_is_removed_during_the_run_is_an_error_result(opening: Any) -> None:
+    model = ScriptedModel(use("book"), "done")
+    async with conversation(opening) as (client, wire, start):
+        run = start(run_agent, model, "?", [client])
+        await wire.reply("tools/list", listing("book"))
+        request = await wire.request("tools/call")
+        await wire.notify("notifications/tools/list_changed")
+        await wire.send({"id": request["id"], "error": {"code": -32602, "message": "Unknown tool: book"}})
+        await run.result()
+    assert [result.is_error for result in results_in(model.asked[1].messages)] == [True]
 
 
 async def test_too_many_tools_are_rejected(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:

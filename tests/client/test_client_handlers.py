@@ -26,6 +26,7 @@ from scripted import (
 from scripted_http import event, in_session
 from trio.testing import wait_all_tasks_blocked
 
+from trio_mcp import Client, Context, Server
 from trio_mcp.client import Handlers, decline
 from trio_mcp.client.rounds import Rounds
 from trio_mcp.errors import Disconnected, LimitExceeded
@@ -104,7 +105,8 @@ async def test_a_handler_of_a_session_that_was_lost_is_cancelled() -> None:
     async with in_session(on_elicit=thinks) as (client, wire, start):
         slow = start(client.call_tool, "slow")
         asking_post = await wire.post()
-        asking_post.pieces(event({"id": "q", **FORM_QUESTION}))
+        asking_post.stream()
+        asking_post.say(event({"id": "q", **FORM_QUESTION}))
         await thinks.asked.wait()
         call = start(client.call_tool, "book")
         await wire.lose()
@@ -115,6 +117,30 @@ async def test_a_handler_of_a_session_that_was_lost_is_cancelled() -> None:
         asking_post.end()
         with pytest.raises(Disconnected):
             await slow.result()
+
+
+async def test_a_handler_is_cancelled_when_the_response_that_brought_its_question_is_lost() -> None:
+    thinks, others = Thinks(), Thinks()
+    async with in_session(on_elicit=thinks, on_roots=others) as (client, wire, start):
+        call = start(client.call_tool, "slow")
+        post = await wire.post()
+        post.stream()
+        post.say(event({"id": "q", **FORM_QUESTION}))
+        await thinks.asked.wait()
+        other = start(client.call_tool, "other")
+        other_post = await wire.post()
+        other_post.stream()
+        other_post.say(event({"id": "r", **ROOTS_QUESTION}))
+        await others.asked.wait()
+        post.end()
+        with pytest.raises(Disconnected):
+            await call.result()
+        await wait_all_tasks_blocked()
+        assert (thinks.cancelled, others.cancelled) == (True, False)
+        wire.nothing()  # no answer to a question of a call that has failed
+        other_post.end()
+        with pytest.raises(Disconnected):
+            await other.result()
 
 
 async def test_a_handler_that_turns_its_cancel_into_an_error_sends_nothing() -> None:
@@ -229,3 +255,22 @@ async def test_a_handler_that_takes_too_long_fails_its_question_and_names_the_li
             with pytest.raises(LimitExceeded, match=naming(5, "handler_timeout")):
                 await call.result()
     assert thinks.cancelled
+
+
+# what is no error
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_an_exit_in_a_handler_reaches_the_program(mode: str) -> None:
+    server = Server("asking")
+
+    @server.tool
+    async def book(ctx: Context) -> str:
+        return str(await ctx.elicit.strict("Which seat?", str))
+
+    def leave(_form: object) -> Any:
+        raise SystemExit(3)
+
+    with pytest.raises(SystemExit):
+        async with Client.connect(server, mode=mode, on_elicit=leave) as client:
+            await client.call_tool("book")

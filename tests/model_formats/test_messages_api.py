@@ -298,6 +298,25 @@ def test_a_request_without_options_has_only_what_the_api_demands() -> None:
     assert "tool_choice" not in anthropic_request(asked(tool_choice=ToolChoice(mode="none")), "m")
 
 
+def test_tools_that_a_conversation_used_are_declared_also_when_none_may_be_used() -> None:
+    # The API rejects a conversation with uses or results, and without tools.
+    uses = [
+        ToolUseContent(id=number, name=name, input={}) for number, name in (("1", "look"), ("2", "go"), ("3", "look"))
+    ]
+    results = [ToolResultContent(tool_use_id=use.id, content=[]) for use in uses]
+    request = CreateMessageRequestParams(
+        messages=[
+            SamplingMessage(role="assistant", content=[*uses]),
+            SamplingMessage(role="user", content=[*results]),
+        ],
+        max_tokens=9,
+        tool_choice=ToolChoice(mode="none"),
+    )
+    body = anthropic_request(request, "m")
+    assert body["tools"] == [{"name": name, "input_schema": {"type": "object"}} for name in ("look", "go")]
+    assert body["tool_choice"] == {"type": "none"}
+
+
 # answers
 
 

@@ -71,9 +71,6 @@ async def typed(ctx: Context) -> str:
     ctx.add_tool_results({call.id: "fine" for call in plain.tool_calls})
     await ctx.sample(tools=[Tool(name="a", input_schema={"type": "object"})])
 
-    await ctx.sample("?", tools=[search], returns=Weather)  # type: ignore[call-overload]  # pyright: ignore
-    await ctx.sample("?", max_token=5)  # type: ignore[call-overload]  # pyright: ignore
-    await ctx.sample("?", tool_choice="any")  # type: ignore[call-overload]  # pyright: ignore
     return plain.text
 
 

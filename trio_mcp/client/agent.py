@@ -147,14 +147,14 @@ async def run_agent(
 
     Raises:
         ProviderError: the model gave no answer.
-        RemoteProtocolError: its answer breaks a rule, such as two calls with one id.
+        RemoteProtocolError: its answer breaks a rule, such as two calls with one id, or is no JSON.
         LimitExceeded: its answer has too many calls, or the servers have too many tools.
         ConfigurationError: two tools have the same name for the model.
         TypeError, ValueError: an argument is invalid, or `messages` breaks a rule of conversations.
 
-    An error of `list_tools` ends the run. So does an exception of the program's own functions, handlers of the clients included,
-    unless it is a `McpError` of a handler. A cancel ends the request to the model and every call; what `on_message` has received
-    by then is a conversation that can be continued.
+    The tools are listed once, when the run begins; an error of a list ends the run. So does an exception of the program's own
+    functions, handlers of the clients included, unless it is a `McpError` of a handler. A cancel ends the request to the model
+    and every call; what `on_message` has received by then is a conversation that can be continued.
     """
     ask = asking(provider, on_text)
     calls = AgentCalls(approve, tool_timeout, max_parallel, max_result)
@@ -251,17 +251,19 @@ class AgentCalls:
         return allowed
 
     async def _result(self, tool: AgentTool, call: ToolUseContent) -> ToolResultContent:
+        result = await self._called(tool, call)
+        size = len(result.encode())
+        if size > self._max_result:
+            return error_result(call, f"The result has {size} bytes; the limit is max_result, {self._max_result}.")
+        return result
+
+    async def _called(self, tool: AgentTool, call: ToolUseContent) -> ToolResultContent:
         try:
-            result = await tool.client.call_tool(tool.tool.name, call.input, timeout=self._timeout)
+            return call_result(call, await tool.client.call_tool(tool.tool.name, call.input, timeout=self._timeout))
         except ProviderError as error:
             return error_result(call, f"The call failed: {error.public_text}")
         except McpError as error:
             return error_result(call, f"The call failed: {error}")
-        given = call_result(call, result)
-        size = len(given.encode())
-        if size > self._max_result:
-            return error_result(call, f"The result has {size} bytes; the limit is max_result, {self._max_result}.")
-        return given
 
 
 def asking(provider: SamplingProvider, on_text: Callable[[str], None] | None) -> Ask:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -14,9 +16,14 @@ from ..errors import ConfigurationError, LimitExceeded
 from ..groups import unwrap
 from ..types import Tool
 from .client import Client
+from .lists import TOOLS, RejectedCursor
+from .timeouts import run_with_timeout
 
 MAX_TOOLS: Final = 1000
 """Tools that a model is offered, of all servers together."""
+
+MAX_DEFINITIONS: Final = 4 * 1024 * 1024
+"""Bytes of JSON in the definitions of one server's tools. The model gets them with each request."""
 
 MAX_NAME: Final = 64
 ACCEPTED: Final = re.compile(rf"[A-Za-z0-9_-]{{1,{MAX_NAME}}}")
@@ -54,9 +61,10 @@ async def list_agent_tools(clients: Iterable[Client], timeout: float) -> dict[st
 
     Raises:
         ConfigurationError: two tools would have the same name.
-        LimitExceeded: there are more than `MAX_TOOLS`.
+        RequestTimeout: a server took longer.
+        LimitExceeded: there are more than `MAX_TOOLS`, or the definitions of one server have more than `MAX_DEFINITIONS` bytes.
 
-    What `list_tools` raises is raised with a note that names the server.
+    What a list raises has a note that names the server.
     """
     listed = await list_all([client for client in clients if client.server_capabilities.tools is not None], timeout)
     tools: dict[str, AgentTool] = {}
@@ -81,7 +89,7 @@ async def list_all(clients: Iterable[Client], timeout: float) -> Mapping[Client,
 
     async def list_one(client: Client) -> None:
         try:
-            listed[client] = await client.list_tools(timeout=timeout)
+            listed[client] = await run_with_timeout(timeout, TOOLS.method, partial(read_tools, client))
         except Exception as error:
             error.add_note(f"while the tools of {server_of(client)} were listed")
             raise
@@ -101,6 +109,39 @@ async def list_all(clients: Iterable[Client], timeout: float) -> Mapping[Client,
             # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
             del failure
     return listed
+
+
+async def read_tools(client: Client) -> list[Tool]:
+    """Return the tools of one server.
+
+    Raises:
+        LimitExceeded: there are more than `MAX_TOOLS`, or they have more than `MAX_DEFINITIONS` bytes; no further page is read.
+    """
+    try:
+        return await collect(client)
+    except RejectedCursor:
+        pass
+    # The cached pages were stale, and are invalidated now.
+    return await collect(client)
+
+
+async def collect(client: Client) -> list[Tool]:
+    tools: list[Tool] = []
+    size = 0
+    # Not `list_tools`, which reads far more than any model takes before it raises.
+    async with aclosing(client.iter_tools()) as each:
+        async for tool in each:
+            tools.append(tool)
+            size += len(tool.encode())
+            if len(tools) > MAX_TOOLS:
+                raise LimitExceeded(
+                    f"{server_of(client)} has more than {MAX_TOOLS} tools, which is the limit for a model"
+                )
+            if size > MAX_DEFINITIONS:
+                raise LimitExceeded(
+                    f"the tools of {server_of(client)} have more than {MAX_DEFINITIONS} bytes of definitions, which is the limit"
+                )
+    return tools
 
 
 def server_of(client: Client) -> str:

@@ -173,6 +173,7 @@ class Client(Listing):
 
         Raises:
             Exception: what the server raised while it served, or at the end of its lifespan, if it runs in this process.
+            SystemExit: a handler of a legacy server's question has raised it; in a call to a modern server the call raises it.
         """
         await self._link.aclose()
 

@@ -32,8 +32,7 @@ from typing import TypeVarTuple, Unpack
 import trio
 
 from ..errors import Disconnected, RequestTimeout, SessionLost
-from ..groups import single_exception, split_group
-from ..logs import peer_logger
+from ..groups import first_leaf, single_exception, split_group, without
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
 from ..session.client import RequestOptions
@@ -46,8 +45,6 @@ from .opening import open_dialect
 from .options import ClientOptions
 from .requester import SendRequest, ServerFacts, would_fail_again
 from .rounds import Rounds
-
-logger = peer_logger("trio_mcp.client")
 
 Ts = TypeVarTuple("Ts")
 
@@ -92,8 +89,8 @@ class Link:
         self._attempt: ReopenAttempt | None = None
         self._failure: Exception | None = None
         """Why it did not open."""
-        self._server_failure: Exception | None = None
-        """What a server in this process raised after that."""
+        self._late_failure: BaseException | None = None
+        """What ended it after that, if the program is to know: what a server in this process raised, or an exit in a handler."""
         self._in_process = False
         self._scope = trio.CancelScope()
         # What tasks wait for. The state decides; these only wake them when it has moved.
@@ -130,7 +127,8 @@ class Link:
         """Close the connection, from any task. Idempotent; bounded, also when cancelled.
 
         Raises:
-            Exception: what a server in this process raised while it served, or when it ended; once.
+            BaseException: what a server in this process raised while it served, or when it ended, and a `SystemExit` of a
+                handler; once.
         """
         was_started = self._state.phase is not Phase.NEW
         self._state.move(LinkEvent.CLOSE)
@@ -141,11 +139,11 @@ class Link:
                 await self._done.wait()
             self._scope.cancel()
         # Before the checkpoint, where a cancel would take its place.
-        self._raise_server_failure()
+        self._raise_late_failure()
         await trio.lowlevel.checkpoint()
 
-    def _raise_server_failure(self) -> None:
-        failure, self._server_failure = self._server_failure, None
+    def _raise_late_failure(self) -> None:
+        failure, self._late_failure = self._late_failure, None
         try:
             if failure is not None:
                 raise failure
@@ -307,9 +305,10 @@ class Link:
             self._failure = single_exception(rest)
         elif isinstance(rest, Exception):
             # What ended the connection to a server elsewhere is raised as `Disconnected` by the calls that it fails.
-            self._server_failure = single_exception(rest) if self._in_process else None
+            self._late_failure = single_exception(rest) if self._in_process else None
         elif rest is not None:
-            logger.error("the client ended", exc_info=rest)
+            # A handler has called `sys.exit()`, say. Raised here, it would end Trio's loop as an internal error.
+            self._late_failure = first_leaf(without(rest, Exception) or rest)
         if cancelled is not None:
             raise cancelled
 

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from ..types import CreateMessageRequestParams, JsonObject, JsonValue, Tool
+from ..types import CreateMessageRequestParams, JsonObject, JsonValue, Tool, ToolUseContent
+from .blocks import blocks_of
 from .chat_completions import to_openai
 from .messages_api import to_anthropic
 
@@ -39,6 +40,10 @@ def anthropic_request(request: CreateMessageRequestParams, model: str) -> JsonOb
         ]
         if (mode := _mode(request)) is not None:
             body["tool_choice"] = {"type": ANTHROPIC_CHOICES[mode]}
+    elif used := _used_tools(request):
+        # The API rejects a conversation with tool uses if no tool is declared. The last request of a loop is one.
+        body["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in used]
+        body["tool_choice"] = {"type": "none"}
     return body
 
 
@@ -72,6 +77,12 @@ def openai_request(
         if (mode := _mode(request)) is not None:
             body["tool_choice"] = mode
     return body
+
+
+def _used_tools(request: CreateMessageRequestParams) -> list[str]:
+    """Return the names of the tools that a conversation has used, each once."""
+    blocks = (block for message in request.messages for block in blocks_of(message))
+    return list(dict.fromkeys(block.name for block in blocks if isinstance(block, ToolUseContent)))
 
 
 def _described(written: JsonObject, tool: Tool) -> JsonObject:

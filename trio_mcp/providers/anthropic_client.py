@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 from anthropic import AnthropicError, AsyncAnthropic, Omit
 
 from ..types import JsonObject
 from .endpoint import Endpoint
+
+NEEDED: Final = ("model", "messages", "max_tokens")
+"""Members of a body that the client asks for as arguments. Each of its versions knows others of the rest, and passes on a body
+that it need not know.
+"""
 
 
 class AnthropicClient:
@@ -28,7 +33,8 @@ class AnthropicClient:
     async def ask(self, body: JsonObject) -> AsyncIterator[httpx2.Response]:
         """Send a request to the model. The body of the response is not read yet."""
         create: Any = self._client.messages.with_streaming_response.create
-        async with create(**body, extra_headers=self._headers) as response:
+        needed = {member: body[member] for member in NEEDED}
+        async with create(**needed, extra_body=body, extra_headers=self._headers) as response:
             yield response.http_response
 
     async def list_models(self) -> httpx2.Response:

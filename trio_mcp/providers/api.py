@@ -133,7 +133,7 @@ class ApiProvider:
 
     def __repr__(self) -> str:
         models = ", ".join(map(repr, self._known_models)) or "its first model"
-        return f"<{type(self).__name__}: {models}, {self._endpoint.public_url}>"
+        return f"<{type(self).__name__}: {models}, {self._endpoint.url}>"
 
     # One attempt
 

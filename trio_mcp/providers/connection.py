@@ -35,6 +35,19 @@ LEFTOVER_SECONDS: Final = 0.5
 CLOSE_SECONDS: Final = 2.0
 """Seconds for closing connections."""
 
+OWN_HEADERS: Final = (
+    "accept",
+    "accept-encoding",
+    "anthropic-version",
+    "connection",
+    "content-length",
+    "content-type",
+    "host",
+    "user-agent",
+)
+CLIENT_HEADERS: Final = "x-stainless-"
+"""What headers begin with in which the official clients describe themselves."""
+
 
 class ModelClient(Protocol):
     """The official client of an API, with what is used of it."""
@@ -71,14 +84,18 @@ class LimitedBody(httpx2.AsyncByteStream):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         left = self._limit
-        async for piece in self._stream:
+        pieces = aiter(self._stream)
+        async for piece in pieces:
             if len(piece) > left:
-                if self._is_error:
-                    yield piece[:left]
-                    return
-                raise TooLarge(f"it has more than {self._limit} bytes, which is the limit")
+                break
             left -= len(piece)
             yield piece
+        else:
+            return
+        await read_rest(pieces, 0)
+        if not self._is_error:
+            raise TooLarge(f"it has more than {self._limit} bytes, which is the limit")
+        yield piece[:left]
 
     async def aclose(self) -> None:
         await self._stream.aclose()
@@ -95,14 +112,31 @@ async def limit_body(response: httpx2.Response) -> None:
         response.stream = LimitedBody(stream, limit, is_error=not response.is_success)
 
 
-def open_http(*, keep: bool) -> httpx2.AsyncClient:
+class OwnHeaders:
+    """Removes headers that an official client takes from the environment: organizations, projects, and any that a user sets.
+
+    One of these may replace the key, which is therefore written here. The clients would log it as a header of one request.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._key = endpoint.key
+
+    async def __call__(self, request: httpx2.Request) -> None:
+        for name in list(request.headers):
+            if name not in OWN_HEADERS and not name.startswith(CLIENT_HEADERS):
+                del request.headers[name]
+        if self._key is not None:
+            request.headers["authorization"] = f"Bearer {self._key}"
+
+
+def open_http(endpoint: Endpoint, *, keep: bool) -> httpx2.AsyncClient:
     """Return what makes the requests; `keep`: keep connections for later ones, until it is closed."""
     return httpx2.AsyncClient(
         # No limit for reads: a model may think for long, and the attempts have a deadline.
         timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS if keep else 0),
         headers={"accept-encoding": "identity"},
-        event_hooks={"response": [limit_body]},
+        event_hooks={"request": [OwnHeaders(endpoint)] if endpoint.is_named else [], "response": [limit_body]},
         follow_redirects=False,
     )
 
@@ -138,7 +172,7 @@ class Connection:
 
     def __init__(self, endpoint: Endpoint, make: MakeClient, *, keep: bool) -> None:
         self._endpoint = endpoint
-        self._client = make(endpoint, open_http(keep=keep))
+        self._client = make(endpoint, open_http(endpoint, keep=keep))
         self._errors: tuple[type[Exception], ...] = (*self._client.errors, httpx2.HTTPError, httpx2.StreamError)
 
     @asynccontextmanager
@@ -192,19 +226,24 @@ class Connection:
 
 @asynccontextmanager
 async def _open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
-    """Give the pieces of a body for the length of the block; it need not be read to its end.
-
-    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
-    rest is read until one.
-    """
-    complete = False
+    """Give the pieces of a body for the length of the block; it need not be read to its end."""
+    is_complete = False
     async with aclosing(response.aiter_bytes()) as pieces:
         try:
             yield pieces
-            complete = True
+            is_complete = True
         finally:
-            with trio.move_on_after(LEFTOVER_SECONDS) as rest, suppress(httpx2.HTTPError, httpx2.StreamError):
-                if not complete:
-                    rest.cancel()
-                async for _ in pieces:  # noqa: ASYNC102
-                    pass
+            await read_rest(pieces, LEFTOVER_SECONDS if is_complete else 0)  # noqa: ASYNC102
+
+
+async def read_rest(pieces: AsyncIterator[bytes], seconds: float) -> None:
+    """Read what is left of a body, for so many seconds at most, and leave no generator open.
+
+    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel.
+    """
+    with trio.CancelScope(deadline=trio.current_time() + seconds) as scope:
+        if not seconds:
+            scope.cancel()
+        with suppress(StopAsyncIteration, httpx2.HTTPError, httpx2.StreamError):
+            while True:
+                await anext(pieces)

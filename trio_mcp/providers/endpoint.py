@@ -31,48 +31,45 @@ class Vendor:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A base URL, and the key for it; None for a server that wants none. Its repr has neither the key nor a password."""
+    """A base URL, and the key for it; None for a server that wants none. Its repr does not show the key.
+
+    Attributes:
+        is_named: the program names the URL, so that nothing of the environment is meant for it.
+    """
 
     vendor: Vendor
     url: str
     key: str | None = field(repr=False)
+    is_named: bool
 
     @property
     def host(self) -> str:
         """The host of the URL."""
         return urlsplit(self.url).hostname or ""
 
-    @property
-    def public_url(self) -> str:
-        """The URL without user and password."""
-        parts = urlsplit(self.url)
-        return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
     def hide_secrets(self, text: str) -> str:
-        """Return a text without the key and the password of the URL."""
-        for secret in (self.key, urlsplit(self.url).password):
-            if secret:
-                text = text.replace(secret, HIDDEN)
-        return text
-
-    def __repr__(self) -> str:
-        return f"{self.vendor.name} at {self.public_url}"
+        """Return a text without the key."""
+        return text.replace(self.key, HIDDEN) if self.key else text
 
 
 def find_endpoint(vendor: Vendor, base_url: str | None, api_key: str | None) -> Endpoint:
     """Return the endpoint for the arguments of a provider.
 
-    The key in the environment is for the URL there, or for the vendor: a URL that the program names gets only the key
-    that the program names.
+    The key in the environment is for the URL in the environment, or for the vendor's. A URL that the program names gets only the
+    key that the program names.
 
     Raises:
         TypeError, ValueError: an argument is wrong, or the vendor's own API has no key.
     """
     url = base_url if base_url is not None else os.environ.get(vendor.url_variable) or vendor.url
     key = os.environ.get(vendor.key_variable) if api_key is None and base_url is None else api_key
-    endpoint = Endpoint(vendor, check_str("base_url", url).rstrip("/"), _check_key(key))
-    if urlsplit(endpoint.url).scheme not in ("http", "https") or not endpoint.host:
-        raise ValueError(mistake("base_url", "an http or https URL", endpoint.public_url))
+    endpoint = Endpoint(vendor, check_str("base_url", url).rstrip("/"), _check_key(key), base_url is not None)
+    parts = urlsplit(endpoint.url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(mistake("base_url", "an http or https URL", endpoint.url))
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        # HTTP libraries log URLs.
+        raise ValueError("base_url must have no user, password or query: a secret in it would be logged")
     if endpoint.key is None and endpoint.url == vendor.url:
         raise ValueError(f"{vendor.name} needs a key: pass api_key=, or set {vendor.key_variable}")
     return endpoint

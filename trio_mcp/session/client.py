@@ -65,6 +65,8 @@ from .idle_timeout import IdleTimeout, OnProgress
 from .pump import CLEAN_UP
 from .server_requests import MAX_HANDLERS, RequestHandler, ServerRequests
 
+CLOSED: Final = "the server closed the connection"
+
 logger = peer_logger("trio_mcp.client")
 
 OnNotification: TypeAlias = Callable[[str, Model], None]
@@ -196,6 +198,10 @@ class ClientSession:
                 result = await (taking if self._raised is None else self._raised.result_of(request.id, taking))
                 answered = True
                 return result
+        except Disconnected:
+            # What the server asked meanwhile is a part of a call that has failed: the user need not answer.
+            self._server_requests.cancel_about(request.id)
+            raise
         finally:
             self._progress.pop(token, None)
             self._streams.pop(str(request.id), None)
@@ -220,7 +226,7 @@ class ClientSession:
             nursery: runs the writer.
             handlers: runs the handlers of the server's requests, which are cancelled at the end of the channel.
         """
-        why = "the server closed the connection"
+        why = CLOSED
         nursery.start_soon(self._write)
         try:
             await read_all(self._channel, partial(self._receive, handlers), self._outbox)
@@ -249,7 +255,9 @@ class ClientSession:
             await write_all(self._channel, self._outbox)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             logger.debug("writing ended: %s", error)
-            self._end(f"the connection broke: {error}")
+            # A server that has ended is met by the reader or by the writer, whichever is first: the reason is one.
+            reason = self._channel.close_reason
+            self._end(f"the connection broke: {error}" if reason is None else f"{CLOSED} ({reason})")
         finally:
             self._outbox.close()
             # This was the only reader of the outbox: the reader may wait for room in it.
@@ -308,7 +316,7 @@ class ClientSession:
                 self.records.log("the server sent the request %s, which its revision forbids; it was ignored", method)
                 self.connection.release_id(request_id)
             case RequestIn():
-                self._server_requests.admit(event, handlers, batch)
+                self._server_requests.admit(event, handlers, batch, envelope.about)
             case CancelIn(request_id):
                 self._cancelled(request_id)
             case Rejected(error, answer):
@@ -319,15 +327,15 @@ class ClientSession:
                         batch.expect()
                     self._server_requests.reply(error_response(error), batch)
             case BatchIn():
-                self._receive_batch(event, handlers)
+                self._receive_batch(event, handlers, envelope.about)
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
 
-    def _receive_batch(self, event: BatchIn, handlers: trio.Nursery) -> None:
+    def _receive_batch(self, event: BatchIn, handlers: trio.Nursery, about: RequestId | None) -> None:
         """Receive each message of a batch; the answers to its requests go back in one array (L-RPC-1b)."""
         batch = OpenBatch(self._outbox)
         for message in event.messages:
-            self._receive(handlers, Envelope(message), batch)
+            self._receive(handlers, Envelope(message, about), batch)
         batch.all_read()
 
     def _cancelled(self, request_id: RequestId) -> None:

@@ -51,12 +51,20 @@ class ServerRequests:
     _records: RepeatedRecords
     _limit: int
     _scopes: dict[RequestId, trio.CancelScope] = field(default_factory=dict[RequestId, trio.CancelScope])
+    _about: dict[RequestId, RequestId] = field(default_factory=dict[RequestId, RequestId])
+    """The request of this client on whose response a request came, where the transport knows it."""
 
     def __len__(self) -> int:
         return len(self._scopes)
 
-    def admit(self, request: RequestIn, nursery: trio.Nursery, batch: OpenBatch | None) -> None:
-        """Serve a request in a task of the nursery, if not too many are being served."""
+    def admit(
+        self, request: RequestIn, nursery: trio.Nursery, batch: OpenBatch | None, about: RequestId | None = None
+    ) -> None:
+        """Serve a request in a task of the nursery, if not too many are being served.
+
+        Args:
+            about: the request of this client on whose response it came.
+        """
         if batch is not None:
             batch.expect()
         # Immediately, and outside of the limit: a server that gets no `pong` from a busy client would drop it (L-PING-1b).
@@ -68,6 +76,8 @@ class ServerRequests:
             answer = ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, busy))
         else:
             scope = self._scopes[request.id] = trio.CancelScope()
+            if about is not None:
+                self._about[request.id] = about
             nursery.start_soon(self._serve, request, scope, batch)
             return
         self._connection.release_id(request.id)
@@ -79,6 +89,12 @@ class ServerRequests:
         if scope is not None:
             scope.cancel()
         return scope is not None
+
+    def cancel_about(self, lost: RequestId) -> None:
+        """Cancel the handlers of the requests that came on the response of a request of this client, which was lost."""
+        for request_id, about in self._about.items():
+            if about == lost:
+                self._scopes[request_id].cancel()
 
     def cancel_all(self) -> None:
         """Cancel the handlers of all requests: the session that would get their answers has ended."""
@@ -99,6 +115,7 @@ class ServerRequests:
                 answer = await self._answer(request)
         finally:
             del self._scopes[request.id]
+            self._about.pop(request.id, None)
             self._connection.release_id(request.id)
         # A handler may turn its cancel into an error or ignore it. The id may belong to another session by now.
         self.reply(None if scope.cancel_called else answer, batch)

@@ -108,7 +108,7 @@ class ToolLoop:
         """Return the first answer without calls, or the answer to the last request.
 
         Raises:
-            RemoteProtocolError: an answer breaks a rule, such as two tool uses with one id.
+            RemoteProtocolError: an answer breaks a rule, such as two tool uses with one id, or is no JSON.
             LimitExceeded: an answer has more than `max_calls` calls; none of them was run.
 
         What `ask` and `run_calls` raise is raised unchanged.
@@ -160,6 +160,11 @@ def calls_of(answer: CreateMessageResult) -> list[ToolUseContent]:
     problem = answer_problem(answer.role, answer.content)
     if problem is not None:
         raise RemoteProtocolError(f"the model's answer is invalid: {problem}")
+    try:
+        answer.encode()
+    except ValueError as error:
+        # Every later request would have it in its messages, which could not be sent.
+        raise RemoteProtocolError(f"the model's answer is invalid: it is no JSON ({error})") from None
     return [block for block in blocks_of(answer.content) if isinstance(block, ToolUseContent)]
 
 

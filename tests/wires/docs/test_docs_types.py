@@ -14,6 +14,7 @@ PAGES = [
     "branches",
     "cancellation",
     "clients",
+    "agents",
     "forms",
     "handoff",
     "http",

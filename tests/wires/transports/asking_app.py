@@ -19,6 +19,12 @@ async def ask(ctx: Context) -> str:
 
 
 @server.tool
+async def wonder(ctx: Context) -> str:
+    """Ask the model."""
+    return (await ctx.sample("why?")).text
+
+
+@server.tool
 async def ask_or_decide(ctx: Context) -> str:
     """Ask the user, unless `decide` is called first."""
 

@@ -11,11 +11,12 @@ from typing import Any
 import asking_app
 import pytest
 import trio
+from naming import unnamed
 from scripted import Thinker
 from scripted_model import ScriptedModel, results_in, use
 from serving import IMPORTS, SOON, START, served
 
-from trio_mcp import Client, Disconnected, Server, run_agent
+from trio_mcp import Client, Disconnected, SampleRefused, Server, run_agent
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("asking_app.py"))]
 
@@ -107,6 +108,24 @@ async def lost(client: Client, tool: str) -> None:
     """Call a tool whose connection is going to be lost."""
     with pytest.raises(Disconnected):
         await client.call_tool(tool)
+
+
+@modes
+@wires
+async def test_a_provider_answers_what_its_user_allows(wire: str, mode: str) -> None:
+    allowed = [True, False]
+    with trio.fail_after(START):
+        async with connected(
+            wire, mode, sampling=ScriptedModel("because"), approve_sample=lambda _request, _server: allowed.pop(0)
+        ) as client:
+            assert (await client.call_tool("wonder")).text == "because"
+            if mode == "legacy":  # its server receives the error -1
+                refused = await client.call_tool("wonder")
+                assert refused.is_error
+                assert unnamed(refused.text, "code -1") == []
+            else:
+                with pytest.raises(SampleRefused):
+                    await client.call_tool("wonder")
 
 
 @modes

@@ -9,7 +9,7 @@ from typing import Final
 import httpx2
 import trio
 
-from trio_mcp.protocol.jsonrpc import dump
+from trio_mcp.protocol.jsonrpc import RequestId, dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, Received, Sent
 
@@ -34,10 +34,14 @@ class ServerConnection:
         self.arrived, self.inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
         self.json_limits = JsonLimits(max_bytes=limits.message, max_values=limits.values)
 
-    async def deliver(self, message: Received) -> None:
-        """Hand a message to the task that receives; one that comes after the channel was closed is dropped."""
+    async def deliver(self, message: Received, about: RequestId | None = None) -> None:
+        """Hand a message to the task that receives; one that comes after the channel was closed is dropped.
+
+        Args:
+            about: the request on whose response it came.
+        """
         with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
-            await self.arrived.send(Envelope(message))
+            await self.arrived.send(Envelope(message, about))
 
     async def post_message(
         self, url: str, message: Sent, headers: Mapping[str, str], seconds: float

@@ -168,9 +168,9 @@ class HttpConnection(ServerConnection):
         except RemoteProtocolError:
             return ()  # the session reports it
 
-    async def deliver(self, message: Received) -> None:
+    async def deliver(self, message: Received, about: RequestId | None = None) -> None:
         """Hand a message to the task that receives; the requests that it answers end soon, on whatever stream it came."""
-        await super().deliver(message)
+        await super().deliver(message, about)
         for part in self.parts(message):
             if isinstance(part, Response | ErrorResponse) and (answered := self.requests.get(part.id)) is not None:
                 answered.end_soon()
@@ -258,7 +258,7 @@ class RequestExchange:
             if stream.finished:
                 return
             message, answered = self._read(event.data.encode(), headers)
-            await self._connection.deliver(message)
+            await self._connection.deliver(message, self._request.id)
             if answered:
                 stream.finish(END_TIMEOUT)
 

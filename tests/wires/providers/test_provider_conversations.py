@@ -1,0 +1,276 @@
+"""Whole conversations of both providers over real sockets, and how waits, deadlines and cancels reach the connection."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from model_api import Json, anthropic_answer, anthropic_events, model_api, openai_answer, openai_events, says, streams
+
+from trio_mcp.backoff import Backoff
+from trio_mcp.errors import ProviderError, ProviderErrorKind
+from trio_mcp.providers import AnthropicProvider, OpenAIProvider
+from trio_mcp.types import (
+    CreateMessageRequestParams,
+    ImageContent,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolChoice,
+    ToolResultContent,
+    ToolUseContent,
+)
+
+KEY = "sk-very-secret-0123456789"
+ANSWERS = {OpenAIProvider: openai_answer(), AnthropicProvider: anthropic_answer()}
+EVENTS = {OpenAIProvider: openai_events(), AnthropicProvider: anthropic_events()}
+both = pytest.mark.parametrize("kind", [OpenAIProvider, AnthropicProvider])
+
+PIXEL = "iVBORw0KGgo="
+PICTURE = ImageContent(data=PIXEL, mime_type="image/png")
+USES = [
+    ToolUseContent(id="c1", name="look", input={"at": 1}),
+    ToolUseContent(id="c2", name="look", input={}),
+]
+RESULTS = [
+    ToolResultContent(tool_use_id="c1", content=[TextContent(text="a cat"), PICTURE]),
+    ToolResultContent(tool_use_id="c2", content=[TextContent(text="nowhere")], is_error=True),
+]
+SCHEMA: Json = {"type": "object", "properties": {"at": {"type": "integer"}}}
+CONVERSATION = CreateMessageRequestParams(
+    messages=[
+        SamplingMessage(role="user", content=[TextContent(text="What is this?"), PICTURE]),
+        SamplingMessage(role="assistant", content=[TextContent(text="Looking."), *USES]),
+        SamplingMessage(role="user", content=[*RESULTS]),
+    ],
+    max_tokens=9,
+    system_prompt="Be brief.",
+    temperature=0.5,
+    stop_sequences=["END"],
+    tools=[Tool(name="look", description="Look there.", input_schema=SCHEMA)],
+    tool_choice=ToolChoice(mode="required"),
+)
+REQUEST = CreateMessageRequestParams(
+    messages=[SamplingMessage(role="user", content=TextContent(text="hi"))], max_tokens=9
+)
+
+
+def make(kind: type[Any], url: str, **options: Any) -> Any:
+    return kind("model-1", base_url=f"{url}/v1", api_key=KEY, backoff=Backoff(first=0), **options)
+
+
+# conversations
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["sample", "stream"])
+async def test_openai_gets_a_conversation_with_images_tools_and_their_results(streamed: bool) -> None:
+    reply = streams(openai_events()) if streamed else says(openai_answer())
+    async with model_api(reply) as server:
+        provider = make(OpenAIProvider, server.url)
+        await (provider.stream(CONVERSATION, lambda text: None) if streamed else provider.sample(CONVERSATION))
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}}
+    calls = [
+        {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at":1}'}},
+        {"id": "c2", "type": "function", "function": {"name": "look", "arguments": "{}"}},
+    ]
+    caption = {"type": "text", "text": "From the result of the tool call c1:"}
+    function = {"name": "look", "description": "Look there.", "parameters": SCHEMA}
+    assert server.asked[0].body == {
+        "model": "model-1",
+        "max_tokens": 9,
+        "temperature": 0.5,
+        "stop": ["END"],
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]},
+            {"role": "assistant", "content": "Looking.", "tool_calls": calls},
+            {"role": "tool", "tool_call_id": "c1", "content": "a cat"},
+            {"role": "tool", "tool_call_id": "c2", "content": "Error: nowhere"},
+            {"role": "user", "content": [caption, image]},
+        ],
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": "required",
+        **({"stream": True, "stream_options": {"include_usage": True}} if streamed else {}),
+    }
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["sample", "stream"])
+async def test_anthropic_gets_a_conversation_with_images_tools_and_their_results(streamed: bool) -> None:
+    reply = streams(anthropic_events()) if streamed else says(anthropic_answer())
+    async with model_api(reply) as server:
+        provider = make(AnthropicProvider, server.url)
+        await (provider.stream(CONVERSATION, lambda text: None) if streamed else provider.sample(CONVERSATION))
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+    uses = [
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": 1}},
+        {"type": "tool_use", "id": "c2", "name": "look", "input": {}},
+    ]
+    failed = {"type": "text", "text": "nowhere"}
+    results = [
+        {"type": "tool_result", "tool_use_id": "c1", "content": [{"type": "text", "text": "a cat"}, image]},
+        {"type": "tool_result", "tool_use_id": "c2", "content": [failed], "is_error": True},
+    ]
+    assert server.asked[0].body == {
+        "model": "model-1",
+        "max_tokens": 9,
+        "system": "Be brief.",
+        "temperature": 0.5,
+        "stop_sequences": ["END"],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]},
+            {"role": "assistant", "content": [{"type": "text", "text": "Looking."}, *uses]},
+            {"role": "user", "content": results},
+        ],
+        "tools": [{"name": "look", "input_schema": SCHEMA, "description": "Look there."}],
+        "tool_choice": {"type": "any"},
+        **({"stream": True} if streamed else {}),
+    }
+
+
+@both
+async def test_a_tool_call_and_its_result_are_a_conversation(kind: type[Any]) -> None:
+    async with model_api(streams(EVENTS[kind]), says(ANSWERS[kind])) as server:
+        provider = make(kind, server.url)
+        asked = REQUEST.model_copy(update={"tools": CONVERSATION.tools})
+        called = await provider.stream(asked, lambda text: None)
+        result = ToolResultContent(tool_use_id="c1", content=[TextContent(text="a cat")])
+        messages = [
+            *asked.messages,
+            SamplingMessage(role="assistant", content=called.content),
+            SamplingMessage(role="user", content=result),
+        ]
+        answer = await provider.sample(asked.model_copy(update={"messages": messages}))
+    assert answer.content == [TextContent(text="Hello.")]
+    assert len(server.asked[0].body["messages"]) == 1
+    assert len(server.asked[1].body["messages"]) == 3
+
+
+# headers
+
+
+FOREIGN = {
+    "ANTHROPIC_AUTH_TOKEN": "foreign",
+    "ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer foreign\nx-api-key: foreign\nx-gateway: foreign",
+    "OPENAI_ADMIN_KEY": "foreign",
+    "OPENAI_CUSTOM_HEADERS": "Authorization: Bearer foreign\nx-gateway: foreign",
+    "OPENAI_ORG_ID": "foreign",
+    "OPENAI_PROJECT_ID": "foreign",
+}
+
+
+@both
+@pytest.mark.parametrize("key", [KEY, None], ids=["with a key", "without"])
+async def test_a_url_that_the_program_names_gets_nothing_of_the_environment(
+    kind: type[Any], key: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in FOREIGN.items():
+        monkeypatch.setenv(name, value)
+    listed = says({"data": [{"id": "model-1"}]})
+    async with model_api(listed, says(ANSWERS[kind]), streams(EVENTS[kind])) as server:
+        provider = kind(base_url=f"{server.url}/v1", api_key=key)
+        await provider.sample(REQUEST)
+        await provider.stream(REQUEST, lambda text: None)
+    for asked in server.asked:
+        assert "foreign" not in str(asked.headers)
+        assert asked.headers.get("authorization") == (f"Bearer {key}" if key else None)
+
+
+@both
+async def test_the_url_of_the_environment_gets_its_key_and_headers(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    vendor = {OpenAIProvider: "OPENAI", AnthropicProvider: "ANTHROPIC"}[kind]
+    async with model_api(says(ANSWERS[kind])) as server:
+        monkeypatch.setenv(f"{vendor}_BASE_URL", f"{server.url}/v1")
+        monkeypatch.setenv(f"{vendor}_API_KEY", KEY)
+        monkeypatch.setenv(f"{vendor}_CUSTOM_HEADERS", "x-gateway: mine")
+        await kind("model-1").sample(REQUEST)
+    assert server.asked[0].headers["authorization"] == f"Bearer {KEY}"
+    assert server.asked[0].headers["x-gateway"] == "mine"
+
+
+# waits and deadlines
+
+
+@both
+@pytest.mark.parametrize("options", [{}, {"timeout": 10}], ids=["longer than any wait", "after the deadline"])
+async def test_a_retry_after_that_cannot_be_waited_for_ends_the_attempts_at_once(
+    kind: type[Any], options: dict[str, Any]
+) -> None:
+    seconds = "15" if options else "3600"
+    async with model_api(says({}, 429, retry_after=seconds)) as server:
+        with pytest.raises(ProviderError) as caught:
+            await make(kind, server.url, max_retries=9, **options).sample(REQUEST)
+        assert len(server.asked) == 1
+    assert (caught.value.kind, caught.value.retry_after) == (ProviderErrorKind.RATE_LIMITED, float(seconds))
+
+
+@both
+async def test_the_first_model_is_asked_for_again_if_the_list_failed(kind: type[Any]) -> None:
+    listed = says({"data": [{"id": "model-7"}]})
+    async with model_api(says({}, 500), listed, says({}, 500), says(ANSWERS[kind])) as server:
+        provider = kind(base_url=server.url + "/v1", backoff=Backoff(first=0), max_retries=2)
+        await provider.sample(REQUEST)
+    assert [asked.method for asked in server.asked] == ["GET", "GET", "POST", "POST"]
+    assert server.asked[-1].body["model"] == "model-7"
+
+
+# what is left of a response
+
+
+@both
+async def test_a_response_that_does_not_end_after_its_answer_is_given_up(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trio_mcp.providers.connection.LEFTOVER_SECONDS", 0)
+    async with model_api(streams(EVENTS[kind], "hang")) as server:
+        result = await make(kind, server.url).stream(CONVERSATION, lambda text: None)
+        await server.left.wait()
+    assert result.stop_reason == "toolUse"
+
+
+@both
+async def test_a_cancel_while_the_rest_is_read_closes_the_connection(
+    kind: type[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trio_mcp.providers.connection.LEFTOVER_SECONDS", 1000)
+    async with model_api(streams(EVENTS[kind], "hang")) as server:
+        async with make(kind, server.url) as provider:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(provider.stream, CONVERSATION, lambda text: None)
+                await server.hangs.wait()
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+            await server.left.wait()
+            assert server.open_connections == 0
+
+
+@both
+@pytest.mark.parametrize("at", ["models", "answer"])
+async def test_a_cancel_before_the_answer_is_complete_closes_the_connection(kind: type[Any], at: str) -> None:
+    """While the list of models, or the answer, arrives."""
+    async with model_api(streams([b" "], "hang")) as server:
+        model = {"models": None, "answer": "model-1"}[at]
+        provider = kind(model, base_url=f"{server.url}/v1", api_key=KEY)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(provider.sample, REQUEST)
+            await server.hangs.wait()
+            nursery.cancel_scope.cancel()
+        await server.left.wait()
+    assert server.asked[0].method == {"models": "GET", "answer": "POST"}[at]
+
+
+@both
+async def test_one_of_many_requests_is_cancelled_alone(kind: type[Any]) -> None:
+    async with model_api(streams([b": x\n\n"], "hang"), says(ANSWERS[kind]), says(ANSWERS[kind])) as server:
+        async with make(kind, server.url) as provider, trio.open_nursery() as nursery:
+            nursery.start_soon(provider.stream, REQUEST, print)
+            await server.hangs.wait()
+            assert (await provider.sample(REQUEST)).content == [TextContent(text="Hello.")]
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True):
+                await server.left.wait()
+                assert (await provider.sample(REQUEST)).content == [TextContent(text="Hello.")]
+    assert server.connections == 2
