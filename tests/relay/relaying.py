@@ -177,10 +177,15 @@ NOTE: Json = {"jsonrpc": "2.0", "method": "notifications/x-note", "params": {"a"
 
 @asynccontextmanager
 async def relayed(
-    provider: object = None, *, reads: bool = True, channel_type: type[LineChannel] = LineChannel, **backfill: Any
+    provider: object = None,
+    *,
+    reads: bool = True,
+    host_reads: bool = True,
+    channel_type: type[LineChannel] = LineChannel,
+    **backfill: Any,
 ) -> AsyncIterator[Relayed]:
-    """A proxy with this provider, `Model()` by default; what a server that reads nothing is sent waits in the proxy."""
-    host, host_end = trio.testing.memory_stream_pair()
+    """A proxy with this provider, `Model()` by default; what a side that reads nothing is sent waits in the proxy."""
+    host, host_end = (trio.testing.memory_stream_pair if host_reads else trio.testing.lockstep_stream_pair)()
     pair = trio.testing.memory_stream_pair if reads else trio.testing.lockstep_stream_pair
     server, server_end = pair()
 

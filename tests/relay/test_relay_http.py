@@ -2,86 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-
 import trio
 import trio.testing
-from asgi_peer import AsgiPeer, Reply, initialize, legacy_call, modern_call, modern_request, served
-from relaying import DISCOVERED, HELLO, SECONDS, Json, Line, Model, ask, initialized, result
+from asgi_peer import Reply, legacy_call, modern_call, modern_request
+from hosts import progress, proxied
+from relaying import HELLO, SECONDS, Json, Model, ask, result
 
 from trio_mcp.protocol.meta import SUBSCRIPTION_ID
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
-from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp_transports.http import asgi_app
-from trio_mcp_transports.stdio.channel import LineChannel
-
-
-class Hosts:
-    """Hosts of one proxy, and the server behind it, to which each connection is a separate wire."""
-
-    def __init__(self, peer: AsgiPeer, servers: trio.MemoryReceiveChannel[Line]) -> None:
-        self.peer = peer
-        self._servers = servers
-
-    async def connection(self) -> Line:
-        """Return the next connection that the proxy opens to the server."""
-        with trio.fail_after(SECONDS):
-            return await self._servers.receive()
-
-    async def open_session(self) -> tuple[dict[str, str], Line]:
-        """Open a legacy session; return the headers of its requests, and its connection."""
-        opening = self.peer.start(initialize({}))
-        server = await self.connection()
-        got = await server.receive()
-        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
-        reply = await opening.end()
-        assert reply.json["result"] == initialized()
-        headers = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": NEWEST_LEGACY}
-        return {**reply_headers(), **headers}, server
-
-    async def discovered(self) -> Line:
-        """Let the proxy find out that the server is a modern one; return the connection."""
-        body, headers = modern_request("server/discover", {}, id="d")
-        discovery = self.peer.start(body, headers)
-        server = await self.connection()
-        for _ in range(2):
-            got = await server.receive()
-            await server.send({"jsonrpc": "2.0", "id": got["id"], "result": DISCOVERED})
-        assert (await discovery.end()).json["id"] == "d"
-        return server
-
-
-def reply_headers() -> dict[str, str]:
-    return {
-        "host": "localhost:8000",
-        "content-type": "application/json",
-        "accept": "application/json, text/event-stream",
-    }
-
-
-@asynccontextmanager
-async def proxied(model: Model | None = None) -> AsyncIterator[Hosts]:
-    opened, servers = trio.open_memory_channel[Line](10)
-
-    @asynccontextmanager
-    async def connect() -> AsyncIterator[LineChannel]:
-        ours, theirs = trio.testing.memory_stream_pair()
-        await opened.send(Line(ours))
-        async with LineChannel(theirs.receive_stream, theirs.send_stream) as channel:
-            yield channel
-
-    app = asgi_app(RelayServer(connect, Backfill(model or Model())))  # type: ignore[arg-type]
-    async with served(app) as peer:
-        yield Hosts(peer, servers)
-
-
-def progress(token: object) -> Json:
-    return {
-        "jsonrpc": "2.0",
-        "method": "notifications/progress",
-        "params": {"progressToken": token, "progress": 1, "x": 1},
-    }
 
 
 async def test_each_session_has_a_connection_to_the_server() -> None:

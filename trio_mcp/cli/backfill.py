@@ -10,13 +10,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager, closing
 from functools import partial
 from typing import Protocol
+from urllib.parse import urlsplit
 
 import trio
 
-from ..client.target import open_target
+from ..client.target import check_url, open_target
 from ..errors import ConfigurationError, McpError
 from ..groups import single_exception
 from ..relay import Backfill, Connect, OnForm, RelayServer
+from ..relay.server import MAX_SESSIONS
 from ..sampling import SamplingProvider
 from ..server.server import GC_THRESHOLD
 from ..session import MessageChannel, as_message_channel, find_transport
@@ -24,6 +26,7 @@ from ..session.transport import owned_process
 from .arguments import pairs
 from .call import SCHEME, read_target
 from .errors import CommandError, Status
+from .numbers import count
 from .output import log_to_stderr
 from .prompting import Prompting
 from .serve import describe_http, http_errors, http_options
@@ -57,8 +60,15 @@ def describe(parser: ArgumentParser) -> None:
     add("--provider", metavar="NAME|URL", help="anthropic, openai, or the base URL (with /v1) of a compatible API")
     add("--model", metavar="NAME", help="the model to ask (default: the first that the API lists)")
     add("--elicit", choices=("terminal",), help="ask for input at the terminal, if the host shows no forms")
+    add("--share-key", action="store_true", help="let the command have the key of the API in its environment, too")
     add("--header", action="append", default=[], metavar="NAME=VALUE", help="an HTTP header for URL; repeatable")
     add("--http", action="store_true", help="serve the host over HTTP, instead of stdin and stdout")
+    add(
+        "--max-sessions",
+        type=count,
+        metavar="N",
+        help=f"sessions over HTTP, each with its server (default: {MAX_SESSIONS})",
+    )
     describe_http(parser)
     parser.epilog = EXAMPLES
 
@@ -67,12 +77,13 @@ def execute(options: Namespace) -> int:
     """Run the proxy and return its exit status. Raises `CommandError`."""
     log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
     connect = connection(options)
+    check_http_options(options)
     provider = find_provider(options.provider, options.model)
     with ExitStack() as stack:
         on_form: OnForm | None = None
         if options.elicit is not None:
             on_form = Prompting(stack.enter_context(controlling_terminal()), (), ()).elicit
-        relay = RelayServer(connect, Backfill(provider, on_form))
+        relay = RelayServer(connect, Backfill(provider, on_form), max_sessions=options.max_sessions or MAX_SESSIONS)
         if options.http:
             stack.enter_context(http_errors())
         try:
@@ -113,19 +124,64 @@ def connection(options: Namespace) -> Connect:
         )
     if options.url and not SCHEME.match(options.url):
         raise CommandError(f"{options.url!r} is not a URL; a command comes after --")
+    if options.url:
+        check_server(options.url)
     headers = dict(pairs(options.header, "--header ", "NAME=VALUE, such as authorization='Bearer ...'"))
     if headers and command:
         raise CommandError("--header is for the URL of a server; a command gets no headers")
     target = command or read_target(options.url)
+    environment = environment_for(options) if command else {}
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[MessageChannel]:
-        # A command gets the whole environment: who wrote it into the configuration of a host set the variables for it.
-        own: dict[str, object] = {"env": dict(os.environ)} if command else {"headers": headers}
+        own: dict[str, object] = {"env": environment} if command else {"headers": headers}
         async with open_target(target, own) as channel:
             yield as_message_channel(channel)
 
     return connect
+
+
+def check_server(url: str) -> None:
+    """Raise `CommandError` for a URL that cannot be connected to, or that shows a secret in errors."""
+    try:
+        check_url(url)
+    except ValueError as error:
+        raise CommandError(str(error) if "@" not in url else "the URL of the server is malformed") from error
+    check_no_password(url, "the URL of the server", "--header authorization='Basic ...'")
+
+
+def check_no_password(url: str, what: str, instead: str) -> None:
+    """Raise `CommandError` for a URL with a user or a password: hosts read it in errors, and it stands in logs."""
+    if "@" in urlsplit(url).netloc:
+        raise CommandError(f"{what} has a user or a password in it: use {instead}")
+
+
+def environment_for(options: Namespace) -> dict[str, str]:
+    """Return the environment of the server's command: that of the proxy, without the key of its provider."""
+    # Who wrote the command into the configuration of a host set the variables for it, but the key for the proxy.
+    secret = None if options.share_key else KEYS.get(provider_name(options.provider), KEYS["openai"])
+    return {name: value for name, value in os.environ.items() if name != secret}
+
+
+def check_http_options(options: Namespace) -> None:
+    """Raise `CommandError` for an option that is for HTTP only."""
+    parser = ArgumentParser()
+    describe_http(parser)
+    for name, default in {**vars(parser.parse_args([])), "max_sessions": None}.items():
+        if not options.http and getattr(options, name) != default:
+            raise CommandError(f"--{name.replace('_', '-')} is for a host over HTTP: add --http")
+
+
+def provider_name(given: str | None) -> str:
+    """Return the provider to use: the given one, or the API whose key is set.
+
+    Raises:
+        CommandError: none is given, and no key is set.
+    """
+    name = given if given is not None else next((each for each, key in KEYS.items() if os.environ.get(key)), None)
+    if name is None:
+        raise CommandError(f"there is no key of an API: set {' or '.join(KEYS.values())}, or give --provider URL")
+    return name
 
 
 def find_provider(name: str | None, model: str | None) -> Provider:
@@ -134,12 +190,14 @@ def find_provider(name: str | None, model: str | None) -> Provider:
     Raises:
         CommandError: there is none of that name, or its key or its library is missing.
     """
-    name = name or next((each for each, variable in KEYS.items() if os.environ.get(variable)), None)
-    if name is None:
-        raise CommandError(f"there is no key of an API: set {' or '.join(KEYS.values())}, or give --provider URL")
+    name = provider_name(name)
     url = name if SCHEME.match(name) else None
     if url is None and name not in KEYS:
         raise CommandError(f"--provider is {', '.join(KEYS)} or the base URL of an API, not {name!r}")
+    if url is not None:
+        check_base_url(url)
+    if model == "":
+        raise CommandError("--model is empty: leave it out for the first model that the API lists")
     if url is None and not os.environ.get(KEYS[name]):
         raise CommandError(f"there is no key for {name}: set {KEYS[name]}")
     try:
@@ -155,6 +213,14 @@ def find_provider(name: str | None, model: str | None) -> Provider:
         raise CommandError(f"{error}: install trio-mcp[{extra}]", Status.UNREACHABLE) from error
     except (ValueError, TypeError, McpError) as error:
         raise CommandError(f"--provider {name}: {error}") from error
+
+
+def check_base_url(url: str) -> None:
+    """Raise `CommandError` for a base URL that has a password in it, or is malformed."""
+    try:
+        check_no_password(url, "--provider", f"{KEYS['openai']} for a key")
+    except ValueError as error:
+        raise CommandError(f"--provider is not the base URL of an API: {error}") from error
 
 
 def controlling_terminal() -> AbstractContextManager[ControllingTerminal]:

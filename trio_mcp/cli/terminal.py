@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 import trio
 
@@ -46,6 +47,9 @@ class Terminal:
             await trio.lowlevel.wait_readable(self._descriptor)
             try:
                 chunk = os.read(self._descriptor, CHUNK)
+            # Another process that reads the terminal was faster.
+            except BlockingIOError:
+                continue
             # A terminal that was closed raises EIO, where a pipe would return no bytes.
             except OSError:
                 chunk = b""
@@ -62,20 +66,45 @@ class Terminal:
 class ControllingTerminal(Terminal):
     """The user at the terminal that the process was started from, for a command whose stdin and stderr are a host's.
 
+    It never blocks: the host may read the same terminal, and a user may stop its output.
+
     Raises:
         OSError: there is none.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, path: str = "/dev/tty") -> None:
         super().__init__()
-        self._descriptor = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+        # Opened by its path, so that the flag is for this descriptor alone.
+        self._descriptor = os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
 
     @property
     def is_interactive(self) -> bool:
         return True
 
     def note(self, text: str, end: str = "\n") -> None:
-        os.write(self._descriptor, (printable(text) + end).encode())
+        """Show a line; what the terminal does not take at once is not shown.
+
+        Raises:
+            OSError: the terminal was closed.
+        """
+        shown = (printable(text) + end).encode(errors="replace")
+        with suppress(BlockingIOError):
+            while shown:
+                shown = shown[os.write(self._descriptor, shown) :]
+
+    async def ask(self, prompt: str) -> str | None:
+        """Show a prompt and return the line that the user enters; None for Ctrl-D, or from a process in the background."""
+        if self._is_in_background():
+            # The system stops a process that reads there.
+            self.note(f"{prompt}(not asked: the proxy runs in the background)")
+            return None
+        return await super().ask(prompt)
+
+    def _is_in_background(self) -> bool:
+        try:
+            return os.tcgetpgrp(self._descriptor) != os.getpgrp()
+        except OSError:
+            return False  # it controls nothing
 
     def close(self) -> None:
         """Close the terminal; nothing may be asked any more."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
+
+import trio
 
 from ..checks import check_callable, check_int
-from ..errors import ProviderError, ProviderErrorKind, RemoteProtocolError
+from ..errors import McpError, ProviderError, ProviderErrorKind, RemoteProtocolError
+from ..groups import leaf_exceptions, single_exception, split_group
 from ..logs import peer_logger
+from ..protocol.codec import Codec
 from ..protocol.codec.reading import validated
 from ..protocol.conversation import answer_problem, conversation_problem
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
@@ -19,6 +24,7 @@ from ..types import (
     CreateMessageResult,
     ElicitRequestFormParams,
     ElicitResult,
+    JsonObject,
     JsonValue,
     Model,
 )
@@ -28,6 +34,8 @@ logger = peer_logger("trio_mcp.relay")
 
 MAX_ANSWERING: Final = 32
 """Questions that the proxy answers at a time, over all connections."""
+SHARES: Final = 4
+"""One of several hosts has this fraction of them."""
 
 OnForm: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]
 """Shows a form to a user and returns the answer."""
@@ -44,6 +52,8 @@ FAILURES: Final[Mapping[ProviderErrorKind, str]] = MappingProxyType(
     }
 )
 """What the other side reads of a failure. The words of the API, which may hold anything, are for the log."""
+
+FAULT: Final = "the proxy has a fault"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +90,37 @@ class Backfill:
 class Answers:
     """Answers questions, so many at a time.
 
+    Args:
+        whole: those of all hosts, if these are the part of one.
+
     Attributes:
         running: how many are being answered.
     """
 
     backfill: Backfill
+    whole: Answers | None = None
     running: int = field(default=0, init=False)
+
+    def part(self) -> Answers:
+        """Return the answers for one of several hosts, which a quarter of the limit is for."""
+        return Answers(self.backfill, self)
+
+    def check_room(self) -> None:
+        """Raise `RemoteProtocolError` if no more may be answered now."""
+        limit, of_whom = self.backfill.max_answering, ""
+        if self.whole is not None:
+            self.whole.check_room()
+            limit, of_whom = max(1, limit // SHARES), " of one host"
+        if self.running >= limit:
+            raise RemoteProtocolError(
+                f"the proxy answers {limit} questions{of_whom} at a time, and no more (max_answering)", code=SERVER_BUSY
+            )
+
+    def count(self, change: int) -> None:
+        """Count questions that are being answered."""
+        self.running += change
+        if self.whole is not None:
+            self.whole.count(change)
 
     async def answer(self, method: JsonValue, params: JsonValue) -> Model:
         """Return the answer to a question that `Offers.answers` accepts. A cancel ends the request to the model.
@@ -94,16 +129,37 @@ class Answers:
             RemoteProtocolError: the question breaks the rules, there are too many, or there is no answer; its text and code
                 are for the server.
         """
-        limit = self.backfill.max_answering
-        if self.running >= limit:
-            raise RemoteProtocolError(
-                f"the proxy answers {limit} questions at a time, and no more (max_answering)", code=SERVER_BUSY
-            )
-        self.running += 1
+        self.check_room()
+        self.count(1)
         try:
             return await (self._sample(params) if method == SAMPLE else self._form(params))
         finally:
-            self.running -= 1
+            self.count(-1)
+
+    async def answer_round(self, codec: Codec, questions: Mapping[str, JsonValue]) -> JsonObject:
+        """Answer the questions of a round concurrently; the first failure cancels the others.
+
+        Raises:
+            RemoteProtocolError: one of them has no answer; see `answer`.
+        """
+        answers: dict[str, JsonValue] = {}
+
+        async def answer_one(key: str, question: JsonObject) -> None:
+            method = question.get("method")
+            assert isinstance(method, str)
+            answers[key] = codec.encode_input_response(method, await self.answer(method, question.get("params")))
+
+        failure: Exception | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                for key, question in questions.items():
+                    nursery.start_soon(answer_one, key, question if isinstance(question, dict) else {})
+        except* McpError as group:
+            # Several may have failed before the first could cancel them.
+            failure = leaf_exceptions(group)[0]
+        if failure is not None:
+            raise failure
+        return dict(answers)
 
     async def _sample(self, params: JsonValue) -> CreateMessageResult:
         provider = self.backfill.provider
@@ -112,14 +168,7 @@ class Answers:
         problem = conversation_problem(request.messages)
         if problem is not None:
             raise RemoteProtocolError(problem, code=INVALID_PARAMS)
-        try:
-            result = await provider.sample(request)
-        except ProviderError as error:
-            logger.warning("%s failed: %s", SAMPLE, error)
-            raise _failed(SAMPLE, FAILURES[error.kind]) from None
-        except Exception as error:
-            logger.exception("%s failed", SAMPLE, exc_info=error)
-            raise _failed(SAMPLE, "the proxy has a fault") from None
+        result = await contained(SAMPLE, provider.sample(request), CreateMessageResult)
         problem = answer_problem(result.role, result.content)
         if problem is not None:
             logger.warning("the answer of the model was dropped: %s", problem)
@@ -129,12 +178,43 @@ class Answers:
     async def _form(self, params: JsonValue) -> ElicitResult:
         on_form = self.backfill.on_form
         assert on_form is not None
-        form = validated(ElicitRequestFormParams, params, "params")
-        try:
-            return await on_form(form)
-        except Exception as error:
-            logger.exception("%s failed", ELICIT, exc_info=error)
-            raise _failed(ELICIT, "the form could not be shown") from None
+        return await contained(ELICIT, on_form(validated(ElicitRequestFormParams, params, "params")), ElicitResult)
+
+
+Result = TypeVar("Result", bound=Model)
+
+
+async def contained(method: str, answer: Awaitable[object], kind: type[Result]) -> Result:
+    """Return an answer of the program's code; whatever else that does fails this one question.
+
+    Raises:
+        RemoteProtocolError: it raised something, also `SystemExit` or a group, or returned something else.
+    """
+    try:
+        result = await answer
+    except BaseException as error:  # noqa: BLE001, ASYNC103  this is the boundary
+        if trio.current_effective_deadline() == -math.inf:  # the question was cancelled
+            # No name for the rest: it would keep the error, and with it this frame.
+            cancelled = split_group(error, trio.Cancelled)[0]
+            if cancelled is not None:
+                raise cancelled from None  # noqa: ASYNC104
+        why = _why(method, error)
+    else:
+        if isinstance(result, kind):
+            return result
+        logger.error("%s failed: the answer is a %s, and no %s", method, type(result).__name__, kind.__name__)
+        why = FAULT
+    raise _failed(method, why)
+
+
+def _why(method: str, error: BaseException) -> str:
+    """Log why a question has no answer, and return what the other side reads of it."""
+    leaf = single_exception(error) if isinstance(error, Exception) else error
+    if isinstance(leaf, ProviderError):
+        logger.warning("%s failed: %s", method, leaf)
+        return FAILURES[leaf.kind]
+    logger.error("%s failed", method, exc_info=error)
+    return FAULT
 
 
 def _failed(method: str, why: str) -> RemoteProtocolError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 import trio
@@ -19,6 +20,7 @@ from ..protocol.jsonrpc import (
     ErrorResponse,
     Malformed,
     Response,
+    Unanswered,
     decoded,
 )
 from ..protocol.revisions import REVISIONS, Era
@@ -32,6 +34,7 @@ from .upstream import Reply, Upstream
 
 MAX_WAITING: Final = 256
 """Messages of a host that wait until the server has been reached."""
+MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 
 PassOn: TypeAlias = Callable[[Envelope[Received], HostRequest | None], None]
 """Sends a message of the host on."""
@@ -50,7 +53,7 @@ class Opening:
 
     Attributes:
         waiting: in the order in which they came.
-        shaken: set when the host has sent `initialize`.
+        shaken: set when the host has sent `initialize`, and the server has not rejected it.
     """
 
     def __init__(self) -> None:
@@ -61,7 +64,8 @@ class Opening:
     @property
     def is_full(self) -> bool:
         """Whether no more may wait."""
-        return len(self.waiting) >= MAX_WAITING
+        held = sum([each.envelope.size for each in self.waiting])
+        return len(self.waiting) >= MAX_WAITING or held >= MAX_WAITING_BYTES
 
     def keep(self, waiting: Waiting) -> None:
         """Add a message."""
@@ -77,6 +81,8 @@ class Opening:
             # Over HTTP a host may have gone meanwhile.
             if request is None or not request.target.finished:
                 pass_on(envelope, request)
+            else:
+                request.give_back()
 
     async def decide(self, upstream: Upstream, passage: Passage, connection: Connection, pass_on: PassOn) -> str | None:
         """Send on what the host sends until the server's era is known.
@@ -100,20 +106,26 @@ class Opening:
                 if not agreed and not self.shaken.is_set():
                     return "legacy"
             elif request is not None and request.method == "initialize":
-                reply = await upstream.request("initialize", passage.with_offers(request.own_params), stateless=False)
+                accept = partial(accept_handshake, passage, connection, request)
+                params = passage.with_offers(request.own_params)
+                reply = await upstream.request("initialize", params, accept, stateless=False)
                 agreed = isinstance(reply, Response)
                 if not agreed and await discovers(upstream, trio.Event()):
                     return "modern"
-                answer_handshake(passage, connection, request, reply)
+                if not agreed:
+                    self.shaken = trio.Event()
+                    reject_handshake(request, reply)
             self.waiting.popleft()
             if request is None or not request.target.finished:
                 pass_on(envelope, request)
+            else:
+                request.give_back()
             if agreed:
                 return None
 
 
-def answer_handshake(passage: Passage, connection: Connection, request: HostRequest, reply: Reply) -> None:
-    """Pass on the server's answer to the handshake."""
+def accept_handshake(passage: Passage, connection: Connection, request: HostRequest, reply: Reply) -> None:
+    """Pass on the server's answer to the handshake, if it is not an error."""
     if isinstance(reply, Response):
         result = as_object(decoded(reply.result))
         version = result.get("protocolVersion")
@@ -121,11 +133,17 @@ def answer_handshake(passage: Passage, connection: Connection, request: HostRequ
         if isinstance(version, str) and version in REVISIONS and REVISIONS[version].era is Era.LEGACY:
             connection.set_version(version)
         request.finish(Encoded(dumps(result)))
-    elif isinstance(reply, ErrorResponse):
-        request.finish(reply.error)
-    else:
-        why = str(reply.error) if isinstance(reply, Malformed) else reply.why
-        request.finish(ErrorDetail(INTERNAL_ERROR, f"the server did not answer initialize: {why}"))
+
+
+def reject_handshake(request: HostRequest, reply: Reply) -> None:
+    """Pass on the error with which the server, or its connection, answered the handshake."""
+    match reply:
+        case ErrorResponse(_, error):
+            request.finish(error)
+        case Malformed(error):
+            request.finish(ErrorDetail(INTERNAL_ERROR, f"the server did not answer initialize: {error}"))
+        case Unanswered(_, why):
+            request.finish(ErrorDetail(INTERNAL_ERROR, f"the server did not answer initialize: {why}"))
 
 
 def terms_problem(inbound: Inbound | None) -> RemoteProtocolError | None:

@@ -16,13 +16,12 @@ again, with every member of its params or its result.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final, cast
 
 import trio
 
 from ..errors import McpError, ProtocolError, RemoteProtocolError
-from ..groups import single_exception
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
 from ..protocol.jsonrpc import (
@@ -46,9 +45,10 @@ from ..protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
 from ..protocol.strict_json import dumps
 from ..runtime import CancelReason
 from ..session import Envelope, Received
-from ..session.replies import ReplyTarget
+from ..session.replies import OpenRequests, ReplyTarget
 from ..types import JsonObject, JsonValue
 from .answers import Answers
+from .asked import Asked
 from .offers import host_of
 from .requests import NOTHING, HostRequest
 from .rounds import ASKING, MAX_ROUNDS, Round, RoundStates, as_object, read_round, retried
@@ -67,6 +67,7 @@ class Passage:
         nursery: runs what the proxy answers; the end of the connection cancels it.
         shared_channel: the host has one channel for all its messages. Else it is HTTP, and each reply has an outbox.
         records: for what peers can make the proxy log.
+        requests: those of the host that wait for a reply.
         on_session_lost: called with the reason when the server no longer knows the session (HTTP).
     """
 
@@ -77,6 +78,7 @@ class Passage:
         states: RoundStates,
         nursery: trio.Nursery,
         records: RepeatedRecords,
+        requests: OpenRequests,
         on_session_lost: Callable[[str], None],
         *,
         shared_channel: bool,
@@ -88,14 +90,15 @@ class Passage:
         self._states = states
         self._nursery = nursery
         self._records = records
+        self._requests = requests
         self._shared = shared_channel
         self.streams = HostStreams(shared_channel=shared_channel)
         self._host = NOTHING
-        self._codec = codec_for(NEWEST_LEGACY)
+        self._codec: Codec | None = None
+        """That of the session; None while there is none."""
         self._sent: dict[RequestId, HostRequest] = {}
         """The requests of the host that are at the server, by their id there."""
-        self._asked: dict[RequestId, trio.CancelScope] = {}
-        """The requests of a legacy server that the proxy answers."""
+        self._asked = Asked(upstream, answers, nursery)
 
     # from the host
 
@@ -109,6 +112,7 @@ class Passage:
         try:
             self._forward_request(request, envelope)
         except ProtocolError as error:
+            self._forget(request)
             request.finish(ErrorDetail(error.code, str(error), error.data))
 
     def _forward_request(self, request: HostRequest, envelope: Envelope[Received]) -> None:
@@ -131,7 +135,7 @@ class Passage:
             self.upstream.post(cast("Envelope", envelope))
         else:
             again = Request(request.sent_as, message.method, params)
-            self.upstream.send(again, params, request.headers, stateless=request.stateless)
+            self.upstream.send(again, params, request.headers, stateless=request.stateless, size=request.size)
 
     def with_offers(self, params: JsonObject) -> JsonObject:
         """Return the params of `initialize` with what the proxy answers."""
@@ -155,14 +159,16 @@ class Passage:
     def forward(self, envelope: Envelope[Received]) -> None:
         """Send anything else of the host on: a notification, or the answer to a request of the server."""
         message = envelope.message
-        if isinstance(message, Malformed) and message.answers is not None:
-            # Its sender waits for an answer, and gets none that can be read.
-            detail = ErrorDetail(INTERNAL_ERROR, "the host sent something that is no answer")
-            self.upstream.post(Envelope(ErrorResponse(message.answers, detail)))
-        elif not isinstance(message, Notification | Response | ErrorResponse):
-            return
+        if self._asked.are_answered_by(message):
+            self._records.log("an answer of the host to a question that the proxy answers was dropped")
         elif self.upstream.is_full:
             self._records.log("a message for a server that does not read was dropped")
+        elif isinstance(message, Malformed) and message.answers is not None:
+            # Its sender waits for an answer, and gets none that can be read.
+            detail = ErrorDetail(INTERNAL_ERROR, "the host sent something that is no answer")
+            self.upstream.answer(ErrorResponse(message.answers, detail))
+        elif not isinstance(message, Notification | Response | ErrorResponse):
+            return
         elif self.upstream.carries and self._shared:
             self.upstream.post(cast("Envelope", envelope))
         else:
@@ -187,6 +193,7 @@ class Passage:
             self._sent.pop(request.sent_as, None)
             request.sent_as = None
         self.streams.forget(request)
+        request.give_back()
 
     # from the server
 
@@ -232,7 +239,8 @@ class Passage:
             request.finish(ErrorDetail(INTERNAL_ERROR, why))
         elif isinstance(message, Malformed) and message.error.request_id is not None:
             # A request that cannot be read: its sender must not wait.
-            self.upstream.post(Envelope(error_response(message.error)))
+            if not self.upstream.is_full:
+                self.upstream.answer(error_response(message.error))
         else:
             self._records.log("a message of the server was dropped: %s", why)
 
@@ -252,7 +260,8 @@ class Passage:
             )
             return
         target.close()
-        target.outbox.post(Envelope(message, target.request_id, raw=envelope.raw), last=target.owns_outbox)
+        passed: Envelope = Envelope(message, target.request_id, size=envelope.size, raw=envelope.raw)
+        target.outbox.post(passed, last=target.owns_outbox)
 
     def _pass_unknown(
         self, id: RequestId | None, message: Response | ErrorResponse, envelope: Envelope[Received]
@@ -260,47 +269,43 @@ class Passage:
         """Pass on a reply that the proxy does not know: to a request that the host has cancelled, or one without an id."""
         if self.upstream.take_reply(id, message) or self.upstream.is_own_id(id):
             return
-        if self._shared:
-            self.streams.post(Envelope(message, raw=envelope.raw))
+        # A second answer to a request whose questions are being answered, or which the host has sent again.
+        if self._shared and (id is None or not self._requests.is_open(id)):
+            self.streams.post(cast("Envelope", envelope))
 
     def _take_notification(self, message: Notification, envelope: Envelope[Received]) -> None:
         params = decoded(message.params)
-        if message.method == CANCELLED:
-            scope = self._asked.pop(id_in(params.get("requestId")), None)
-            if scope is not None:
-                scope.cancel()
-                return
+        if message.method == CANCELLED and self._asked.cancel(id_in(params.get("requestId"))):
+            return
         if self._shared:
-            self.streams.post(Envelope(message, raw=envelope.raw))
-        else:
-            self.streams.route(message, params, self._sent)
+            self.streams.post(cast("Envelope", envelope))
+        elif not self.streams.route(message, params, envelope.size, self._sent, self._only_host()):
+            self._records.log("%s was dropped: it belongs to no request, or its host does not read", message.method)
 
     def _take_request(self, message: Request, envelope: Envelope[Received]) -> None:
         """Answer a request of a legacy server, or pass it on."""
-        if not self._offers.answers(self._host, message.method, decoded(message.params)):
-            # Over HTTP on a stream of the request that it is most likely about: a standalone one is for nothing like it.
-            about = None if self._shared else next(iter(self._sent.values()), None)
-            self.streams.post(Envelope(message, raw=envelope.raw), about)
-        elif message.id in self._asked:
-            error = ErrorDetail(INVALID_REQUEST, f"the id {message.id!r} is in use")
-            self.upstream.post(Envelope(ErrorResponse(message.id, error)))
-        else:
-            scope = self._asked[message.id] = trio.CancelScope()
-            self._nursery.start_soon(self._answer_request, message, self._codec, scope)
+        if self._codec is None and not self._shared:
+            # A modern server, which asks in results. Its connection may be that of several hosts.
+            why = f"{message.method} came while no session is open"
+            self.upstream.answer(ErrorResponse(message.id, ErrorDetail(INVALID_REQUEST, why)))
+        elif self.upstream.is_full:
+            self._records.log("%s of a server that does not read was dropped", message.method)
+        elif self._offers.answers(self._host, message.method, decoded(message.params)):
+            self._asked.take(message, self._codec)
+        # Over HTTP on a stream of the request that it is most likely about: a standalone one is for nothing like it.
+        elif not self.streams.post(cast("Envelope", envelope), None if self._shared else self._only_host()):
+            why = (
+                f"{message.method} cannot be passed on: the host does not read, or it is not known which host it is for"
+            )
+            self.upstream.answer(ErrorResponse(message.id, ErrorDetail(SERVER_BUSY, why)))
+
+    def _only_host(self) -> HostRequest | None:
+        """Return the request that a message most likely belongs to which names none; None if it may be that of another host."""
+        # Modern requests of several hosts share a connection over HTTP.
+        several = self._codec is None and self._requests.count > 1
+        return None if several else next(iter(self._sent.values()), None)
 
     # what the proxy answers
-
-    async def _answer_request(self, message: Request, codec: Codec, scope: trio.CancelScope) -> None:
-        """Answer a request of a legacy server; one that it cancels gets no answer (L-CAN-2b)."""
-        with scope:
-            reply: Response | ErrorResponse
-            try:
-                answer = await self._answers.answer(message.method, decoded(message.params))
-                reply = Response(message.id, codec.encode_result(message.method, answer))
-            except ProtocolError as error:
-                reply = ErrorResponse(message.id, ErrorDetail(error.code, str(error), error.data))
-            if self._asked.pop(message.id, None) is not None:
-                self.upstream.post(Envelope(reply))
 
     def _answer_round(self, request: HostRequest, result: JsonObject) -> bool:
         """Begin to answer the questions of an interim result; False if the proxy answers none of them."""
@@ -316,46 +321,22 @@ class Passage:
         """Answer our part of a round, then send the request again, or the host its part."""
         with scope:
             try:
-                answers = await self._answer_all(asked.ours)
+                answers = await self._answers.answer_round(codec_for(MODERN), asked.ours)
                 request.scope = None
                 if asked.theirs or not asked.ours:
-                    state = self._states.split(
-                        request.principal, request.method, request.own_params, asked, dict(answers)
-                    )
+                    state = self._states.split(request.principal, request.method, request.own_params, asked, answers)
                     interim: JsonObject = {**result, "inputRequests": asked.theirs, "requestState": state}
                     if not asked.theirs:
                         del interim["inputRequests"]
                     self._forget(request)
                     request.finish(Encoded(dumps(interim)))
                 else:
-                    self._retry(request, dict(answers), asked.state)
+                    self._retry(request, answers, asked.state)
             except McpError as error:
                 request.scope = None
                 self._forget(request)
                 code = error.code if isinstance(error, ProtocolError) else INTERNAL_ERROR
                 request.finish(ErrorDetail(code, f"a question of the server has no answer: {error}"))
-
-    async def _answer_all(self, questions: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
-        """Answer the questions of a round concurrently; the first failure cancels the others."""
-        codec, answers = codec_for(MODERN), dict[str, JsonValue]()
-
-        async def answer(key: str, question: JsonObject) -> None:
-            method = question.get("method")
-            assert isinstance(method, str)
-            answers[key] = codec.encode_input_response(
-                method, await self._answers.answer(method, question.get("params"))
-            )
-
-        failure: Exception | None = None
-        try:
-            async with trio.open_nursery() as nursery:
-                for key, question in questions.items():
-                    nursery.start_soon(answer, key, as_object(question))
-        except* McpError as group:
-            failure = single_exception(group)
-        if failure is not None:
-            raise failure
-        return answers
 
     def _retry(self, request: HostRequest, answers: JsonObject, state: str | None) -> None:
         request.rounds += 1
@@ -367,4 +348,5 @@ class Passage:
         params = retried(request.params, answers, state)
         request.sent_as = self.upstream.new_id()
         self._sent[request.sent_as] = request
-        self.upstream.send(Request(request.sent_as, request.method, params), params, request.headers, stateless=True)
+        again = Request(request.sent_as, request.method, params)
+        self.upstream.send(again, params, request.headers, stateless=True, size=request.size)

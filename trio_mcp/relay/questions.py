@@ -74,10 +74,12 @@ class Questions:
 
     Args:
         host: what the host can answer.
+        several_hosts: the calls may be those of several.
     """
 
     answers: Answers
     host: Host
+    several_hosts: bool = False
     _running: dict[Running, None] = field(default_factory=dict, init=False)
 
     async def answer(self, method: str, params: Model) -> Model:
@@ -94,13 +96,17 @@ class Questions:
                 raise PeerError(error.code, str(error), error.data) from None
         running = self.latest
         if running is None:
-            raise PeerError(INVALID_PARAMS, f"{method} came while no call runs, and the host can be asked in one only")
+            why = (
+                "several calls run, and which of their hosts it is for is unknown" if self._running else "no call runs"
+            )
+            raise PeerError(INVALID_PARAMS, f"{method} came while {why}; a host can be asked in its call only")
         return await running.call.ask(running.lane, question_of(method, params))
 
     @property
     def latest(self) -> Running | None:
-        """The call that this task belongs to, or else the one that has run longest; None if none runs."""
-        return CURRENT.get() or next(iter(self._running), None)
+        """The call that this task belongs to, or else the one that has run longest; None if that may be another host's."""
+        unknown = self.several_hosts and len(self._running) > 1
+        return CURRENT.get() or (None if unknown else next(iter(self._running), None))
 
     @asynccontextmanager
     async def during(self, call: Call, lane: Lane) -> AsyncIterator[Running]:

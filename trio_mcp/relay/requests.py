@@ -11,10 +11,13 @@ import trio
 from ..protocol.jsonrpc import Encoded, ErrorDetail, Request, RequestId, decoded
 from ..runtime import CancelReason
 from ..session import ReplyTarget, ServerSession
+from ..session.sizes import CALL_SIZE
 from ..types import JsonObject, ProgressToken
 from .offers import Host
 
 NOTHING: Final = Host()
+REQUEST_SIZE: Final = CALL_SIZE // 2
+"""A request on its way, with its stream, besides its message."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +35,7 @@ class HostRequest:
         token: the host's progress token, if the server got another.
         scope: cancels what the proxy does for it; None while it does nothing.
         rounds: how many rounds the proxy has answered alone.
+        size: bytes of memory that its message takes.
     """
 
     message: Request
@@ -47,6 +51,30 @@ class HostRequest:
     sent_token: ProgressToken | None = None
     scope: trio.CancelScope | None = field(default=None, init=False)
     rounds: int = field(default=0, init=False)
+    size: int = field(default=0, init=False)
+    _drawn: int = field(default=0, init=False)
+
+    def draw(self, size: int) -> None:
+        """Count the request in the memory budget.
+
+        Args:
+            size: bytes that its message takes.
+
+        Raises:
+            LimitExceeded: there is no room for it.
+        """
+        self.size = size
+        account = self.target.outbox.account
+        if account is not None:
+            account.check(size + REQUEST_SIZE)
+            self._drawn = size + REQUEST_SIZE
+            account.draw(self._drawn)
+
+    def give_back(self) -> None:
+        """Count the request no longer; doing it again does nothing."""
+        drawn, self._drawn = self._drawn, 0
+        if drawn and self.target.outbox.account is not None:
+            self.target.outbox.account.give_back(drawn)
 
     @property
     def method(self) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
+from typing import Final
 
 import trio
 
+from ..checks import check_int
 from ..logs import peer_logger
 from ..protocol.sealing.request_state import KeyRing
 from ..session import (
@@ -28,6 +30,8 @@ from .session import Connect, RelaySession
 logger = peer_logger("trio_mcp.relay")
 
 NAME = "trio-mcp backfill"
+MAX_SESSIONS: Final = 100
+"""Sessions of a proxy with several hosts: for each it may start a process."""
 
 
 class RelayServer:
@@ -37,13 +41,25 @@ class RelayServer:
         connect: opens a connection to the server; called for each host.
         backfill: what the proxy answers for a host that cannot.
 
+        max_sessions: how many sessions a transport with several hosts may open, each with its own connection to the server, and
+            how many WebSockets; transports with limits of their own for this read it unless they are given others.
+
     Attributes:
         failure: why the server has gone while a host on a single channel was connected; None if it has not.
     """
 
-    lifespan_seconds = 0.0
+    lifespan_seconds = 5.0
+    """Seconds that a shutdown may take longer: a server that ignores the end of its stdin, and SIGTERM, is killed after four."""
 
-    def __init__(self, connect: Connect, backfill: Backfill, options: ServiceOptions | None = None) -> None:
+    def __init__(
+        self,
+        connect: Connect,
+        backfill: Backfill,
+        options: ServiceOptions | None = None,
+        *,
+        max_sessions: int = MAX_SESSIONS,
+    ) -> None:
+        self.max_sessions = check_int("max_sessions", max_sessions, least=1)
         self.identity = Implementation(name=NAME, version="0")
         self.options = options or ServiceOptions()
         self.failure: str | None = None
@@ -62,23 +78,26 @@ class RelayServer:
         check_event_loop()
         # First: a server that cannot be started is an error of who started the proxy, and not of a host.
         async with self._connect() as server:
-            async with self._open(lambda: nullcontext(server), partial(self._on_lost, host)) as service:
+            opened = self._open(lambda: nullcontext(server), partial(self._on_lost, host), one_of_several=False)
+            async with opened as service:
                 await serve_channel(service, host)
 
     @asynccontextmanager
     async def open_service(self) -> AsyncIterator[Service]:
         """Open the service with which a transport serves hosts over several connections, each with its own to the server."""
         check_event_loop()
-        async with self._open(self._connect, lambda _why: None) as service:
+        async with self._open(self._connect, lambda _why: None, one_of_several=True) as service:
             yield service
 
     @asynccontextmanager
-    async def _open(self, connect: Connect, on_lost: Callable[[str], None]) -> AsyncIterator[Service]:
+    async def _open(
+        self, connect: Connect, on_lost: Callable[[str], None], *, one_of_several: bool
+    ) -> AsyncIterator[Service]:
         async with trio.open_nursery() as nursery:
             opened = open_service({}, self.identity, ServerCapabilities(), options=self.options)
             async with opened as service:
                 service.session_type = partial(
-                    RelaySession, self._answers, self._states, connect, nursery.start_soon, on_lost
+                    RelaySession, self._answers, self._states, connect, nursery.start_soon, on_lost, one_of_several
                 )
                 yield service
             nursery.cancel_scope.cancel()

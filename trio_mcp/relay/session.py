@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ..errors import RemoteProtocolError
+from ..errors import LimitExceeded, RemoteProtocolError
 from ..groups import single_exception
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound
@@ -41,22 +41,20 @@ from ..protocol.jsonrpc import (
     is_request_id,
 )
 from ..runtime import Account, CancelReason, Outbox
-from ..session import Envelope, MessageChannel, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service
-from ..session.channel import read_all
+from ..session import Envelope, MessageChannel, OpenBatch, Received, ReplyTarget, ServerSession, Service
 from ..types import JsonObject
 from .answers import Answers
-from .opening import MAX_WAITING, Opening, Waiting, terms_problem
+from .carrying import end_with, read_server, write_server
+from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, terms_problem
 from .passing import CANCELLED, Passage
 from .probing import declared_in
 from .requests import HandedOver, HostRequest
 from .rounds import RoundStates
+from .streams import carried_size
 from .translating import Translation, open_translation
 from .upstream import Upstream
 
 logger = peer_logger("trio_mcp.relay")
-
-EXIT_NEWS: Final = 1.0
-"""Seconds in which the system tells how a server's process has ended, for the error."""
 
 GONE: Final = "the server has gone: %s"
 
@@ -71,6 +69,7 @@ class RelaySession(ServerSession):
         connect: opens the connection to the server; called at the first message.
         start: runs a function in a task of the proxy.
         on_lost: called with the reason when the server has gone first.
+        one_of_several: the proxy has other hosts.
     """
 
     def __init__(
@@ -80,6 +79,7 @@ class RelaySession(ServerSession):
         connect: Connect,
         start: Callable[..., None],
         on_lost: Callable[[str], None],
+        one_of_several: bool,
         service: Service,
         *,
         shared_channel: bool = True,
@@ -89,6 +89,7 @@ class RelaySession(ServerSession):
         self._answers, self._states = answers, states
         self._connect, self._start, self._on_lost = connect, start, on_lost
         self._shared = shared_channel
+        self._one_of_several = one_of_several
         self._opening = Opening()
         self._scope = trio.CancelScope()
         self._started = False
@@ -115,7 +116,7 @@ class RelaySession(ServerSession):
         if self._shared:
             self._standalone = outbox
         if isinstance(message, Batch):
-            return self._receive_batch(message, envelope.peer, outbox, owns_outbox=owns_outbox)
+            return self._receive_batch(message, envelope, outbox, owns_outbox=owns_outbox)
         if isinstance(message, Malformed) and message.answers is None:
             rejected = Rejected(message.error, answer=not message.is_answer)
             if rejected.answer:
@@ -130,7 +131,10 @@ class RelaySession(ServerSession):
             outbox.post(Envelope(error_response(problem), about=message.id))
             return Rejected(problem, answer=True)
         target = ReplyTarget(message.id, outbox, owns_outbox, self.requests)
-        self._receive_request(envelope, message, target, inbound)
+        problem = self._receive_request(envelope, message, target, inbound)
+        if problem is not None:
+            outbox.post(Envelope(error_response(problem), about=message.id))
+            return Rejected(problem, answer=True)
         return target
 
     def _problem_of(self, message: Request) -> RemoteProtocolError | None:
@@ -142,7 +146,8 @@ class RelaySession(ServerSession):
             problem = RemoteProtocolError(GONE % self._lost, code=INTERNAL_ERROR)
         elif self._opening.is_full:
             problem = RemoteProtocolError(
-                f"{MAX_WAITING} messages wait for the server to start, and no more", code=SERVER_BUSY
+                f"{MAX_WAITING} messages, or {MAX_WAITING_BYTES} bytes, wait for the server to start, and no more",
+                code=SERVER_BUSY,
             )
         if problem is not None:
             problem.request_id = message.id
@@ -150,9 +155,17 @@ class RelaySession(ServerSession):
 
     def _receive_request(
         self, envelope: Envelope[Received], message: Request, target: ReplyTarget, inbound: Inbound | None
-    ) -> None:
+    ) -> RemoteProtocolError | None:
+        """Take a request; return why it is rejected if the memory budget has no room for it."""
         peer = envelope.peer
         request = HostRequest(message, target, self._on_withdrawn, peer.headers, peer.principal)
+        try:
+            request.draw(envelope.size)
+        except LimitExceeded as error:
+            problem = RemoteProtocolError(str(error), code=SERVER_BUSY)
+            problem.request_id = message.id
+            return problem
+        target.outbox.size_of = carried_size
         self.connection.open_ids.add(message.id)
         self.requests.add(target)
         target.work = request
@@ -160,9 +173,10 @@ class RelaySession(ServerSession):
             self._pass(envelope, request)
         else:
             self._keep(Waiting(envelope, request, inbound))
+        return None
 
     def _receive_batch(
-        self, message: Batch, peer: Peer, outbox: Outbox[Envelope], *, owns_outbox: bool
+        self, message: Batch, whole: Envelope[Received], outbox: Outbox[Envelope], *, owns_outbox: bool
     ) -> OpenBatch | Rejected | None:
         """Take the messages of an array one by one; their answers go back in one (2025-03-26)."""
         try:
@@ -172,7 +186,7 @@ class RelaySession(ServerSession):
             return Rejected(error, answer=True)
         batch = OpenBatch(outbox, owns_outbox=owns_outbox)
         for member in members:
-            envelope: Envelope[Received] = Envelope(member, peer=peer)
+            envelope: Envelope[Received] = Envelope(member, peer=whole.peer, size=whole.size // len(members))
             problem = self._problem_of(member) if isinstance(member, Request) else None
             if isinstance(member, Malformed) and member.answers is None:
                 problem = member.error
@@ -180,7 +194,10 @@ class RelaySession(ServerSession):
                 batch.expect()
                 batch.settle(error_response(problem))
             elif isinstance(member, Request):
-                self._receive_request(envelope, member, batch.reply_target(member.id, self.requests), None)
+                target = batch.reply_target(member.id, self.requests)
+                problem = self._receive_request(envelope, member, target, None)
+                if problem is not None:
+                    target.finish(ErrorDetail(problem.code, str(problem)))
             else:
                 self._keep(Waiting(envelope, None, None)) if not self._passes else self._pass(envelope, None)
         batch.all_read()
@@ -189,6 +206,8 @@ class RelaySession(ServerSession):
     def attach(self, outbox: Outbox[Envelope] | None) -> None:
         """Set where messages go that belong to no request."""
         self._standalone = outbox
+        if outbox is not None:
+            outbox.size_of = carried_size
         if self._passage is not None:
             self._passage.streams.attach(outbox)
         if self._translation is not None:
@@ -207,8 +226,8 @@ class RelaySession(ServerSession):
 
     @property
     def initialized(self) -> bool:
-        """Whether the host has begun a session; the server may still reject it."""
-        return self._opening.shaken.is_set()
+        """Whether the host has begun a session, which the server has not rejected so far, and has not ended."""
+        return self._opening.shaken.is_set() and self._lost is None
 
     @property
     def busy(self) -> bool:
@@ -293,12 +312,23 @@ class RelaySession(ServerSession):
         with closing(RepeatedRecords(logger)) as records:
             async with trio.open_nursery() as nursery:
                 ended = partial(end_with, lost, nursery.cancel_scope)
+                # Nothing tells modern hosts apart that share a connection over HTTP.
+                shares = self._one_of_several and (self._shared or self._opening.shaken.is_set())
                 self._passage = Passage(
-                    upstream, self._answers, self._states, nursery, records, ended, shared_channel=self._shared
+                    upstream,
+                    self._answers.part() if shares else self._answers,
+                    self._states,
+                    nursery,
+                    records,
+                    self.requests,
+                    ended,
+                    shared_channel=self._shared,
                 )
                 self._passage.streams.attach(self._standalone)
-                nursery.start_soon(self._read, channel, self._passage, lost, nursery.cancel_scope)
-                nursery.start_soon(self._write, upstream, nursery.cancel_scope)
+                # A host that does not read is waited for if it has one channel for everything.
+                outbox = self._standalone if self._shared and self._standalone is not None else Outbox[Envelope]()
+                nursery.start_soon(read_server, channel, self._passage, outbox, self.service.turn, ended)
+                nursery.start_soon(write_server, upstream, nursery.cancel_scope)
                 mode = await self._opening.decide(upstream, self._passage, self.connection, self._pass)
                 if mode is None:
                     self._passes = True
@@ -310,31 +340,6 @@ class RelaySession(ServerSession):
         self._passage = None
         await self._translate(channel, upstream, mode)
         return channel.close_reason or "it closed the connection"
-
-    async def _read(self, channel: MessageChannel, passage: Passage, lost: list[str], scope: trio.CancelScope) -> None:
-        """Read what the server sends; a host that does not read is waited for if it has one channel for everything."""
-        never_full: Outbox[Envelope] = Outbox()
-        outbox = self._standalone if self._shared and self._standalone is not None else never_full
-        why = "it closed the connection"
-        try:
-            await read_all(channel, passage.take, outbox, self.service.turn)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            why = f"the connection broke: {error}"
-        # The end of a pipe comes before the news how its process has ended.
-        with trio.move_on_after(EXIT_NEWS):
-            while channel.close_reason is None and passage.upstream.carries:  # noqa: ASYNC110
-                await trio.sleep(0.01)
-        end_with(lost, scope, channel.close_reason or why)
-
-    async def _write(self, upstream: Upstream, scope: trio.CancelScope) -> None:
-        try:
-            await upstream.write()
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            logger.debug("writing to the server ended: %s", error)
-            # What it has written is still read. If it only stopped reading, nothing comes.
-            with trio.move_on_after(EXIT_NEWS):
-                await trio.sleep_forever()
-            scope.cancel()
 
     async def _translate(self, channel: MessageChannel, upstream: Upstream, mode: str) -> None:
         """Speak to each side in its own era, until the server has gone."""
@@ -360,13 +365,9 @@ class RelaySession(ServerSession):
         self, session: ServerSession, envelope: Envelope[Received], target: ReplyTarget, inbound: Inbound | None
     ) -> None:
         """Give a request that has waited to the session that serves it; the transport still knows it by its first target."""
+        if isinstance(target.work, HostRequest):
+            target.work.give_back()
         target.close()
         taken = session.receive(envelope, target.outbox, owns_outbox=target.owns_outbox, inbound=inbound)
         if isinstance(taken, ReplyTarget):
             target.work = HandedOver(session, taken)
-
-
-def end_with(lost: list[str], scope: trio.CancelScope, why: str) -> None:
-    """End a connection to the server, for this reason."""
-    lost.append(why)
-    scope.cancel()

@@ -112,7 +112,7 @@ async def open_translation(
     Raises:
         McpError: the server did not open a session, or the host's declarations are malformed.
     """
-    questions = Questions(answers, host_of(capabilities))
+    questions = Questions(answers, host_of(capabilities), several_hosts=not shared_channel)
     added = answers.backfill.offers.added_to(capabilities)
     declared = validated(ClientCapabilities, capabilities if added is None else added, "capabilities")
     watched = WatchedChannel(channel, is_late)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeAlias
 
 import trio
@@ -22,6 +22,7 @@ from ..protocol.jsonrpc import (
 )
 from ..runtime import Outbox
 from ..session import Envelope, MessageChannel, Peer
+from ..session.envelope import sent_size
 from ..types import JsonObject
 
 MAX_UNSENT: Final = 4096
@@ -52,7 +53,7 @@ class Upstream:
         # Random, so that no host uses these ids for its requests.
         self._prefix = f"relay-{secrets.token_hex(8)}-"
         self._numbers = itertools.count(1)
-        self._replies: dict[RequestId, trio.MemorySendChannel[Reply]] = {}
+        self._replies: dict[RequestId, Callable[[Reply], None]] = {}
         self._headers: dict[str, ParameterHeaders] = {}
 
     @property
@@ -65,17 +66,25 @@ class Upstream:
         self._unsent_bytes += envelope.size
         self._outbox.post(envelope)
 
-    def send(self, request: Request, params: JsonObject, given: Mapping[str, str], *, stateless: bool) -> None:
+    def answer(self, reply: Response | ErrorResponse) -> None:
+        """Queue an answer of the proxy to a request of the server."""
+        answer: Envelope = Envelope(reply)
+        self.post(answer._replace(size=sent_size(answer)))
+
+    def send(
+        self, request: Request, params: JsonObject, given: Mapping[str, str], *, stateless: bool, size: int = 0
+    ) -> None:
         """Queue a request as a message of its own.
 
         Args:
             params: those of the request.
             given: the headers that it came with; those that repeat arguments go on.
+            size: bytes of memory that it takes.
         """
         headers: dict[str, str] = {}
         if stateless and not self.carries:
             headers = {**headers_of(request.method, params), **self._repeated(request.method, params, given)}
-        self.post(Envelope(request, about=request.id, peer=Peer(headers=headers), stateless=stateless))
+        self.post(Envelope(request, about=request.id, peer=Peer(headers=headers), size=size, stateless=stateless))
 
     def cancel(self, request_id: RequestId, params: JsonObject, *, stateless: bool) -> None:
         """Queue the cancellation of a request."""
@@ -90,29 +99,46 @@ class Upstream:
         """Return whether `new_id` has made an id."""
         return isinstance(request_id, str) and request_id.startswith(self._prefix)
 
-    async def request(self, method: str, params: JsonObject, *, stateless: bool) -> Reply:
-        """Send a request of the proxy, and return what answers it. A cancel forgets it, and cancels it at a modern server."""
+    async def request(
+        self,
+        method: str,
+        params: JsonObject,
+        on_reply: Callable[[Reply], None] = lambda _reply: None,
+        *,
+        stateless: bool,
+    ) -> Reply:
+        """Send a request of the proxy, and return what answers it. A cancel forgets it, and cancels it at a modern server.
+
+        Args:
+            on_reply: called with the reply before the message behind it is read.
+        """
         request_id = self.new_id()
-        sends, receives = trio.open_memory_channel[Reply](1)
-        self._replies[request_id] = sends
-        answered = False
+        replies: list[Reply] = []
+        answered = trio.Event()
+
+        def take(reply: Reply) -> None:
+            del self._replies[request_id]
+            replies.append(reply)
+            answered.set()
+            on_reply(reply)
+
+        self._replies[request_id] = take
         try:
             self.send(Request(request_id, method, params), params, {}, stateless=stateless)
-            reply = await receives.receive()
-            answered = True
-            return reply
+            await answered.wait()
+            return replies[0]
         finally:
-            del self._replies[request_id]
+            unanswered = self._replies.pop(request_id, None) is not None
             # `initialize` cannot be cancelled (L-CAN-1b).
-            if not answered and stateless:
+            if unanswered and stateless:
                 self.cancel(request_id, {}, stateless=stateless)
 
     def take_reply(self, request_id: RequestId | None, reply: Reply) -> bool:
         """Hand a reply to the request of the proxy that waits for it; False if none does."""
-        sends = None if request_id is None else self._replies.get(request_id)
-        if sends is None:
+        take = None if request_id is None else self._replies.get(request_id)
+        if take is None:
             return False
-        sends.send_nowait(reply)
+        take(reply)
         return True
 
     def learn_headers(self, result: JsonObject) -> None:

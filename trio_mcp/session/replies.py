@@ -156,6 +156,10 @@ class OpenRequests:
         if not self.count and self._none_left is not None:
             self._none_left.set()
 
+    def is_open(self, request_id: RequestId) -> bool:
+        """Return whether a request of this id waits for its reply, and was not cancelled."""
+        return request_id in self._first
+
     async def wait_none_left(self) -> None:
         """Wait until every request has been answered or given up."""
         if self.count:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+import trio
+
 from trio_mcp import Context, Server
 
 server = Server("sampling")
@@ -25,6 +27,19 @@ async def meet(ctx: Context) -> str:
 async def pid() -> int:
     """Return the number of this process."""
     return os.getpid()
+
+
+@server.tool
+async def has_key() -> bool:
+    """Return whether this process knows the key of an API."""
+    return "OPENAI_API_KEY" in os.environ
+
+
+@server.tool
+async def wait(seconds: float) -> str:
+    """Wait."""
+    await trio.sleep(seconds)
+    return "waited"
 
 
 if __name__ == "__main__":

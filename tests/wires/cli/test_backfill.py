@@ -128,23 +128,26 @@ async def test_a_host_that_leaves_ends_the_proxy_and_its_server(api: Api, mode: 
 
 
 @both_eras
-async def test_hosts_over_http_each_get_a_server(api: Api, mode: str) -> None:
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_hosts_over_http_each_get_a_server(api: Api, mode: str, scheme: str) -> None:
     command = ["backfill", "--provider", api.url, "--http", "--port", "0", "--", *SERVER]
     with started(*command) as process:
         assert process.stderr is not None
         announced = next(line for line in process.stderr if " serves MCP at " in line)
-        url = announced.rpartition(" ")[2].strip()
+        url = announced.rpartition(" ")[2].strip().replace("http", scheme, 1)
         with trio.fail_after(SECONDS):
             async with Client.connect(url, mode=mode) as one, Client.connect(url, mode=mode) as other:
                 assert (await one.call_tool("think")).text == (await other.call_tool("think")).text == "Something."
-                # A session has its own server; modern requests belong to none, and share one.
+                # A session and a WebSocket have their own server; modern requests over HTTP belong to none, and share one.
                 pids = {(await client.call_tool("pid")).text for client in (one, other)}
-                assert len(pids) == (2 if mode == "legacy" else 1)
+                assert len(pids) == (1 if (mode, scheme) == ("modern", "http") else 2)
         process.terminate()
         assert process.wait(SECONDS) == 0
 
 
-async def test_the_server_behind_it_may_be_a_url(api: Api) -> None:
+@both_eras
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_the_server_behind_it_may_be_a_url(api: Api, mode: str, scheme: str) -> None:
     from trio_mcp_transports.http.server.serve import serve_http
 
     sys.path.insert(0, str(Path(__file__).parent))
@@ -154,7 +157,8 @@ async def test_the_server_behind_it_may_be_a_url(api: Api) -> None:
         urls = await nursery.start(
             lambda **options: serve_http(server, port=0, announce=False, signals=False, **options)
         )
-        async with host_of(backfill("--provider", api.url, urls[0]), "modern") as client:
+        url = urls[0].replace("http", scheme, 1)
+        async with host_of(backfill("--provider", api.url, url), mode) as client:
             assert (await client.call_tool("think")).text == "Something."
         nursery.cancel_scope.cancel()
 

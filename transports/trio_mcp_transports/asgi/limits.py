@@ -32,3 +32,9 @@ class HttpLimits:
     websockets: int = 10_000
     per_principal: int = 1_000
     recheck_seconds: float = 60.0
+
+
+def default_limits(server: object) -> HttpLimits:
+    """Return the limits for a server: one whose sessions are dear, such as a proxy, has the attribute `max_sessions`."""
+    sessions: int | None = getattr(server, "max_sessions", None)
+    return HttpLimits() if sessions is None else HttpLimits(sessions=sessions, websockets=sessions)

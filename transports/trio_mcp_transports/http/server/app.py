@@ -35,7 +35,7 @@ from trio_mcp.stores import MemoryEventStore
 from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
 from ...asgi.authentication import Authenticate, authenticated_peer, check_scopes, has_same_rights
 from ...asgi.exchange import process_modern
-from ...asgi.limits import HttpLimits
+from ...asgi.limits import HttpLimits, default_limits
 from ...asgi.messages import (
     AuthorizedRequest,
     Receive,
@@ -129,7 +129,9 @@ class McpApp:
         if authenticate is not None:
             check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
         self.limits = (
-            HttpLimits() if limits is None else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
+            default_limits(server)
+            if limits is None
+            else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
         )
         self._server = server
         self._paths = paths

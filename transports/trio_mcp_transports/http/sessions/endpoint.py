@@ -144,10 +144,19 @@ class LegacyEndpoint:
             account.draw(SESSION_SIZE)
             entry = self.sessions.add(LegacySession(session, envelope.peer.principal, account, self._store))
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
-        # A proxy has the answer only when its server has answered.
-        if not isinstance(target, ReplyTarget) or target.finished:
-            exchange.outbox.close()
+            # A proxy has the answer only when its server has answered.
+            if isinstance(target, ReplyTarget) and not target.finished:
+                return partial(self._open_later, entry, target, exchange)
+        exchange.outbox.close()
         return partial(run_to_end, exchange)
+
+    async def _open_later(self, entry: LegacySession, target: ReplyTarget, exchange: Exchange) -> None:
+        """Send the answer to a handshake when there is one; end the session if there is none, or it is an error."""
+        try:
+            await run_to_end(exchange)
+        finally:
+            if not target.finished or not entry.session.initialized:
+                self.sessions.end(entry, CancelReason.DISCONNECT)
 
     def _find_session(self, peer: Peer) -> LegacySession:
         """Return the session that a request names (L-HTTP-18s)."""

@@ -1,0 +1,87 @@
+"""Hosts over HTTP with a proxy between them and a server that tests write line by line. Every wait is bounded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+import trio.testing
+from asgi_peer import AsgiPeer, initialize, modern_request, served
+from relaying import DISCOVERED, SECONDS, Json, Line, Model, initialized
+
+from trio_mcp.protocol.revisions import NEWEST_LEGACY
+from trio_mcp.relay import Backfill, RelayServer
+from trio_mcp.session import ServiceOptions
+from trio_mcp_transports.http import asgi_app
+from trio_mcp_transports.stdio.channel import LineChannel
+
+
+class Hosts:
+    """Hosts of one proxy, and the server behind it, to which each connection is a separate wire."""
+
+    def __init__(self, peer: AsgiPeer, servers: trio.MemoryReceiveChannel[Line]) -> None:
+        self.peer = peer
+        self._servers = servers
+
+    async def connection(self) -> Line:
+        """Return the next connection that the proxy opens to the server."""
+        with trio.fail_after(SECONDS):
+            return await self._servers.receive()
+
+    async def open_session(self) -> tuple[dict[str, str], Line]:
+        """Open a legacy session; return the headers of its requests, and its connection."""
+        opening = self.peer.start(initialize({}))
+        server = await self.connection()
+        got = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
+        reply = await opening.end()
+        assert reply.json["result"] == initialized()
+        headers = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": NEWEST_LEGACY}
+        return {**reply_headers(), **headers}, server
+
+    async def discovered(self) -> Line:
+        """Let the proxy find out that the server is a modern one; return the connection."""
+        body, headers = modern_request("server/discover", {}, id="d")
+        discovery = self.peer.start(body, headers)
+        server = await self.connection()
+        for _ in range(2):
+            got = await server.receive()
+            await server.send({"jsonrpc": "2.0", "id": got["id"], "result": DISCOVERED})
+        assert (await discovery.end()).json["id"] == "d"
+        return server
+
+
+def reply_headers() -> dict[str, str]:
+    return {
+        "host": "localhost:8000",
+        "content-type": "application/json",
+        "accept": "application/json, text/event-stream",
+    }
+
+
+@asynccontextmanager
+async def proxied(
+    model: Model | None = None, options: ServiceOptions | None = None, **relay_options: int
+) -> AsyncIterator[Hosts]:
+    opened, servers = trio.open_memory_channel[Line](10)
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[LineChannel]:
+        ours, theirs = trio.testing.memory_stream_pair()
+        await opened.send(Line(ours))
+        async with LineChannel(theirs.receive_stream, theirs.send_stream) as channel:
+            yield channel
+
+    relay = RelayServer(connect, Backfill(model or Model()), options, **relay_options)
+    app = asgi_app(relay)  # type: ignore[arg-type]
+    async with served(app) as peer:
+        yield Hosts(peer, servers)
+
+
+def progress(token: object) -> Json:
+    return {
+        "jsonrpc": "2.0",
+        "method": "notifications/progress",
+        "params": {"progressToken": token, "progress": 1, "x": 1},
+    }

@@ -1,0 +1,242 @@
+"""Hosts of one proxy over HTTP that take what is not theirs, or more than their share."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import trio
+import trio.testing
+from asgi_peer import Reply, initialize, legacy_call, modern_call
+from hosts import proxied, reply_headers
+from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
+
+from trio_mcp.relay.answers import MAX_ANSWERING
+from trio_mcp.relay.streams import MAX_UNREAD
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session import ServiceOptions
+
+LOG: Json = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "a secret"}}
+CHANGED: Json = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}
+
+
+# what a host must not see
+
+
+async def test_a_log_message_that_may_be_about_the_request_of_another_host_is_dropped() -> None:
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        replies: list[Reply] = []
+        sent: list[Json] = []
+        for request_id in ("one", "other"):
+            body, headers = modern_call("look", id=request_id)
+            replies.append(hosts.peer.start(body, headers))
+            sent.append(await server.receive())
+        await server.send(LOG)
+        for got in sent:
+            await server.send(result(got["id"], resultType="complete"))
+        for reply in replies:
+            assert b"a secret" not in (await reply.end()).body
+
+
+async def test_a_log_message_about_the_only_request_passes() -> None:
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        body, headers = modern_call("look", id=1)
+        reply = hosts.peer.start(body, headers)
+        got = await server.receive()
+        await server.send(LOG)
+        await server.send(result(got["id"], resultType="complete"))
+        assert (await reply.end()).events == [LOG, result(1, resultType="complete")]
+
+
+@pytest.mark.parametrize("method", ["elicitation/create", "sampling/createMessage"])
+async def test_a_request_of_a_modern_server_reaches_no_host_and_no_model(method: str) -> None:
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        replies: list[Reply] = []
+        sent: list[Json] = []
+        for request_id in ("one", "other"):
+            body, headers = modern_call("look", id=request_id)
+            replies.append(hosts.peer.start(body, headers))
+            sent.append(await server.receive())
+        await server.send(ask("q", method))
+        answer = await server.receive()
+        assert (answer["id"], "error" in answer) == ("q", True)
+        for got in sent:
+            await server.send(result(got["id"], resultType="complete"))
+        for reply in replies:
+            assert b"say hello" not in (await reply.end()).body
+
+
+async def test_a_session_answers_the_questions_of_its_own_server_only() -> None:
+    async with proxied() as hosts:
+        (one, server_of_one), (other, server_of_other) = await hosts.open_session(), await hosts.open_session()
+        reply = hosts.peer.start(legacy_call("look", id=2), one)
+        await server_of_one.receive()
+        await server_of_one.send(ask("q", "roots/list", {}))
+        await reply.until("roots/list")
+        assert (await hosts.peer.post(result("q", roots=["of the other"]), other)).status == 202
+        assert await server_of_other.receive() == result("q", roots=["of the other"])
+        assert (await hosts.peer.post(result("q", roots=[]), one)).status == 202
+        assert await server_of_one.receive() == result("q", roots=[])
+
+
+# handshakes
+
+
+async def test_a_host_that_leaves_before_its_server_answers_leaves_no_session() -> None:
+    async with proxied() as hosts:
+        opening = hosts.peer.start(initialize({}))
+        server = await hosts.connection()
+        await server.receive()
+        opening.gone.set()
+        await server.ends()
+
+
+async def test_a_handshake_that_the_server_rejects_leaves_no_session() -> None:
+    async with proxied() as hosts:
+        opening = hosts.peer.start(initialize({}))
+        server = await hosts.connection()
+        got = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "error": {"code": -32602, "message": "no"}})
+        probe = await server.receive()
+        assert probe["method"] == "server/discover"
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "no"}})
+        assert (await opening.end()).json["error"]["code"] == -32602
+        await server.ends()
+
+
+async def test_handshakes_that_wait_count_as_sessions() -> None:
+    async with proxied(max_sessions=2) as hosts:
+        leaving = hosts.peer.start(initialize({}))
+        server_of_leaving = await hosts.connection()
+        staying = hosts.peer.start(initialize({}))
+        server = await hosts.connection()
+        rejected = await hosts.peer.post(initialize({}))
+        assert (rejected.status, rejected.json["error"]["code"]) == (503, -32000)
+        leaving.gone.set()
+        await server_of_leaving.receive()
+        await server_of_leaving.ends()
+        got = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
+        assert (await staying.end()).status == 200
+        await hosts.open_session()
+
+
+async def test_a_session_that_was_only_opened_makes_room_and_loses_its_server() -> None:
+    async with proxied(max_sessions=1) as hosts:
+        _, server = await hosts.open_session()
+        await hosts.open_session()
+        await server.ends()
+
+
+# memory
+
+
+async def test_a_request_that_waits_for_its_server_draws_from_the_memory_budget() -> None:
+    memory = MemoryBudget(64 * 1024 * 1024)
+    async with proxied(options=ServiceOptions(memory=memory)) as hosts:
+        headers, server = await hosts.open_session()
+        before = memory.statistics().drawn
+        reply = hosts.peer.start(legacy_call("look", {"a": "x" * 100_000}, id=2), headers)
+        got = await server.receive()
+        assert memory.statistics().drawn - before > 100_000
+        await server.send(result(got["id"]))
+        await reply.end()
+        await trio.testing.wait_all_tasks_blocked()
+        # The event log of the session keeps the answer.
+        assert memory.statistics().drawn - before < 20_000
+
+
+async def test_a_request_without_room_is_rejected_with_the_name_of_the_budget() -> None:
+    memory = MemoryBudget(1024 * 1024)
+    async with proxied(options=ServiceOptions(memory=memory)) as hosts:
+        headers, server = await hosts.open_session()
+        replies: list[Reply] = []
+        for number in range(20):
+            replies.append(hosts.peer.start(legacy_call("look", {"a": "x" * 100_000}, id=number), headers))
+            await trio.testing.wait_all_tasks_blocked()
+        rejected = [await reply.end() for reply in replies if reply.status == 503]
+        assert rejected
+        assert {reply.json["error"]["code"] for reply in rejected} == {-32000}
+        assert {"ServiceOptions.memory" in reply.json["error"]["message"] for reply in rejected} == {True}
+        assert memory.statistics().drawn <= memory.total
+        for reply in replies:
+            reply.gone.set()
+        assert (await server.receive())["method"] == "tools/call"
+
+
+async def test_a_host_that_does_not_read_its_stream_makes_the_proxy_hold_little() -> None:
+    memory = MemoryBudget(64 * 1024 * 1024)
+    async with proxied(options=ServiceOptions(memory=memory)) as hosts:
+        headers, server = await hosts.open_session()
+        get = {**reply_headers(), **headers, "accept": "text/event-stream"}
+        stream = hosts.peer.start(b"", get, method="GET")
+        await trio.testing.wait_all_tasks_blocked()
+        stream.stuck = trio.Event()
+        data = b"\n".join([json.dumps(CHANGED).encode()] * 10_000)
+        with trio.fail_after(SECONDS):
+            await server.send(data)
+            await trio.testing.wait_all_tasks_blocked()
+        assert memory.statistics().drawn < 1024 * 1024
+        stream.stuck.set()
+
+
+async def test_a_question_for_a_host_that_reads_no_stream_is_answered_when_too_many_wait() -> None:
+    async with proxied() as hosts:
+        _, server = await hosts.open_session()
+        for number in range(MAX_UNREAD + 1):
+            await server.send(ask(number, "roots/list", {}))
+        answer = await server.receive()
+        assert (answer["id"], answer["error"]["code"]) == (MAX_UNREAD, -32000)
+
+
+# shares
+
+
+async def test_the_samples_of_one_host_leave_room_for_another() -> None:
+    model = Model(held=True)
+    async with proxied(model) as hosts:
+        (_, server_of_one), (_, server_of_other) = await hosts.open_session(), await hosts.open_session()
+        for number in range(MAX_ANSWERING):
+            await server_of_one.send(ask(number))
+        rejected = [await server_of_one.receive() for _ in range(MAX_ANSWERING * 3 // 4)]
+        assert {answer["error"]["code"] for answer in rejected} == {-32000}
+        await server_of_other.send(ask("q"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(model.asked) == MAX_ANSWERING // 4 + 1
+
+
+# eras
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_question_of_a_legacy_server_goes_to_no_host_that_it_may_not_be_for(others: int) -> None:
+    async with proxied() as hosts:
+        body, headers = modern_call("look", id="one")
+        replies = [hosts.peer.start(body, headers)]
+        server = await hosts.connection()
+        probe = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "no"}})
+        got = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
+        assert (await server.receive())["method"] == "notifications/initialized"
+        await received(server, "tools/call")
+        for _ in range(others):
+            replies.append(hosts.peer.start(body, headers))
+            await received(server, "tools/call")
+        await server.send(ask("q", "elicitation/create", FORM))
+        if others:
+            assert (await server.receive())["error"]["code"] == -32602
+        else:
+            assert (await replies[0].end()).last["result"]["resultType"] == "input_required"
+        for reply in replies:
+            reply.gone.set()
+
+
+async def received(server: Line, method: str) -> Json:
+    while (got := await server.receive()).get("method") != method:
+        if "id" in got:
+            await server.send({"jsonrpc": "2.0", "id": got["id"], "result": {}})
+    return dict(got)
