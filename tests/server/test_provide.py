@@ -481,7 +481,7 @@ def manager() -> AbstractAsyncContextManager[Base]:
 @pytest.mark.parametrize(
     ("wanted", "provide"),
     [(int, base), (str, number), (int, derived), (str, manager), (Derived, number), (list[int], number)],
-    ids=str,
+    ids=lambda each: getattr(each, "__name__", str(each)),
 )
 def test_a_provider_of_another_type_is_refused_at_registration(wanted: Any, provide: Any) -> None:
     def tool(value: Any) -> None: ...
@@ -505,7 +505,7 @@ def test_a_provider_of_another_type_is_refused_at_registration(wanted: Any, prov
         (Sized, base),
         (Base, manager),
     ],
-    ids=str,
+    ids=lambda each: getattr(each, "__name__", str(each)),
 )
 def test_a_provider_whose_type_may_fit_is_accepted(wanted: Any, provide: Any) -> None:
     def tool(value: Any) -> None: ...
