@@ -478,6 +478,11 @@ def manager() -> AbstractAsyncContextManager[Base]:
     return base()
 
 
+def name_of(value: object) -> str:
+    """The same in each process that collects these tests, unlike the `repr` of a function."""
+    return getattr(value, "__name__", str(value))
+
+
 @pytest.mark.parametrize(
     ("wanted", "provide"),
     [(int, base), (str, number), (int, derived), (str, manager), (Derived, number), (list[int], number)],

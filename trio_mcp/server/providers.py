@@ -179,7 +179,7 @@ class ThreadedManager(AbstractAsyncContextManager[object]):
                 entered = self._entered
             if entered:
                 # Cancelled when the thread had ended already, and its value was dropped.
-                await self._leave_dropped()
+                await self._leave_dropped()  # noqa: ASYNC102  it is shielded and bounded itself
             raise
 
     async def _leave_dropped(self) -> None:

@@ -31,6 +31,9 @@ from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTO
 CLOSE_TIMEOUT: Final = 1.0
 """Seconds that sending a close frame may take."""
 
+DRAIN_SECONDS: Final = 1.0
+"""Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
+
 
 class WebSockets:
     """The open WebSockets of one application.

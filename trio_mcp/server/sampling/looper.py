@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import Unpack, cast, get_args
+from typing import Final, Unpack, cast, get_args
 
 from ...checks import check_choice, check_int
 from ...runtime import Lane, run_child
 from ...runtime.branch import with_timeout
-from ...session.tool_loop import MAX_ITERATIONS
 from ...types import SamplingMessage, ToolChoice
 from ..branching import freeze_messages
 from ..unawaited import UnawaitedAnswer
@@ -22,6 +21,9 @@ from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
 from .request import SampleOptions, check_sample_options, request_params
 from .sampler import Sampler
 from .tools import ToolChoiceMode
+
+MAX_ITERATIONS: Final = 10
+"""Rounds of a loop. A modern client answers as many in one call by default, and the model is asked in one each."""
 
 
 class ToolLooper(Sampler):
@@ -53,9 +55,9 @@ class ToolLooper(Sampler):
                 after `add_tool_results`.
             tools: functions, which get a `Context` if they have a parameter for one; tools of this server, by name or by value;
                 a `Client` of another server, or `ClientTools` of one.
-            max_iterations: how many times the model may be asked (default 20).
+            max_iterations: how many times the model may be asked (default 10).
             tool_choice: "auto", "required" (for the first round) or "none".
-            progress: report the rounds, such as "round 2 of at most 20", to a caller that asked for progress. For a body that
+            progress: report the rounds, such as "round 2 of at most 10", to a caller that asked for progress. For a body that
                 reports no progress itself.
             options: see `trio_mcp.server.SampleOptions`; `timeout` is for the whole loop, and `max_tokens` for each answer.
 

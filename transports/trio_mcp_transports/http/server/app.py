@@ -50,7 +50,7 @@ from ...asgi.messages import (
 )
 from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
-from ...websocket.endpoint import WebSockets
+from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint
 from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, not_found_text
@@ -180,7 +180,7 @@ class McpApp:
         await running.service.drain(seconds, clean_up)
         running.legacy.sessions.close_streams()
         running.sse.sessions.close_streams()
-        with trio.move_on_after(WEBSOCKET_CLOSE_TIMEOUT):
+        with trio.move_on_after(DRAIN_SECONDS):
             await running.websockets.close()
 
     async def principal_of(self, headers: Mapping[str, str]) -> str | None:
@@ -396,7 +396,3 @@ class McpApp:
                 if not has_same_rights(await self._peer(peer.headers, None), peer):
                     break
         logger.info("an open connection is ended: its credentials are no longer accepted")
-
-
-WEBSOCKET_CLOSE_TIMEOUT = 1.0
-"""Seconds that open WebSockets have for their last messages and their close frames, when all calls have ended."""
