@@ -125,11 +125,11 @@ async def _next_event(connection: h11.Connection, stream: trio.SocketStream) -> 
 
 
 @asynccontextmanager
-async def model_api(*replies: Reply) -> AsyncIterator[ModelApi]:
+async def model_api(*replies: Reply, port: int = 0) -> AsyncIterator[ModelApi]:
     """Serve for the length of the block, which may take 20 seconds."""
     with trio.fail_after(20):
         async with trio.open_nursery() as nursery:
-            (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+            (listener,) = await trio.open_tcp_listeners(port, host="127.0.0.1")
             api = ModelApi(replies, listener.socket.getsockname()[1])
             nursery.start_soon(trio.serve_listeners, api.serve, [listener])
             yield api

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from email.utils import formatdate
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import trio
@@ -509,15 +510,18 @@ async def test_it_can_be_used_after_its_block_but_not_opened_twice(api: Api) -> 
 
 @both
 def test_a_provider_outlives_an_event_loop(api: Api) -> None:
-    provider: list[Any] = []
+    made: list[Any] = []
 
-    async def ask() -> None:
-        async with model_api(says(api.answer)) as server:
-            provider.append(provider[0] if provider else api.provider(server.url))
-            await api.provider(server.url).sample(REQUEST)
+    async def ask(port: int) -> int:
+        async with model_api(says(api.answer), port=port) as server:
+            if not made:
+                made.append(api.provider(server.url))
+            await made[0].sample(REQUEST)
+            assert server.connections == 1
+            return urlsplit(server.url).port or 0
 
-    trio.run(ask)
-    trio.run(ask)
+    port = trio.run(ask, 0)
+    trio.run(ask, port)
 
 
 @both
