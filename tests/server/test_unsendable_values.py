@@ -10,7 +10,7 @@ import trio
 
 from trio_mcp import BreakToolLoop, Context, ProviderError, Server
 from trio_mcp.errors import ProviderErrorKind
-from trio_mcp.testing import MockClient, make_context, tool_use
+from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
     ClientCapabilities,
@@ -60,7 +60,7 @@ async def test_the_result_of_a_tool_in_a_loop_is_an_error_for_the_model(function
     "output", [LONE, [float("nan")], ToolResultContent(tool_use_id="f", content=[TextContent(text=LONE)])]
 )
 async def test_a_result_that_is_added_is_refused_at_once(output: object) -> None:
-    async with make_context(samples=[tool_use("f")]) as ctx:
+    async with make_context(samples=[unchecked_tool_use("f")]) as ctx:
         answer = await ctx.sample("Go.", tools=[list_files])
         before = ctx.messages
         with pytest.raises(TypeError, match=r"'f'|JSON"):
