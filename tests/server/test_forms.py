@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Optional
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from naming import naming
 from pydantic import BaseModel, EmailStr, Field, create_model, field_validator
 
 from trio_mcp.server import FormError, Titled
@@ -205,6 +206,18 @@ def test_an_answer_to_a_model_becomes_the_model_with_its_defaults() -> None:
 def test_an_answer_that_breaks_the_schema_is_refused_by_name(schema: object, content: JsonObject) -> None:
     with pytest.raises(ValueError, match="value"):
         form_of(schema).read(content)
+
+
+@pytest.mark.parametrize("schema", [Seat, str, ["low", "high"]], ids=["model", "type", "choices"])
+def test_a_field_that_the_form_lacks_is_named_where_the_answer_is_invalid(schema: object) -> None:
+    with pytest.raises(ValueError, match=naming("no field 'nope'")):
+        form_of(schema).read({"nope": 1})
+
+
+def test_unknown_fields_in_an_error_are_few_and_short() -> None:
+    with pytest.raises(ValueError, match=naming("no field")) as refused:
+        form_of(str).read({f"{number}{'x' * 1_000}": 1 for number in range(1_000)})
+    assert len(str(refused.value)) < 2_000
 
 
 def test_every_wrong_member_is_named() -> None:

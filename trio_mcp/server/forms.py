@@ -107,7 +107,7 @@ class TypeForm(Form[T]):
             # Strict, but as JSON: a date is a string there, which strict validation of Python values would reject.
             answer = self._validator.validate_json(to_json(content), strict=True)
         except ValidationError as error:
-            raise ValueError(error_summary(error)) from None
+            raise ValueError(error_summary(error) + unknown_fields(content, self.requested_schema)) from None
         return cast("T", cast("object", answer.value if self._single else answer))
 
 
@@ -133,7 +133,8 @@ class ChoiceForm(Form[str]):
     def read(self, content: JsonObject) -> str:
         value = content.get("value")
         if not isinstance(value, str) or value not in self._choices:
-            raise ValueError(f"value: expected one of {', '.join(self._choices)[:200]}")
+            expected = f"value: expected one of {', '.join(self._choices)[:200]}"
+            raise ValueError(expected + unknown_fields(content, self.requested_schema))
         return value
 
 
@@ -211,6 +212,15 @@ def error_summary(error: ValidationError, *steps: str) -> str:
     return "; ".join(
         f"{error_path((*steps, *problem['loc']))}: {problem['msg'][:200]}" for problem in problems[:MAX_PROBLEMS]
     )
+
+
+def unknown_fields(content: JsonObject, schema: RequestedSchema) -> str:
+    """Return the end of an error that names what an answer has and the form has not; empty if there is nothing.
+
+    Such a field is no error where the answer is valid otherwise: clients may send more than they were asked for.
+    """
+    unknown = [name[:64] for name in content if name not in schema.properties][:MAX_PROBLEMS]
+    return f"; the form has no field {', '.join(map(repr, unknown))}" if unknown else ""
 
 
 def error_path(steps: tuple[int | str, ...]) -> str:
