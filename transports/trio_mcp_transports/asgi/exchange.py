@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
 import trio
@@ -244,15 +244,19 @@ def expire(scope: trio.CancelScope) -> None:
     scope.deadline = -math.inf
 
 
-@asynccontextmanager
-async def ended_when_expired(exchange: Exchange, expiry: Expiry | None) -> AsyncGenerator[None]:
+def ended_when_expired(exchange: Exchange, expiry: Expiry | None) -> AbstractAsyncContextManager[None]:
     """End the response when its credentials are no longer accepted, while the block runs.
 
     For a stream that does not end by itself: its headers came once, and would otherwise count for as long as its client likes.
     """
+    # A server without `authenticate` may have thousands of such streams, which then need no nursery.
+    return nullcontext() if expiry is None else _watched(exchange, expiry)
+
+
+@asynccontextmanager
+async def _watched(exchange: Exchange, expiry: Expiry) -> AsyncGenerator[None]:
     async with open_background() as nursery:
-        if expiry is not None:
-            nursery.start_soon(_end_when_expired, exchange, expiry)
+        nursery.start_soon(_end_when_expired, exchange, expiry)
         yield
 
 
