@@ -80,3 +80,8 @@ except TypeError:
     modules = loaded("trio_mcp.session", then=check)
     assert "trio_mcp_transports.http.client.channel" in modules
     assert modules.isdisjoint(SERVERS - {"wsproto"})
+
+
+def test_the_package_alone_loads_neither_logging_nor_cryptography() -> None:
+    # Every program that names an exception of ours loads them, before it knows what else it needs.
+    assert loaded("trio_mcp").isdisjoint({"logging", "secrets", "dataclasses", "trio", "pydantic"})

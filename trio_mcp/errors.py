@@ -37,13 +37,13 @@ What a user chooses (accept, decline, dismiss) is a value, not an error, unless 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
+from os import urandom
 from typing import Final, Literal, NamedTuple, TypeVar
 
 from .json_value import JsonValue
-from .logs import printable
+from .printable import printable
 
 E = TypeVar("E", bound=Exception)
 
@@ -351,7 +351,7 @@ class UrlElicitationRequired(ToolError):
         also: Sequence[UrlElicitationRequired] = (),
     ) -> None:
         super().__init__(message, url)
-        page = UrlToOpen(message, url, elicitation_id or secrets.token_urlsafe(16))
+        page = UrlToOpen(message, url, elicitation_id or urandom(16).hex())
         self.pages: tuple[UrlToOpen, ...] = (page, *(page for other in also for page in other.pages))
 
     def __str__(self) -> str:

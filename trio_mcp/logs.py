@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-MAX_CHARACTERS: Final = 1_000
-"""Characters of one argument in a record."""
+from .printable import MAX_CHARACTERS, one_line, printable
+
 SHARED_LINES: Final = 10
 """Records of one kind that all connections of a server show in a minute."""
 MAX_TRACEBACKS: Final = 10
@@ -25,21 +25,6 @@ MAX_KINDS: Final = 1_000
 """Kinds of failures that are told apart; the oldest is forgotten."""
 SUMMARY_SECONDS: Final = 60.0
 """How often a warning that repeats is summarized."""
-
-# C0 and C1 controls except tab and newline, and the Unicode characters that embed, override or isolate a direction.
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_BREAKS = re.compile(r"[\n\u2028\u2029]")
-
-
-def printable(text: str) -> str:
-    """Return text that is safe to show on a terminal: without control characters, and without a change of direction."""
-    return _UNSAFE.sub("\ufffd", text)
-
-
-def one_line(text: str) -> str:
-    """Return printable text in one line of at most `MAX_CHARACTERS` characters."""
-    shown = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
-    return _BREAKS.sub("\\\\n", printable(shown))
 
 
 class OwnText(str):

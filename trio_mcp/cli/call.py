@@ -18,7 +18,7 @@ from pathlib import Path
 import trio
 
 from ..client import Client
-from ..logs import printable
+from ..printable import printable
 from ..protocol.meta import REQUIRED_CAPABILITIES
 from ..protocol.revisions import REVISIONS, SUPPORTED, Era
 from ..types import Tool

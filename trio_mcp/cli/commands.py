@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Protocol, cast
 
 from ..errors import ConfigurationError
-from ..logs import printable
+from ..printable import printable
 from .errors import EXIT_STATUSES, AlreadyReported, CommandError, Status
 
 SUMMARIES = {

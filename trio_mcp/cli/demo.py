@@ -13,7 +13,7 @@ import trio
 from pydantic import BaseModel
 
 from ..client import Client, ClientOptions, Handlers, accept
-from ..logs import printable
+from ..printable import printable
 from ..protocol.revisions import MODERN, NEWEST_LEGACY
 from ..server import Context, Server
 from ..session import find_transport

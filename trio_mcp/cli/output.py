@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 
-from ..logs import printable
+from ..printable import printable
 from ..types import (
     AudioContent,
     CallToolResult,

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import trio
 
-from ..logs import printable
+from ..printable import printable
 from .output import note
 
 STDIN = 0

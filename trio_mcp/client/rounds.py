@@ -10,7 +10,7 @@ import trio
 
 from ..errors import CapabilityError, Disconnected, LimitExceeded
 from ..groups import unwrap, without
-from ..logs import one_line
+from ..printable import one_line
 from ..protocol.codec import Codec
 from ..types import InputRequest, InputResponseRequestParams, JsonObject, Model
 from .handlers import FindHandler, Handlers

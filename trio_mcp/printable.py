@@ -1,0 +1,24 @@
+"""Text of a peer, made safe to show: errors, log records and the terminal use it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+MAX_CHARACTERS: Final = 1_000
+"""Characters of a text that is shown in one line."""
+
+# C0 and C1 controls except tab and newline, and the Unicode characters that embed, override or isolate a direction.
+_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_BREAKS = re.compile(r"[\n\u2028\u2029]")
+
+
+def printable(text: str) -> str:
+    """Return text that is safe to show on a terminal: without control characters, and without a change of direction."""
+    return _UNSAFE.sub("\ufffd", text)
+
+
+def one_line(text: str) -> str:
+    """Return printable text in one line of at most `MAX_CHARACTERS` characters."""
+    shown = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
+    return _BREAKS.sub("\\\\n", printable(shown))
