@@ -117,8 +117,11 @@ class Supervisor:
         """Run something small for an actor, such as storing its journal, in a task of the nursery; it must not raise."""
         self._nursery.start_soon(work, *args)
 
-    def park(self, actor: Actor) -> None:
-        """Let a running actor wait for its caller's next request; it is cancelled after `park_ttl` seconds.
+    def park(self, actor: Actor, seconds: float | None = None) -> None:
+        """Let a running actor wait for its caller's next request.
+
+        Args:
+            seconds: after this time it is cancelled; None for `park_ttl`.
 
         Raises:
             LimitExceeded: too many are parked already. The actor still runs; cancel it.
@@ -135,7 +138,8 @@ class Supervisor:
         if actor.place is not None:
             actor.place.leave()
         actor.state = ActorState.PARKED
-        actor.scope.deadline = min(actor.deadline, trio.current_time() + limits.park_ttl)
+        wait = limits.park_ttl if seconds is None else seconds
+        actor.scope.deadline = min(actor.deadline, trio.current_time() + wait)
         self._deadlines.expect_end(actor, actor.scope.deadline)
         # While draining, the next request of its caller would be refused, so it cannot go on.
         if self._draining:

@@ -27,6 +27,7 @@ from .facts import Question, RequestFacts
 from .failures import check_capabilities
 from .legs import Decision, LegBook, OpenQuestion
 from .memory import StatePayload
+from .places import claim_place
 from .timeouts import with_timeout
 
 T = TypeVar("T", bound=Model)
@@ -68,7 +69,7 @@ class CallInRounds(Call[RequestDigest]):
             answer = await slot.take()
         except BaseException:
             slot.give_up()
-            self._claim_place(question)
+            claim_place(self.actor, question)
             raise
         finally:
             legs.questions.pop(key, None)
@@ -76,14 +77,6 @@ class CallInRounds(Call[RequestDigest]):
         if self.actor.place is not None:
             await self.actor.place.enter()
         return answer
-
-    def _claim_place(self, question: Question[T]) -> None:
-        """Hold a place of the tool, unless the call ends or `AskTimeout` waits for one: the body goes on, though maybe parked."""
-        place, timeout = self.actor.place, question.timeout
-        if place is None or self.actor.scope.cancel_called:
-            return
-        if timeout is None or trio.current_time() < timeout.deadline:
-            place.claim()
 
     # the end of a leg
 

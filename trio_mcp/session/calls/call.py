@@ -37,10 +37,11 @@ from typing_extensions import TypeVar
 
 from ...errors import Disconnected, LocalProtocolError, UrlElicitationRequired
 from ...logs import peer_logger
-from ...protocol.jsonrpc import Encoded, Notification
+from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification
 from ...runtime import (
     CALL_OVER_MESSAGE,
     FINISHED_STATES,
+    Account,
     Actor,
     Cancelled,
     CancelReason,
@@ -54,7 +55,7 @@ from ...types import JsonValue, LoggingLevel, Model
 from ..envelope import Envelope
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
-from .facts import ErrorResult, Question, RequestFacts, ResumeMode
+from .facts import ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
 from .failures import CANCEL_ERRORS, EXPECTED_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error, told_error
 from .legs import LegBook
 from .memory import CallMemory
@@ -105,13 +106,10 @@ class Call(ABC, Generic[OriginT_co]):
 
     def __post_init__(self, journal: Journal | None) -> None:
         services, plan, facts = self.services, self._plan, self.facts
-        assert self.target is not None
-        account = self.target.outbox.account
         size = CALL_SIZE + HEADER_SIZE * len(facts.headers) + facts.size
         if facts.known_caller is not None:
             size += facts.known_caller.size
-        if account is not None:
-            account.check(size)
+        account = self._open_account(size)
         self.actor = services.supervisor.start(
             partial(plan.run, self),
             self._on_actor_done,
@@ -121,14 +119,23 @@ class Call(ABC, Generic[OriginT_co]):
             journal=journal,
         )
         if account is not None:
-            self.actor.account = account.open()
-            self.actor.account.draw(size)
+            self.actor.account = account
+            account.draw(size)
         self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
-        self.target.work = self
-        if plan.heartbeat is not None:
-            self._start_heartbeat(plan.heartbeat)
+        if self.target is not None:
+            self.target.work = self
+            if plan.heartbeat is not None:
+                self._start_heartbeat(plan.heartbeat)
+
+    def _open_account(self, size: int) -> Account | None:
+        """Return an account for what the call keeps; None counts nothing. Raises `LimitExceeded` if it has no room for `size`."""
+        account = None if self.target is None else self.target.outbox.account
+        if account is None:
+            return None
+        account.check(size)
+        return account.open()
 
     def on_quiescent(self) -> None:
         """Note that no lane can do anything more on its own."""
@@ -317,12 +324,17 @@ class Call(ABC, Generic[OriginT_co]):
         return None if self.actor.cancel_reason in NO_REPLY_REASONS else answer
 
     def _encoded_outcome(self, outcome: Outcome) -> LegOutcome:
+        answer = self._answer(outcome)
+        return self._encoded(answer) if isinstance(answer, Model) else answer
+
+    def _answer(self, outcome: Outcome) -> Model | ErrorDetail | None:
+        """Return the result or the error that an outcome means; None if the call was cancelled for a client that wants no reply."""
         plan = self._plan
         cause: BaseException | CancelReason
         match outcome:
             case Returned(value):
                 assert isinstance(value, Model)
-                return self._encoded(value)
+                return value
             case Raised(error):
                 cause = self._told(error)
             case Cancelled(reason) if reason in NO_REPLY_REASONS:
@@ -334,7 +346,7 @@ class Call(ABC, Generic[OriginT_co]):
                 )
         result = plan.error_result(self.facts, cause, self.services.failures)
         if result is not None:
-            return self._encoded(result)
+            return result
         if isinstance(cause, UrlElicitationRequired):
             self.expect_completion(page.elicitation_id for page in cause.pages)
         if isinstance(cause, CancelReason):
@@ -381,6 +393,7 @@ class Plan(NamedTuple):
             call that timed out is reported as a `LimitExceeded` that says which limit it was.
         resume: what happens if a retry arrives and the parked actor no longer exists.
         heartbeat: seconds without a report of progress after which one is sent; None for no heartbeat.
+        task: whether it runs as a task.
     """
 
     run: Body
@@ -389,6 +402,7 @@ class Plan(NamedTuple):
     error_result: ErrorResult = lambda _facts, _cause, _failures: None
     resume: ResumeMode = ResumeMode.PARKED
     heartbeat: float | None = None
+    task: TaskSupport = TaskSupport.FORBIDDEN
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]

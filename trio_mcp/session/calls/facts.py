@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
@@ -96,6 +96,14 @@ class ResumeMode(Enum):
 
     REPLAY = "replay"
     PARKED = "parked"
+
+
+class TaskSupport(StrEnum):
+    """Whether a call runs as a task: never, if its caller can have it, or always. The words are those of the wire."""
+
+    FORBIDDEN = "forbidden"
+    OPTIONAL = "optional"
+    REQUIRED = "required"
 
 
 ErrorResult: TypeAlias = Callable[[RequestFacts, BaseException | CancelReason, FailureLog], Model | None]

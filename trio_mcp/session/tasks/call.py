@@ -1,0 +1,149 @@
+"""Calls that run as tasks: no request is open, and what they ask waits in the task until somebody brings the answer."""
+
+from __future__ import annotations
+
+import math
+from typing import TypeVar, cast
+
+import trio
+
+from ...errors import LimitExceeded, LocalProtocolError
+from ...protocol.jsonrpc import ErrorDetail
+from ...protocol.meta import RELATED_TASK
+from ...protocol.strict_json import dumps
+from ...runtime import Account, Actor, ActorState, Lane, Outcome
+from ...types import CallToolResult, Model
+from ..calls.call import Call
+from ..calls.facts import Question
+from ..calls.failures import check_capabilities, error_detail
+from ..calls.legs import OpenQuestion
+from ..calls.places import claim_place
+from .open_task import OpenTask
+from .record import TaskOutcome
+
+T = TypeVar("T", bound=Model)
+
+
+class CallAsTask(Call[OpenTask]):
+    """A call that runs as a task, which is its origin. While all its lanes wait for answers, its actor is parked."""
+
+    __slots__ = ()
+
+    def _open_account(self, size: int) -> Account:
+        # Not that of the connection: the task outlives it.
+        account = self.services.options.memory.open(None, self.facts.principal)
+        account.check(size)
+        return account
+
+    # questions
+
+    async def ask(self, lane: Lane, question: Question[T]) -> T:
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self.actor.scope.cancel_called or self.actor.state is ActorState.DONE:
+            self.check_can_ask(sends_requests=False)
+        check_capabilities(self.facts, question)
+        key, order = lane.next_question(question.kind, question.name)
+        fingerprint = ""
+        if self.memory is not None:
+            fingerprint = self.memory.fingerprint(question)
+            known = self.memory.recall_answer(key, question, fingerprint)
+            if known is not None:
+                await trio.lowlevel.checkpoint()
+                return known
+        slot, task = lane.open_question(key, question.answer_type), self._origin
+        task.questions[key] = OpenQuestion(cast("Question[Model]", question), fingerprint, order)
+        try:
+            task.home.questions_changed(task)
+            if not self.actor.busy:
+                self.on_quiescent()
+            answer = await slot.take()
+        except BaseException:
+            slot.give_up()
+            self._resume()
+            claim_place(self.actor, question)
+            raise
+        finally:
+            if task.questions.pop(key, None) is not None:
+                task.home.questions_changed(task)
+        # It was parked, and gave its place to another call of its tool.
+        if self.actor.place is not None:
+            await self.actor.place.enter()
+        return answer
+
+    def take_answer(self, key: str, answer: Model, size: int) -> bool:
+        """Hand an answer of `size` bytes to the lane that asked; return False if the question is no longer open.
+
+        Raises:
+            LimitExceeded: the memory budget has no room for it; the question stays open.
+        """
+        asked = self._origin.questions.get(key)
+        if asked is None:
+            return False
+        self.actor.keep(size)
+        del self._origin.questions[key]
+        self._resume()
+        if self.memory is not None:
+            self.memory.record_answer(key, answer, asked.fingerprint)
+        self.actor.mailbox.post(key, answer)
+        self._origin.home.questions_changed(self._origin)
+        return True
+
+    def on_quiescent(self) -> None:
+        """Park the actor: it does nothing until an answer comes, for as long as the task exists."""
+        if self.actor.state is ActorState.RUNNING and self._origin.questions and not self.actor.scope.cancel_called:
+            try:
+                self.services.supervisor.park(self.actor, math.inf)
+            except LimitExceeded:
+                # It waits as a running call does, and counts as one.
+                return
+
+    def _resume(self) -> None:
+        if self.actor.state is ActorState.PARKED and not self.actor.scope.cancel_called:
+            self.services.supervisor.resume(self.actor)
+
+    # messages
+
+    async def notify(self, method: str, params: Model) -> None:
+        """Send a notification about the work to the session that created the task, if it can be reached now (L-TSK-7).
+
+        A modern task belongs to no session: its client polls or listens (M-TSK-7).
+        """
+        news = self._origin.news
+        if news is not None and news.notify is not None and not self._origin.is_over:
+            related = {RELATED_TASK: {"taskId": self._origin.record.id}}
+            meta = {**(getattr(params, "meta", None) or {}), **related}
+            news.notify(method, params.model_copy(update={"meta": meta}))
+        await trio.lowlevel.checkpoint()
+
+    def set_status(self, message: str) -> None:
+        self._origin.home.set_message(self._origin, message)
+
+    # the end
+
+    def _on_actor_done(self, _actor: Actor, outcome: Outcome) -> None:
+        self.is_answering = False
+        if self._reports is not None:
+            self._reports.close()
+        self._origin.home.work_ended(self._origin, self._outcome(outcome), self.actor.reason)
+
+    def _outcome(self, outcome: Outcome) -> TaskOutcome:
+        """Return how the work ended, as the record keeps it: without what JSON cannot say."""
+        try:
+            answer = self._answer(outcome)
+            if isinstance(answer, Model):
+                answer = self._sendable(answer)
+        except Exception as error:  # noqa: BLE001  nothing that a tool makes may get past its own call
+            answer = error_detail(self.services.failures, self.facts, self._told(error), self._plan.target)
+        if isinstance(answer, CallToolResult):
+            return TaskOutcome(result=answer)
+        assert answer is None or isinstance(answer, ErrorDetail)
+        return TaskOutcome(error=answer)
+
+    def _sendable(self, result: Model) -> Model | None:
+        """Return a result that JSON can say, or the one that says why this one cannot be sent."""
+        try:
+            dumps(result.wire(), "result")
+        except ValueError as error:
+            cause = LocalProtocolError(f"This cannot be sent as JSON: {error}")
+            return self._plan.error_result(self.facts, cause, self.services.failures)
+        return result

@@ -1,0 +1,126 @@
+"""Creating a task: its record is stored, then its work begins and the request is answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import trio
+
+from ...errors import LimitExceeded, LocalProtocolError
+from ...protocol.jsonrpc import SERVER_BUSY, ErrorDetail
+from ...runtime import CancelReason, Journal
+from ...storage import Put, Remove, Store, StoreError
+from ..calls.call import Call, Plan
+from ..calls.facts import RequestFacts
+from ..calls.failures import error_detail
+from ..calls.services import CallServices
+from ..replies import LegOutcome, ReplyTarget
+from .call import CallAsTask
+from .open_task import OpenTask
+from .record import KIND, storage_key, stored_form
+
+
+class TaskTable(Protocol):
+    """Where tasks are created."""
+
+    services: CallServices[Call]
+    store: Store
+
+    def forget(self, task: OpenTask) -> None:
+        """Count a task as open no longer."""
+
+    def created(self, task: OpenTask, facts: RequestFacts) -> LegOutcome:
+        """Return the answer to the request that has created a task."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Creating:
+    """The work that answers a request which creates a task. Until the task is stored, the request can be withdrawn."""
+
+    _tasks: TaskTable
+    _task: OpenTask
+    _plan: Plan
+    _facts: RequestFacts
+    _target: ReplyTarget
+    _scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    @property
+    def method(self) -> str:
+        return self._facts.method
+
+    def withdraw(self, target: ReplyTarget, _reason: CancelReason) -> None:
+        self._scope.cancel()
+        target.finish(None)
+
+    def disconnect(self, _target: ReplyTarget) -> None:
+        # Nobody has the id: the work would be for nobody.
+        self._scope.cancel()
+
+    async def run(self) -> None:
+        """Store the task, begin its work and answer the request; nothing remains of a task that cannot be created."""
+        target, task = self._target, self._task
+        try:
+            answer = await self._create()
+        except (StoreError, LimitExceeded, LocalProtocolError) as error:
+            services = self._tasks.services
+            detail = error_detail(services.failures, self._facts, error, self._plan.target)
+            if isinstance(error, StoreError):
+                detail = ErrorDetail(SERVER_BUSY, f"the task cannot be stored: {error}")
+            self._tasks.forget(task)
+            if not target.finished:
+                target.finish(detail)
+            return
+        if answer is None:
+            self._tasks.forget(task)
+        else:
+            target.finish(answer)
+
+    async def _create(self) -> LegOutcome:
+        """Return the answer to the request; None if it was withdrawn."""
+        tasks, task = self._tasks, self._task
+        with self._scope:
+            await tasks.store.write([Put(stored_form(task.record, 0))])
+            task.version = 1
+            if not self._scope.cancel_called:
+                try:
+                    begin_work(tasks.services, task, self._plan, self._facts)
+                    return tasks.created(task, self._facts)
+                except BaseException:
+                    await self._take_back()
+                    raise
+        await self._take_back()
+        return None
+
+    async def _take_back(self) -> None:
+        """Remove the record: whether it was written is not known if the write was cancelled."""
+        task = self._task
+        if task.work is not None:
+            task.work.actor.cancel(CancelReason.EXPIRED)
+        with trio.CancelScope(shield=True), trio.move_on_after(TAKE_BACK_SECONDS):
+            await self._tasks.store.write([Remove(KIND, storage_key(task.record.id))])
+
+
+TAKE_BACK_SECONDS = 2.0
+"""Seconds for removing the record of a task that was not created."""
+
+
+def begin_work(
+    services: CallServices[Call],
+    task: OpenTask,
+    plan: Plan,
+    facts: RequestFacts,
+    journal: Journal | None = None,
+) -> None:
+    """Start the call of a task. It ends with the task at the latest.
+
+    Args:
+        journal: what an earlier run recorded.
+
+    Raises:
+        LimitExceeded: the server runs too many calls, or has no memory left for one, or is shutting down.
+    """
+    left = task.record.created_at + task.record.ttl - task.home.clock()
+    plan = plan._replace(timeout=max(0.0, min(plan.timeout, left)), heartbeat=None)
+    task.work = CallAsTask(services, plan, facts, None, task, None, journal)

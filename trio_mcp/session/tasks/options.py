@@ -1,0 +1,40 @@
+"""Limits and times of tasks, as the author of a server sets them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from ...checks import check_int, check_seconds
+
+LEAST_TTL: Final = 1.0
+"""Seconds; a shorter life is raised to it, since no client could ask for the result of such a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Limits and times of tasks; pass it as `ServiceOptions(tasks=...)`. Times are in seconds.
+
+    Attributes:
+        ttl: how long a task exists, from its creation on, if its caller does not say; its work is cancelled then.
+        max_ttl: the longest time that a caller may ask for.
+        poll_interval: how often clients should ask for the state of a task.
+        open: tasks that are worked on, or wait for an answer; a further one is refused.
+        open_per_owner: the same for one principal, or one session without authentication.
+    """
+
+    ttl: float = 3600.0
+    max_ttl: float = 86_400.0
+    poll_interval: float = 1.0
+    open: int = 10_000
+    open_per_owner: int = 1_000
+
+    def __post_init__(self) -> None:
+        for name in ("ttl", "max_ttl", "poll_interval"):
+            check_seconds(name, getattr(self, name), positive=True, finite=True)
+        for name in ("open", "open_per_owner"):
+            check_int(name, getattr(self, name))
+
+    def granted_ttl(self, wanted_ms: float | None) -> float:
+        """Return the seconds for which a task exists whose caller asked for this many milliseconds; None for the default."""
+        return min(max(self.ttl if wanted_ms is None else wanted_ms / 1000, LEAST_TTL), self.max_ttl)

@@ -1,0 +1,209 @@
+"""The record of a task: what it was asked, how its work stands, and how it ended. A store keeps it as JSON.
+
+The record is neutral: it holds the outcome, and each era derives the status that it shows. A task that ended with a result with
+`isError` is failed in 2025-11-25 and completed in the extension, for example.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final, Literal, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from ...protocol.codec import codec_for
+from ...protocol.codec.reading import LogThreshold, RequestTerms
+from ...protocol.jsonrpc import Encoded, ErrorDetail
+from ...storage import Record
+from ...types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ClientCapabilities,
+    Implementation,
+    JsonObject,
+    JsonValue,
+    ProgressToken,
+)
+from ..caller import Caller
+from ..calls.facts import RequestFacts
+
+
+KIND: Final = "task"
+"""The kind of the records in a store."""
+
+
+class TaskOutcome(NamedTuple):
+    """How the work of a task ended: with a result, with an error, or, with neither, by a cancel.
+
+    Attributes:
+        result: in the shape of the newest revision.
+    """
+
+    result: CallToolResult | None = None
+    error: ErrorDetail | None = None
+
+
+class TaskCall(BaseModel):
+    """The call that a task runs, as far as it is needed to run it again in another process.
+
+    No header is kept, so that no credential is: `principal`, `scopes` and `claims` say who was authenticated.
+    """
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    params: JsonObject
+    revision: str
+    capabilities: JsonObject
+    client_info: JsonObject | None
+    progress_token: ProgressToken | None
+    asks_in_rounds: bool
+    principal: str | None
+    scopes: tuple[str, ...]
+    claims: JsonObject | None
+    size: int
+
+    @classmethod
+    def of(cls, facts: RequestFacts, params: CallToolRequestParams) -> Self:
+        """Return the call that a request makes."""
+        terms, known = facts.terms, facts.known_caller
+        return cls(
+            params=params.wire(),
+            revision=terms.codec.revision.name,
+            capabilities=terms.client_capabilities.wire(),
+            client_info=None if terms.client_info is None else terms.client_info.wire(),
+            progress_token=terms.progress_token,
+            asks_in_rounds=terms.asks_in_rounds,
+            principal=facts.principal,
+            scopes=() if known is None else tuple(sorted(known.scopes)),
+            claims=None if known is None else known.claims,
+            size=facts.size,
+        )
+
+    def request(self) -> CallToolRequestParams:
+        """Return the params of the call."""
+        return CallToolRequestParams.model_validate(self.params)
+
+    def facts(self, method: str, turn_of: RequestFacts) -> RequestFacts:
+        """Return the facts of the request as another process can still know them, in place of those of any request."""
+        caller = None
+        if self.principal is not None and (self.scopes or self.claims is not None):
+            caller = Caller(self.principal, self.scopes, self.claims)
+        terms = RequestTerms(
+            codec_for(self.revision),
+            ClientCapabilities.model_validate(self.capabilities),
+            None if self.client_info is None else Implementation.model_validate(self.client_info),
+            LogThreshold(None),
+            self.progress_token,
+            Encoded(b"{}"),
+            self.asks_in_rounds,
+        )
+        return turn_of._replace(
+            method=method, terms=terms, principal=self.principal, size=self.size, known_caller=caller
+        )
+
+
+class TaskRecord(NamedTuple):
+    """One task. Times are Unix seconds.
+
+    Attributes:
+        owner: who may ask for it; see `owner_of`. Empty: whoever holds the id.
+        tool: the name of the tool.
+        ttl: seconds from its creation on for which it exists, working or ended.
+        message: what `ctx.status` said last.
+        node: the process that runs it.
+        call: what it runs; None when it has ended.
+        outcome: how it ended; None before.
+    """
+
+    id: str
+    owner: str
+    tool: str
+    created_at: float
+    updated_at: float
+    ttl: float
+    node: str
+    message: str | None = None
+    call: TaskCall | None = None
+    outcome: TaskOutcome | None = None
+
+    @property
+    def expires_at(self) -> float:
+        """When it is forgotten."""
+        return self.created_at + self.ttl
+
+    def encode(self) -> bytes:
+        """Return the record as JSON, for a store."""
+        outcome = None
+        if self.outcome is not None:
+            result, error = self.outcome
+            outcome = StoredOutcome(
+                result=None if result is None else result.wire(), error=None if error is None else StoredError(*error)
+            )
+        stored = StoredTask(**{**self._asdict(), "outcome": outcome})
+        return stored.model_dump_json(exclude_defaults=True).encode()
+
+    @classmethod
+    def decode(cls, value: bytes) -> TaskRecord:
+        """Read what `encode` wrote.
+
+        Raises:
+            ValueError: another version of this package wrote it.
+        """
+        try:
+            stored = StoredTask.model_validate_json(value)
+        except ValidationError as error:
+            raise ValueError(f"not the record of a task: {error.errors(include_input=False)[0]['msg']}") from None
+        outcome = None
+        if stored.outcome is not None:
+            result, error = stored.outcome.result, stored.outcome.error
+            outcome = TaskOutcome(
+                None if result is None else CallToolResult.model_validate(result),
+                None if error is None else ErrorDetail(*error),
+            )
+        members = {name: getattr(stored, name) for name in cls._fields}
+        return cls(**{**members, "outcome": outcome})
+
+
+class StoredError(NamedTuple):
+    """An error as a record keeps it."""
+
+    code: int
+    message: str
+    data: JsonValue = None
+
+
+class StoredOutcome(BaseModel):
+    """An outcome as a record keeps it."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    result: JsonObject | None = None
+    error: StoredError | None = None
+
+
+class StoredTask(BaseModel):
+    """A `TaskRecord` as JSON."""
+
+    model_config = ConfigDict(defer_build=True)
+
+    version: Literal[1] = 1
+    id: str
+    owner: str
+    tool: str
+    created_at: float
+    updated_at: float
+    ttl: float
+    node: str
+    message: str | None = None
+    call: TaskCall | None = None
+    outcome: StoredOutcome | None = None
+
+
+def storage_key(task_id: str) -> str:
+    """Return the key of a task in a store. An id may be all that protects a task, so that it is not the key."""
+    return hashlib.sha256(task_id.encode()).hexdigest()[:40]
+
+
+def stored_form(record: TaskRecord, version: int) -> Record:
+    """Return a record as a store takes it, in place of the one with this version."""
+    return Record(KIND, storage_key(record.id), record.encode(), record.owner, record.expires_at, version)

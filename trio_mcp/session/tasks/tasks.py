@@ -1,0 +1,318 @@
+"""The tasks of a service: those that are worked on here, and what the store has of all others.
+
+The rule for everything that callers see is *commit, then wake*: a change is written to the store, then shown, then announced.
+"""
+
+# The life of a task in this process:
+#
+#     event                          record                   in `_open`   in the store
+#     start                          new                      yes          no
+#     committed                      the same                 yes          yes; the request is answered, the work begins
+#     a question, an answer          the same                 yes          (answers: in the journal of the call)
+#     `ctx.status`                   message                  yes          soon
+#     the work ends, or a cancel     outcome, no call         yes          soon
+#     committed                      the same                 no           yes, until its ttl is over
+#     its ttl is over                -                        no           no; its work is cancelled
+#
+# A change of the record sets `is_unsaved` and starts one saving task, which writes until nothing is unsaved: changes that come
+# while it writes are written together.
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+import trio
+
+from ...errors import LimitExceeded
+from ...logs import peer_logger
+from ...protocol.jsonrpc import INTERNAL_ERROR, ErrorDetail
+from ...runtime import CancelReason
+from ...storage import Put, Record, Store, StoreConflict, StoreError
+from ...types import CallToolRequestParams
+from ..calls.call import Call, Plan
+from ..calls.facts import RequestFacts
+from ..calls.legs import OpenQuestion
+from ..calls.services import CallServices
+from ..replies import ReplyTarget
+from .creating import Creating
+from .ids import TaskIds
+from .open_task import OpenTask
+from .owners import ANYBODY, may_see, owner_of
+from .record import KIND, TaskCall, TaskOutcome, TaskRecord, storage_key, stored_form
+
+logger = peer_logger("trio_mcp.tasks")
+
+RESTARTED: Final = ErrorDetail(
+    INTERNAL_ERROR,
+    "The task was lost: the server was restarted. What it had done stays done. Start it again if that is safe.",
+)
+
+
+class SeenTask(NamedTuple):
+    """A task as a caller sees it.
+
+    Attributes:
+        open: the task, if its work runs in this process and is not over.
+    """
+
+    record: TaskRecord
+    questions: Mapping[str, OpenQuestion]
+    open: OpenTask | None
+
+
+NO_QUESTIONS: Final[Mapping[str, OpenQuestion]] = {}
+
+
+class Tasks:
+    """The tasks of one service.
+
+    Args:
+        store: where their records are.
+        on_change: called with the id of a task when what is shown of it has changed.
+        clock: the time in Unix seconds.
+    """
+
+    def __init__(
+        self,
+        services: CallServices[Call],
+        store: Store,
+        on_change: Callable[[str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.services = services
+        self.store = store
+        self.options = services.options.tasks
+        self.clock = clock
+        self._on_change = on_change
+        self._ids: TaskIds | None = None
+        self._open: dict[str, OpenTask] = {}
+        self._per_owner: Counter[str] = Counter()
+
+    @property
+    def ids(self) -> TaskIds:
+        """Makes and recognises the ids; made for the first task."""
+        if self._ids is None:
+            self._ids = TaskIds(self.services.ring, self.services.audience)
+        return self._ids
+
+    # creating
+
+    def start(self, plan: Plan, facts: RequestFacts, params: CallToolRequestParams, target: ReplyTarget) -> None:
+        """Create a task that runs a plan. The request is answered when the task is stored, and its work begins then.
+
+        Raises:
+            LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
+        """
+        owner, now = owner_of(facts), self.clock()
+        self._admit(owner)
+        ttl = self.options.granted_ttl(None if params.task is None else params.task.ttl)
+        record = TaskRecord(
+            self.ids.new(owner, now),
+            owner,
+            plan.target,
+            now,
+            now,
+            ttl,
+            self.services.node,
+            # Only another process needs it, which does not have this store if it is not durable.
+            call=TaskCall.of(facts, params) if self.store.durable else None,
+        )
+        task = OpenTask(record, self, None if facts.session is None else facts.session.news)
+        self.add(task)
+        creating = Creating(self, task, plan, facts, target)
+        target.work = creating
+        self.services.supervisor.spawn(creating.run)
+
+    def _admit(self, owner: str) -> None:
+        limits = self.options
+        if len(self._open) >= limits.open:
+            raise LimitExceeded(f"this server has {limits.open} open tasks, which is its limit (TaskOptions.open)")
+        if owner != ANYBODY and self._per_owner[owner] >= limits.open_per_owner:
+            raise LimitExceeded(
+                f"{limits.open_per_owner} of your tasks are open, which is the limit (TaskOptions.open_per_owner)"
+            )
+
+    def add(self, task: OpenTask) -> None:
+        """Count a task as open, and find it from now on."""
+        self._open[task.record.id] = task
+        self._per_owner[task.record.owner] += 1
+
+    def forget(self, task: OpenTask) -> None:
+        """Count a task as open no longer: it was not created, its ttl is over, or the store has all of it."""
+        record = task.record
+        if self._open.get(record.id) is task:
+            del self._open[record.id]
+            self._per_owner[record.owner] -= 1
+            if not self._per_owner[record.owner]:
+                del self._per_owner[record.owner]
+        task.wake()
+
+    # finding
+
+    def find_open(self, facts: RequestFacts, task_id: str) -> OpenTask | None:
+        """Return a task that is worked on here, if this caller may see it."""
+        task = self._open.get(task_id)
+        if task is None or not task.version or not may_see(facts, task.record.owner):
+            return None
+        return None if task.record.expires_at <= self.clock() else task
+
+    async def find(self, facts: RequestFacts, task_id: str) -> SeenTask | None:
+        """Return a task that this caller may see; None if there is none, or it is somebody else's, or its ttl is over."""
+        task = self.find_open(facts, task_id)
+        if task is None:
+            stored = await self.store.read(KIND, storage_key(task_id))
+            # Adopted meanwhile, perhaps, or created.
+            task = self.find_open(facts, task_id)
+            if task is None:
+                return self._stored(facts, task_id, stored)
+        return self.seen(task)
+
+    def seen(self, task: OpenTask) -> SeenTask:
+        """Return what is shown of a task that is worked on here."""
+        is_over = task.shown.outcome is not None
+        return SeenTask(task.shown, NO_QUESTIONS if is_over else task.questions, None if is_over else task)
+
+    def _stored(self, facts: RequestFacts, task_id: str, stored: Record | None) -> SeenTask | None:
+        if stored is not None:
+            record = TaskRecord.decode(stored.value)
+            return SeenTask(record, NO_QUESTIONS, None) if may_see(facts, record.owner) else None
+        lost = self._lost(facts, task_id)
+        return None if lost is None else SeenTask(lost, NO_QUESTIONS, None)
+
+    def _lost(self, facts: RequestFacts, task_id: str) -> TaskRecord | None:
+        """Return a task of another process that this caller has the id of, and that no store has; None for any other id."""
+        now = self.clock()
+        for owner in dict.fromkeys((owner_of(facts), ANYBODY)):
+            created = self.ids.created_by_another_process(task_id, owner)
+            # Its own ttl is not known, so the longest one counts.
+            if created is not None and now < created + self.options.max_ttl:
+                outcome = TaskOutcome(error=RESTARTED)
+                return TaskRecord(task_id, owner, "", created, created, self.options.max_ttl, "", outcome=outcome)
+        return None
+
+    async def list(self, facts: RequestFacts, after: str, limit: int) -> list[TaskRecord]:
+        """Return the tasks of a caller in the order in which they were created, from the one after a key of the store on."""
+        page = await self.store.list(KIND, owner=owner_of(facts), after=after, limit=limit)
+        records = []
+        for stored in page:
+            record = TaskRecord.decode(stored.value)
+            task = self._open.get(record.id)
+            records.append(record if task is None else task.shown)
+        return records
+
+    # changes
+
+    def questions_changed(self, task: OpenTask) -> None:
+        task.record = task.record._replace(updated_at=self.clock())
+        # Nothing of it is in the store: the questions are asked again by a replay.
+        task.shown = task.shown._replace(updated_at=task.record.updated_at)
+        self._announce(task)
+
+    def set_message(self, task: OpenTask, message: str) -> None:
+        if not task.is_over:
+            task.record = task.record._replace(message=message, updated_at=self.clock())
+            self._save(task)
+
+    def work_ended(self, task: OpenTask, outcome: TaskOutcome, reason: CancelReason | None) -> None:
+        task.work = None
+        if self._open.get(task.record.id) is not task:
+            return
+        if task.record.expires_at <= self.clock():
+            self.forget(task)
+        elif not task.is_over and not self._continues_elsewhere(task, reason):
+            task.end(outcome, self.clock())
+            self._save(task)
+
+    def _continues_elsewhere(self, task: OpenTask, reason: CancelReason | None) -> bool:
+        """Return whether the next process of this server takes over a task whose work this one cancels as it shuts down."""
+        return reason is CancelReason.SHUTDOWN and self.store.durable
+
+    async def cancel(self, task: OpenTask) -> bool:
+        """Cancel a task, and wait until that is in the store; return False if it was over.
+
+        If this is cancelled, the task is cancelled nevertheless.
+        """
+        if task.is_over:
+            return False
+        work = task.work
+        task.end(TaskOutcome(), self.clock())
+        self._save(task)
+        if work is not None:
+            work.actor.cancel(CancelReason.CLIENT)
+        while task.shown.outcome is None and self._open.get(task.record.id) is task:
+            await task.wait_change()
+        return True
+
+    def end_session(self, owner: str) -> None:
+        """Cancel the open tasks of a session that has ended: nobody can ask for them any more."""
+        for task in [task for task in self._open.values() if task.record.owner == owner]:
+            if task.work is not None:
+                task.work.actor.cancel(CancelReason.DISCONNECT)
+
+    # saving
+
+    def _save(self, task: OpenTask) -> None:
+        task.is_unsaved = True
+        if not task.is_saving:
+            task.is_saving = True
+            self.services.supervisor.spawn(self._save_all, task)
+
+    async def _save_all(self, task: OpenTask) -> None:
+        is_stored = True
+        try:
+            while task.is_unsaved:
+                task.is_unsaved = False
+                record = task.record
+                try:
+                    is_stored = await self._write(task, record)
+                except StoreConflict:
+                    self._give_up(task)
+                    return
+                task.shown = record
+                self._announce(task)
+        finally:
+            task.is_saving = False
+        if task.is_over:
+            if not is_stored:
+                # Nothing else has its outcome.
+                await trio.sleep(task.record.expires_at - self.clock())
+            self.forget(task)
+
+    async def _write(self, task: OpenTask, record: TaskRecord) -> bool:
+        """Write a record; return whether the store has it.
+
+        Raises:
+            StoreConflict: another process has taken the task over.
+        """
+        try:
+            await self.store.write([Put(stored_form(record, task.version))])
+        except StoreConflict:
+            raise
+        except StoreError as error:
+            self.services.records.log("the store did not keep a task: %s", error)
+            return False
+        task.version += 1
+        return True
+
+    def _give_up(self, task: OpenTask) -> None:
+        """Stop working on a task that another process has taken over: it took this one for dead."""
+        logger.warning("another process has taken over a task of %s", task.record.tool)
+        self.forget(task)
+        if task.work is not None:
+            task.work.actor.cancel(CancelReason.EXPIRED)
+
+    def _announce(self, task: OpenTask) -> None:
+        task.wake()
+        self._on_change(task.record.id)
+
+    def __iter__(self) -> Iterator[OpenTask]:
+        return iter(list(self._open.values()))
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __repr__(self) -> str:
+        return f"<Tasks open={len(self)}>"
