@@ -1,8 +1,9 @@
 """The capabilities that clients and servers declare."""
 
 from collections.abc import Iterable
+from typing import cast
 
-from .base import JsonObject, Model
+from .base import JsonObject, JsonValue, Model
 
 
 class _ListCapability(Model):
@@ -28,6 +29,8 @@ class ElicitationCapability(Model):
 
 
 class _Capabilities(Model):
+    """`tasks` exists in 2025-11-25 only, `extensions` since 2026-07-28."""
+
     experimental: dict[str, JsonObject] | None = None
     extensions: dict[str, JsonObject] | None = None
     tasks: JsonObject | None = None
@@ -66,7 +69,10 @@ class ServerCapabilities(_Capabilities):
 
 
 def declares(capabilities: ClientCapabilities | ServerCapabilities, gate: str) -> bool:
-    """Return whether the capability `gate` is declared, such as "tools", "resources.listChanged" or "elicitation.form"."""
+    """Return whether the capability `gate` is declared, such as "tools", "resources.listChanged" or "elicitation.form".
+
+    Also the last of several objects in one another ("tasks.requests.tools.call"), or an extension ("extensions." and its name).
+    """
     name, _, detail = gate.partition(".")
     capability = getattr(capabilities, name, None)
     if capability is None or not detail:
@@ -74,9 +80,11 @@ def declares(capabilities: ClientCapabilities | ServerCapabilities, gate: str) -
     # An empty object means forms: clients of 2025-06-18 had nothing else, and sent it (L-ELI-1c).
     if isinstance(capability, ElicitationCapability) and detail == "form":
         return capability.form is not None or capability.url is None
-    members = capability.wire() if isinstance(capability, Model) else capability
+    found: JsonValue = capability.wire() if isinstance(capability, Model) else capability
+    for step in _steps(name, detail):
+        found = found.get(step) if isinstance(found, dict) else None
     # A flag may be false, and an object such as `tasks.list` may be empty: the one declares nothing, the other does.
-    return members.get(detail) not in (None, False)
+    return found not in (None, False)
 
 
 def lacks(declared: ClientCapabilities, gates: Iterable[str]) -> JsonObject | None:
@@ -85,8 +93,12 @@ def lacks(declared: ClientCapabilities, gates: Iterable[str]) -> JsonObject | No
     for gate in gates:
         if not declares(declared, gate):
             name, _, detail = gate.partition(".")
-            inner = missing.setdefault(name, {})
-            assert isinstance(inner, dict)
-            if detail:
-                inner[detail] = {}
+            inner = missing
+            for step in (name, *(_steps(name, detail) if detail else ())):
+                inner = cast("JsonObject", inner.setdefault(step, {}))
     return missing or None
+
+
+def _steps(name: str, detail: str) -> list[str]:
+    """Return the members that lead to a detail. The name of an extension is one, though it has dots."""
+    return [detail] if name == "extensions" else detail.split(".")

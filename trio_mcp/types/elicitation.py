@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag
 
 from .base import MAX_RECEIVED, Integer, JsonValue, MetaModel, Model, Number, at_most
-from .messages import NotificationParams, RequestParams
+from .messages import NotificationParams, RequestParams, TaskMetadata
 
 
 class _PropertySchema(Model):
@@ -156,20 +156,22 @@ class RequestedSchema(Model):
 
 
 class ElicitRequestFormParams(RequestParams):
-    """The params of a form to fill in. Never ask for secrets with a form (L-ELI-7s)."""
+    """The params of a form to fill in. Never ask for secrets with a form (L-ELI-7s). `task` exists in 2025-11-25 only."""
 
     mode: Literal["form"] | None = None
     message: str
     requested_schema: RequestedSchema
+    task: TaskMetadata | None = None
 
 
 class ElicitRequestURLParams(RequestParams):
-    """The params of a page to open. `elicitation_id` exists in 2025-11-25 only, which requires it."""
+    """The params of a page to open. 2025-11-25 alone has `elicitation_id`, which it requires, and `task`."""
 
     mode: Literal["url"] = "url"
     message: str
     url: str
     elicitation_id: str | None = None
+    task: TaskMetadata | None = None
 
 
 ElicitRequestParams: TypeAlias = ElicitRequestFormParams | ElicitRequestURLParams

@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias
 
-from .base import Integer, JsonObject, MetaModel
+from .base import Integer, JsonObject, MetaModel, Model
 
 Cursor: TypeAlias = str
 ProgressToken: TypeAlias = str | int
@@ -34,6 +34,12 @@ class ResourceRequestParams(InputResponseRequestParams):
     """The params of a request about one resource."""
 
     uri: str
+
+
+class TaskMetadata(Model):
+    """In the params of a request: its sender wants it to run as a task, kept for `ttl` milliseconds (2025-11-25)."""
+
+    ttl: Integer | None = None
 
 
 class NotificationParams(MetaModel):

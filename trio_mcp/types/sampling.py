@@ -6,7 +6,7 @@ from pydantic import BeforeValidator
 
 from .base import MAX_RECEIVED, Fraction, Integer, JsonObject, MetaModel, Model, Number, check_count
 from .content import Role, SamplingContentBlock
-from .messages import RequestParams
+from .messages import RequestParams, TaskMetadata
 from .tools import Tool
 
 
@@ -54,7 +54,7 @@ class ToolChoice(Model):
 
 
 class CreateMessageRequestParams(RequestParams):
-    """The params of `sampling/createMessage`."""
+    """The params of `sampling/createMessage`. `task` exists in 2025-11-25 only."""
 
     messages: list[SamplingMessage]
     max_tokens: Integer
@@ -66,6 +66,7 @@ class CreateMessageRequestParams(RequestParams):
     metadata: JsonObject | None = None
     tools: list[Tool] | None = None
     tool_choice: ToolChoice | None = None
+    task: TaskMetadata | None = None
 
 
 class CreateMessageResult(MetaModel):

@@ -5,12 +5,13 @@ from .messages import NotificationParams, RequestParams, Result
 
 
 class SubscriptionFilter(Model):
-    """The notifications that a client subscribes to. `taskIds` of the tasks extension is kept as an unknown member."""
+    """The notifications that a client subscribes to. `task_ids` belongs to the tasks extension."""
 
     tools_list_changed: bool | None = None
     prompts_list_changed: bool | None = None
     resources_list_changed: bool | None = None
     resource_subscriptions: list[str] | None = None
+    task_ids: list[str] | None = None
 
 
 class SubscriptionsListenRequestParams(RequestParams):

@@ -8,7 +8,7 @@ from pydantic_core import from_json
 from ..errors import ToolFailed
 from .base import JsonObject, JsonValue, Model
 from .content import ContentBlock, Offered, TextContent
-from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result
+from .messages import CacheableResult, InputResponseRequestParams, PaginatedResult, Result, TaskMetadata
 
 
 class ToolAnnotations(Model):
@@ -46,10 +46,11 @@ class ListToolsResult(PaginatedResult, CacheableResult):
 
 
 class CallToolRequestParams(InputResponseRequestParams):
-    """The params of `tools/call`."""
+    """The params of `tools/call`. `task` exists in 2025-11-25 only."""
 
     name: str
     arguments: JsonObject | None = None
+    task: TaskMetadata | None = None
 
 
 def _false_for_null(value: object) -> object:
