@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar, Unpack, overload
 from ..checks import check_sync_callback
 from ..runtime import ThreadLimiter
 from ..session import MessageMiddleware
+from ..session.calls.facts import TaskSupport
 from ..session.changes import Change
 from .builder import ToolBuilder
 from .completion import make_completer
@@ -144,6 +145,8 @@ class Registration:
         tool = tool.without(self._fulfilled)
         if tool.max_result is not None:
             self._registry.keeps_results = True
+        if tool.task is not TaskSupport.FORBIDDEN:
+            self._registry.runs_tasks = True
         self._registry.tools.add(tool.name, tool)
         remember_home(tool.function, self)
         return tool

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from typing import Final
 
 from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
-from ..types import PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
+from ..protocol.meta import TASKS_EXTENSION
+from ..types import JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
 from .catalog import Catalog
 from .completion import Completions
 from .prompts import Prompt
 from .resources import Resource, Template
 from .tool import Tool
+
+
+TASKS: Final[JsonObject] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+"""What a server declares for 2025-11-25 if a tool of it runs as a task. A host looks for the innermost object."""
 
 
 class Registry:
@@ -26,6 +32,8 @@ class Registry:
         self.prompts: Catalog[Prompt] = Catalog("prompt", lambda: on_change(PROMPTS))
         self.resources: Catalog[Resource] = Catalog("resource", lambda: on_change(RESOURCES))
         self.templates: Catalog[Template] = Catalog("resource template", lambda: on_change(RESOURCES))
+        self.runs_tasks = False
+        """Whether a tool was ever offered whose calls run as tasks."""
         self.keeps_results = False
         """Whether a tool has a `max_result`, so that clients read results as resources."""
         self.completions = Completions(self.prompts, self.resources, self.templates)
@@ -49,5 +57,7 @@ class Registry:
             tools=ToolsCapability(list_changed=True),
             prompts=PromptsCapability(list_changed=True) if self.prompts.was_ever_filled else None,
             resources=ResourcesCapability(subscribe=True, list_changed=True) if resources else None,
+            tasks=TASKS if self.runs_tasks else None,
+            extensions={TASKS_EXTENSION: {}} if self.runs_tasks else None,
             completions={} if self.completions.was_ever_filled else None,
         )

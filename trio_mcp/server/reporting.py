@@ -8,7 +8,7 @@ from typing import ParamSpec
 
 import trio
 
-from ..checks import check_choice, check_seconds
+from ..checks import check_choice, check_seconds, check_str
 from ..session import Call, Caller, RequestFacts
 from ..types import LOGGING_LEVELS, JsonValue, LoggingLevel
 
@@ -77,6 +77,16 @@ class Reporter:
     async def error(self, data: JsonValue, logger: str | None = None) -> None:
         """Send a log message of the level "error"; see `log`."""
         await self._call.log("error", data, logger)
+
+    @runs_on_trio
+    async def status(self, message: str) -> None:
+        """Say how the work stands, in words for the user: what a task shows as its status message until the next call of this.
+
+        A call that is no task has no status, and ignores it. Never put secrets in it: everybody who may ask for the task reads it.
+        """
+        check_str("message", message)
+        self._call.set_status(message)
+        await trio.lowlevel.checkpoint()
 
     @runs_on_trio
     async def end_stream(self, retry: float | None = None) -> None:

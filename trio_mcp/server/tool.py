@@ -33,6 +33,7 @@ from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
 from ..runtime import Actor, CancelReason, Lane, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
+from ..session.calls.facts import TaskSupport
 from ..session.calls.failures import author_hint, url_required_code
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
@@ -55,7 +56,8 @@ from .results import Converter, ReturnSpec, error_result, return_spec, schema_re
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
 from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
-from .tool_options import ToolKeywords, check_tool_name, check_tool_options, required_capabilities
+from .task_calls import as_task, check_task, listed_execution
+from .tool_options import ToolKeywords, check_tool_name, check_tool_options, required_capabilities, task_support
 
 logger = peer_logger("trio_mcp.tool")
 
@@ -72,6 +74,7 @@ class Tool:
         model: what `tools/list` shows.
         mirrored: the arguments that headers repeat, if any.
         access: who may see and call it; None for everybody.
+        task: whether its calls run as tasks.
     """
 
     function: Function
@@ -87,6 +90,7 @@ class Tool:
     _heartbeat: float | None
     _make: Callable[[ThreadLimiter], Tool]
     max_result: int | None
+    task: TaskSupport = TaskSupport.FORBIDDEN
 
     @property
     def name(self) -> str:
@@ -220,7 +224,12 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     if tool is None or (tool.access is not None and tool.access.hides_from(facts.caller)):
         raise unknown_tool(params.name)
     check_headers(tool, facts, params)
-    return tool.plan(facts, params.arguments or {})
+    if tool.task is TaskSupport.FORBIDDEN and params.task is None:
+        return tool.plan(facts, params.arguments or {})
+    # Without a tool that runs as a task the server does not declare tasks, and ignores that one is asked for (L-TSK-1).
+    if tool.task is not TaskSupport.FORBIDDEN or any(each.task is not TaskSupport.FORBIDDEN for each in tools):
+        check_task(tool.name, tool.task, facts, params)
+    return as_task(tool.plan(facts, params.arguments or {}), tool.task, params)
 
 
 def unknown_tool(name: str) -> RemoteProtocolError:
@@ -287,6 +296,7 @@ def make_tool(
     check_tool_options(options)
     name = name_for(function, options)
     check_tool_name(name)
+    support = task_support(options)
     hints, requires = tool_hints(options.get("annotations")), required_capabilities(name, options)
     arguments = tool_arguments(name, function, options, parameters)
     returned = tool_return_spec(function, arguments.returns, options.get("output_schema"))
@@ -295,6 +305,7 @@ def make_tool(
         input_schema=arguments.schema,
         output_schema=listed_output(returned, options),
         annotations=hints,
+        execution=listed_execution(support),
         **listed_members(function, options, published_meta(name, options, requires)),
     )
     max_depth, limit = options.get("max_depth"), options.get("limit")
@@ -320,6 +331,7 @@ def make_tool(
         options.get("heartbeat"),
         lambda others: make_tool(function, options, others, parameters=parameters, before=before),
         options.get("max_result"),
+        support,
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from typing import Literal
 
-from ..checks import check_instance, check_int, check_seconds, nearest
+from ..checks import check_choice, check_instance, check_int, check_seconds, nearest
 from ..sampling import SCHEMA_TOOL
+from ..session.calls.facts import TaskSupport
 from ..types import JsonObject, ToolAnnotations
 from .large_results import LEAST_MAX_RESULT
 from .options import OfferKeywords, check_count, check_offer
@@ -51,6 +53,8 @@ class ToolKeywords(OfferKeywords, total=False):
     heartbeat: seconds without a report of progress after which one is sent to a caller that requested progress.
     limit: how many calls of the tool run at once. A modern call does not count while it waits for an answer.
     queue: how many more calls may wait for one of these to end (default 0); all others are rejected.
+    task: True: a caller may have a call as a task, which outlives its request and its connection; "required": the tool runs only
+        so. See docs/tasks.md.
     """
 
     annotations: ToolAnnotations | JsonObject
@@ -66,6 +70,7 @@ class ToolKeywords(OfferKeywords, total=False):
     heartbeat: float
     limit: int
     queue: int
+    task: bool | Literal["required"]
 
 
 def check_tool_options(options: ToolKeywords) -> None:
@@ -85,9 +90,20 @@ def check_tool_options(options: ToolKeywords) -> None:
     if (heartbeat := given.get("heartbeat")) is not None:
         check_seconds("heartbeat", heartbeat, positive=True, finite=True, hint="leave it out for no heartbeat")
     check_limit(given.get("limit"), given.get("queue"))
+    task_support(options)
     # A string is a collection of letters, each of which would be an unknown capability.
     if isinstance(requires := options.get("requires"), str):
         raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")
+
+
+def task_support(options: ToolKeywords) -> TaskSupport:
+    """Return whether calls run as tasks. Raises `TypeError` or `ValueError` for what is no value of `task=`."""
+    task: object = options.get("task", False)
+    if isinstance(task, bool):
+        return TaskSupport.OPTIONAL if task else TaskSupport.FORBIDDEN
+    check_instance("task", task, str, 'True, False or "required"')
+    check_choice("task", task, ("required",))
+    return TaskSupport.REQUIRED
 
 
 def check_limit(limit: object, queue: object) -> None:

@@ -19,14 +19,15 @@ from ..types import (
     declares,
 )
 
-ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated"]
-"""What changed: a list, or (`"updated"`) the content of a resource."""
+ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated", "task"]
+"""What changed: a list, the content of a resource (`"updated"`), or a task."""
 
 LISTS: Final[tuple[ChangeKind, ...]] = ("tools", "prompts", "resources")
 
 METHODS: Final[Mapping[ChangeKind, str]] = {
     **{kind: f"notifications/{kind}/list_changed" for kind in LISTS},
     "updated": "notifications/resources/updated",
+    "task": "notifications/tasks",
 }
 KINDS: Final[Mapping[str, ChangeKind]] = {method: kind for kind, method in METHODS.items()}
 
@@ -37,7 +38,7 @@ class Change:
 
     Attributes:
         kind: "tools", "prompts" or "resources": that list has changed; "updated": the content of a resource has.
-        uri: for "updated", the resource, which may be a part of the one that was subscribed to; else None.
+        uri: for "updated", the resource, which may be a part of the one that was subscribed to; for "task", its id; else None.
     """
 
     kind: ChangeKind
@@ -77,14 +78,17 @@ def announced_lists(wanted: SubscriptionFilter, offered: ServerCapabilities) -> 
     return [kind for kind in lists_in(wanted) if declares(offered, f"{kind}.listChanged")]
 
 
-def filter_of(lists: Collection[ChangeKind], uris: Collection[str] = ()) -> SubscriptionFilter:
-    """Return a filter that lets through changes of these lists and of the resources at these URIs."""
+def filter_of(
+    lists: Collection[ChangeKind], uris: Collection[str] = (), task_ids: Collection[str] = ()
+) -> SubscriptionFilter:
+    """Return a filter that lets through changes of these lists, of the resources at these URIs, and of these tasks."""
     # None and not False for what is not wanted: the member is then absent, as in the specification's examples.
     return SubscriptionFilter(
         tools_list_changed="tools" in lists or None,
         prompts_list_changed="prompts" in lists or None,
         resources_list_changed="resources" in lists or None,
         resource_subscriptions=list(uris) or None,
+        task_ids=list(task_ids) or None,
     )
 
 

@@ -11,6 +11,7 @@ from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
+from .tasks.options import TaskOptions
 from .token_usage import TokenEstimate, estimate_tokens
 
 
@@ -39,6 +40,7 @@ class ServiceOptions:
         max_depth: how deep the branches of a call may nest, whatever its tool or a branch says.
         parallel_prompts: send a legacy client all of a call's questions for the user at once, instead of one after the other.
         estimate_tokens: estimates the tokens of a sample, for budgets, if the client does not report them.
+        tasks: limits and times of tasks.
         tell_errors: send the type and text of unexpected exceptions to the caller, instead of a reference to the log. They may
             hold secrets. None, the default: only to a client in the same process (`Client.connect(server)`).
         on_divergence: called with a description when a replay asks a different question than the earlier run; it is also logged.
@@ -63,6 +65,7 @@ class ServiceOptions:
     estimate_tokens: TokenEstimate = estimate_tokens
     on_divergence: Callable[[str], None] | None = None
     tell_errors: bool | None = None
+    tasks: TaskOptions = field(default_factory=TaskOptions)
 
     def __post_init__(self) -> None:
         check_seconds("cancel_grace", self.cancel_grace, positive=True, hint="clean-up takes time")
@@ -76,5 +79,6 @@ class ServiceOptions:
         if self.tell_errors is not None:
             check_instance("tell_errors", self.tell_errors, bool, "True, False or None")
         check_instance("actors", self.actors, ActorLimits, "trio_mcp.runtime.Limits(...)")
+        check_instance("tasks", self.tasks, TaskOptions, "TaskOptions(ttl=600)")
         check_instance("memory", self.memory, MemoryBudget, "MemoryBudget(256 * 1024 * 1024)")
         check_callable("estimate_tokens", self.estimate_tokens, "a function of a request and its result")

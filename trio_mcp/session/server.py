@@ -45,7 +45,7 @@ from .batch import OpenBatch
 from .calls.asks_requests import CallByRequests, PendingAsks
 from .calls.asks_rounds import CallInRounds
 from .calls.call import Plan
-from .calls.facts import RequestFacts
+from .calls.facts import RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
 from .calls.retries import carry_on
 from .channel import MESSAGE_COST
@@ -231,6 +231,7 @@ class ServerSession:
             size,
             peer.known_caller,
             own_headers=not self.connection.shared_channel,
+            session=None if request.terms.asks_in_rounds else self._state,
         )
         self.requests.add(target)
         try:
@@ -262,12 +263,14 @@ class ServerSession:
             carry_on(service.calls, facts, params, target, self._route)
             return None
         own_method = SESSION_METHODS.get(facts.method)
-        answer = self._route(facts, params) if own_method is None else own_method(self._state, params)
+        answer = self._route(facts, params) if own_method is None else own_method(self._state, params, facts)
         if isinstance(answer, Encoded):
             return answer
         if not isinstance(answer, Plan):
             return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
-        if terms.asks_in_rounds:
+        if answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params):
+            service.tasks.start(answer, facts, params, target)
+        elif terms.asks_in_rounds:
             CallInRounds(service.calls, answer, facts, target, RequestDigest(params))
         else:
             CallByRequests(service.calls, answer, facts, target, self._asks)

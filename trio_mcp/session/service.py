@@ -33,6 +33,9 @@ from .options import ServiceOptions
 from .sizes import QUEUE_SIZE
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
+from .tasks.requests import task_routes
+from .tasks.tasks import Tasks
+from .tasks.tempstore import MemoryStore
 
 logger = peer_logger("trio_mcp.session")
 
@@ -92,6 +95,8 @@ class Service:
             records=self.records,
             routes=self.routes,
         )
+        self.tasks = Tasks(self.calls, MemoryStore(), self.subscriptions.announce_task)
+        self.routes = {**self.routes, **task_routes(self.tasks)}
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account of the memory budget for what is held for a client."""

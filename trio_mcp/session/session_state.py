@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..logs import peer_logger
+from ..protocol.codec.tasks import TaskState
 from ..protocol.connection import Connection
 from ..protocol.json_limits import held_size
 from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification
@@ -27,6 +29,7 @@ from ..types import (
     UnsubscribeRequestParams,
 )
 from .calls.call import Plan
+from .calls.facts import RequestFacts, SessionFacts
 from .changes import PROMPTS, RESOURCES, TOOLS
 from .envelope import Envelope
 from .listen_requests import listen_plan
@@ -53,6 +56,14 @@ class SessionState:
     _outbox: Outbox[Envelope] | None = None
     _declared: ServerCapabilities | None = None
     """What `initialize` was answered with: a repeated one gets the same. None before the first."""
+    _facts: SessionFacts | None = None
+
+    @property
+    def facts(self) -> SessionFacts:
+        """The session as what outlives a request knows it; made when the first such thing needs it."""
+        if self._facts is None:
+            self._facts = SessionFacts(secrets.token_urlsafe(16), self.notify, self._notify_task)
+        return self._facts
 
     # messages that belong to no request
 
@@ -69,6 +80,12 @@ class SessionState:
             return
         outbox.post(Envelope(Notification(method, self._connection.terms.codec.encode_notification(method, params))))
 
+    def _notify_task(self, state: TaskState) -> None:
+        """Send the news that a task has changed, as `notify` does."""
+        outbox = self._outbox
+        if outbox is not None and not outbox.is_full:
+            outbox.post(Envelope(Notification(*self._connection.terms.codec.encode_task_notification(state))))
+
     def initialized(self) -> None:
         """The client is ready: from now on it is notified of changes (L-LC-5s)."""
         if self._subscriber is None:
@@ -80,6 +97,10 @@ class SessionState:
         if self._subscriber is not None:
             self._service.subscriptions.discard(self._subscriber)
         self._subscriber = self._outbox = None
+        if self._facts is not None:
+            self._facts.notify = self._facts.notify_task = None
+            self._service.tasks.end_session(self._facts)
+            self._facts = None
 
     def _send_changes(self) -> None:
         """Send notifications of changes; if the reader is too slow, one task waits for it."""
@@ -110,7 +131,7 @@ class SessionState:
 
     # its own methods
 
-    def initialize(self, params: Model) -> Encoded:
+    def initialize(self, params: Model, _facts: RequestFacts) -> Encoded:
         """Open the session, or answer an equal handshake once more; the connection rejects any other.
 
         The result is written in the revision that was negotiated here.
@@ -148,22 +169,22 @@ class SessionState:
         if self._account is not None:
             self._account.draw(size)
 
-    def ping(self, _params: Model) -> Model:
+    def ping(self, _params: Model, _facts: RequestFacts) -> Model:
         return EmptyResult()
 
-    def discover(self, _params: Model) -> Model:
+    def discover(self, _params: Model, _facts: RequestFacts) -> Model:
         return DiscoverResult(
             supported_versions=list(SUPPORTED),
             capabilities=self._service.capabilities,
             instructions=self._service.instructions,
         )
 
-    def set_level(self, params: Model) -> Model:
+    def set_level(self, params: Model, _facts: RequestFacts) -> Model:
         assert isinstance(params, SetLevelRequestParams)
         self._connection.terms.log_threshold.level = params.level
         return EmptyResult()
 
-    def subscribe(self, params: Model) -> Model:
+    def subscribe(self, params: Model, _facts: RequestFacts) -> Model:
         """Subscribe to a resource. It may come before `notifications/initialized`, which it then implies."""
         assert isinstance(params, SubscribeRequestParams)
         self.initialized()
@@ -174,7 +195,7 @@ class SessionState:
         self._draw(size)
         return EmptyResult()
 
-    def unsubscribe(self, params: Model) -> Model:
+    def unsubscribe(self, params: Model, _facts: RequestFacts) -> Model:
         assert isinstance(params, UnsubscribeRequestParams)
         check_uri(params.uri)
         if self._subscriber is not None and params.uri in self._subscriber.uris:
@@ -182,12 +203,12 @@ class SessionState:
             self._draw(-SUBSCRIPTION_SIZE - len(params.uri))
         return EmptyResult()
 
-    def listen(self, params: Model) -> Plan:
+    def listen(self, params: Model, facts: RequestFacts) -> Plan:
         assert isinstance(params, SubscriptionsListenRequestParams)
-        return listen_plan(self._service, params)
+        return listen_plan(self._service, facts, params)
 
 
-SESSION_METHODS: Mapping[str, Callable[[SessionState, Model], Model | Encoded | Plan]] = {
+SESSION_METHODS: Mapping[str, Callable[[SessionState, Model, RequestFacts], Model | Encoded | Plan]] = {
     "initialize": SessionState.initialize,
     "ping": SessionState.ping,
     "server/discover": SessionState.discover,

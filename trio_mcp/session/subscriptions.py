@@ -43,6 +43,7 @@ class Subscriber:
         on_change: called when there is something to take.
 
     Attributes:
+        task_ids: the tasks whose news it gets; set before it is added.
         pending: the changes that were not taken yet, each once.
         is_waiting: a task waits until the reader is ready, and will take the changes then.
     """
@@ -51,6 +52,7 @@ class Subscriber:
     limit: int
     on_change: Callable[[], object]
     uris: dict[str, None] = field(default_factory=dict)
+    task_ids: tuple[str, ...] = ()
     pending: dict[Change, None] = field(default_factory=dict)
     is_waiting: bool = False
     _characters: int = 0
@@ -86,7 +88,7 @@ class Subscriber:
 
     def enqueue(self, change: Change) -> None:
         """Add a change. If there are too many, those of parts are replaced by changes of the resources subscribed to."""
-        if len(self.pending) >= 2 * self.limit + len(self.lists) and change not in self.pending:
+        if len(self.pending) >= 2 * self.limit + len(self.lists) + len(self.task_ids) and change not in self.pending:
             self.pending = dict.fromkeys(each for known in (*self.pending, change) for each in self._matching(known))
         else:
             self.pending[change] = None
@@ -94,7 +96,7 @@ class Subscriber:
 
     def _matching(self, change: Change) -> list[Change]:
         """Return the change, as changes of the resources subscribed to."""
-        if change.uri is None:
+        if change.uri is None or change.kind == "task":
             return [change]
         return [Change("updated", uri) for uri in ancestor_uris(change.uri) if uri in self.uris]
 
@@ -113,6 +115,7 @@ class Subscriptions:
         self._subscribers: dict[Subscriber, None] = {}
         self._by_uri: dict[str, dict[Subscriber, None]] = {}
         """The subscribers of each URI, so that an update costs nothing for all others."""
+        self._by_task: dict[str, dict[Subscriber, None]] = {}
         self._count = 0
         self._characters = 0
         self.closed = False
@@ -127,6 +130,11 @@ class Subscriptions:
         except trio.RunFinishedError:
             self._announced.clear()
 
+    def announce_task(self, task_id: str) -> None:
+        """Deliver the news of a task to its subscribers, at once; in Trio's thread only."""
+        for subscriber in self._by_task.get(task_id, ()):
+            subscriber.enqueue(Change("task", task_id))
+
     def add(self, subscriber: Subscriber) -> None:
         """Deliver changes to a subscriber from now on.
 
@@ -137,6 +145,8 @@ class Subscriptions:
         self._subscribers[subscriber] = None
         for uri in subscriber.uris:
             self._index(subscriber, uri)
+        for task_id in subscriber.task_ids:
+            self._by_task.setdefault(task_id, {})[subscriber] = None
 
     def subscribe(self, subscriber: Subscriber, uri: str) -> None:
         """Subscribe to one more resource, for a subscriber that was added. Raises what `Subscriber.subscribe` and `add` raise."""
@@ -156,6 +166,10 @@ class Subscriptions:
             del self._subscribers[subscriber]
             for uri in subscriber.uris:
                 self._unindex(subscriber, uri)
+            for task_id in subscriber.task_ids:
+                del self._by_task[task_id][subscriber]
+                if not self._by_task[task_id]:
+                    del self._by_task[task_id]
 
     def close(self) -> None:
         """End all streams of changes, with their results: the server shuts down (M-SUB-3s)."""

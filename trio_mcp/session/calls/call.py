@@ -52,7 +52,7 @@ from ...runtime import (
     Returned,
 )
 from ...types import JsonValue, LoggingLevel, Model
-from ..envelope import Envelope
+from ..envelope import Envelope, content_size
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
 from .facts import ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
@@ -199,9 +199,16 @@ class Call(ABC, Generic[OriginT_co]):
             # A checkpoint also when nothing is sent: it may be the only one that a tool has.
             await trio.lowlevel.checkpoint()
             return
-        encoded = self.facts.terms.codec.encode_notification(method, params)
-        target.check_room(len(encoded.raw))
-        await target.outbox.send(Envelope(Notification(method, encoded), about=target.request_id))
+        await self.send(Notification(method, self.facts.terms.codec.encode_notification(method, params)))
+
+    async def send(self, message: Notification) -> None:
+        """Send an encoded notification about the request, as `notify` does."""
+        target = self.target
+        if target is None or self.cancelled_by_client:
+            await trio.lowlevel.checkpoint()
+            return
+        target.check_room(content_size(message))
+        await target.outbox.send(Envelope(message, about=target.request_id))
 
     def post(self, message: Notification) -> None:
         """Queue a notification without waiting, also during a clean-up."""
@@ -213,6 +220,9 @@ class Call(ABC, Generic[OriginT_co]):
 
     def expect_completion(self, elicitation_ids: Iterable[str]) -> None:
         """Tell the client when its user has finished at these pages, although the call does not wait for it."""
+
+    def set_status(self, message: str) -> None:
+        """Show this text as the status of the task that the call runs as, if it is one."""
 
     async def end_stream(self, retry: float | None) -> None:
         """End the response stream of the request, if its client can resume it, which it should do after `retry` seconds."""
@@ -324,6 +334,9 @@ class Call(ABC, Generic[OriginT_co]):
         return None if self.actor.cancel_reason in NO_REPLY_REASONS else answer
 
     def _encoded_outcome(self, outcome: Outcome) -> LegOutcome:
+        # What is about tasks is encoded by the body.
+        if isinstance(outcome, Returned) and isinstance(outcome.value, Encoded):
+            return outcome.value
         answer = self._answer(outcome)
         return self._encoded(answer) if isinstance(answer, Model) else answer
 
@@ -378,7 +391,7 @@ class Call(ABC, Generic[OriginT_co]):
         return f"<Call {self._plan.target} {self.facts.method} ids={[target.request_id for target in targets]} {state}>"
 
 
-Body: TypeAlias = Callable[[Call, Actor | Lane], Awaitable[Model]]
+Body: TypeAlias = Callable[[Call, Actor | Lane], Awaitable[Model | Encoded]]
 """What the actor runs. It runs in `Lane(actor)`, unless it gets a lane: middleware gives one, and may run it several times."""
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Generic, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
 
 from ...logs import FailureLog
 from ...protocol.codec.reading import RequestTerms
+from ...protocol.codec.tasks import TaskState
 from ...protocol.jsonrpc import RequestId
 from ...runtime import CancelReason
 from ...runtime.loop_turn import LoopTurn
@@ -18,6 +19,28 @@ from ...types import ClientCapabilities, Implementation, JsonObject, Model
 from ..caller import Caller, caller_of
 
 T = TypeVar("T", bound=Model)
+
+
+@dataclass(slots=True, eq=False)
+class SessionFacts:
+    """A legacy session, as far as what outlives a request needs it.
+
+    Attributes:
+        owner: names the session; nobody else knows it.
+        notify: sends a notification that belongs to no request; None when the session has ended.
+        notify_task: the same for the news that a task has changed.
+    """
+
+    owner: str
+    notify: Callable[[str, Model], None] | None
+    notify_task: Callable[[TaskState], None] | None
+
+
+class LegacySession(Protocol):
+    """A legacy session. Most need no facts of it, which are made when something first does."""
+
+    @property
+    def facts(self) -> SessionFacts: ...
 
 
 class RequestFacts(NamedTuple):
@@ -28,6 +51,7 @@ class RequestFacts(NamedTuple):
         size: its length in bytes as received.
         known_caller: the principal with its scopes and claims; None if it has none, or without a principal. Read `caller`.
         own_headers: the headers came with this request, and not with its connection.
+        session: the legacy session that it belongs to; None if it belongs to none.
     """
 
     id: RequestId
@@ -39,6 +63,7 @@ class RequestFacts(NamedTuple):
     size: int = 0
     known_caller: Caller | None = None
     own_headers: bool = False
+    session: LegacySession | None = None
 
     @property
     def caller(self) -> Caller | None:

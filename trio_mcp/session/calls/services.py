@@ -110,17 +110,20 @@ class CallServices(Generic[C]):
     tools: OwnTools | None = None
 
     @cached_property
+    def ring(self) -> KeyRing:
+        """The keys, or a random one that is used for the life of the process."""
+        return KeyRing.random() if self.keys is None else self.keys
+
+    @cached_property
     def sealer(self) -> Sealer:
         """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
-        keys = self.keys
-        if keys is None:
-            keys = KeyRing.random()
+        if self.keys is None:
             if not self.in_process:
                 logger.warning(
                     "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to "
                     "another process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
                 )
-        return Sealer(keys, audience=self.audience, ttl=self.options.actors.park_ttl)
+        return Sealer(self.ring, audience=self.audience, ttl=self.options.actors.park_ttl)
 
     def note_divergence(self, what: str) -> None:
         """Report a replay that asked something else than the run before; the old answer was not used."""

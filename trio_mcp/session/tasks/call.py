@@ -9,7 +9,6 @@ import trio
 
 from ...errors import LimitExceeded, LocalProtocolError
 from ...protocol.jsonrpc import ErrorDetail
-from ...protocol.meta import RELATED_TASK
 from ...protocol.strict_json import dumps
 from ...runtime import Account, Actor, ActorState, Lane, Outcome
 from ...types import CallToolResult, Model
@@ -70,7 +69,7 @@ class CallAsTask(Call[OpenTask]):
             await self.actor.place.enter()
         return answer
 
-    def take_answer(self, key: str, answer: Model, size: int) -> bool:
+    def take_answer(self, key: str, answer: Model | Exception, size: int) -> bool:
         """Hand an answer of `size` bytes to the lane that asked; return False if the question is no longer open.
 
         Raises:
@@ -82,7 +81,7 @@ class CallAsTask(Call[OpenTask]):
         self.actor.keep(size)
         del self._origin.questions[key]
         self._resume()
-        if self.memory is not None:
+        if self.memory is not None and isinstance(answer, Model):
             self.memory.record_answer(key, answer, asked.fingerprint)
         self.actor.mailbox.post(key, answer)
         self._origin.home.questions_changed(self._origin)
@@ -108,11 +107,10 @@ class CallAsTask(Call[OpenTask]):
 
         A modern task belongs to no session: its client polls or listens (M-TSK-7).
         """
-        news = self._origin.news
-        if news is not None and news.notify is not None and not self._origin.is_over:
-            related = {RELATED_TASK: {"taskId": self._origin.record.id}}
-            meta = {**(getattr(params, "meta", None) or {}), **related}
-            news.notify(method, params.model_copy(update={"meta": meta}))
+        session = self._origin.session
+        if session is not None and session.notify is not None and not self._origin.is_over:
+            related = self.facts.terms.codec.related_meta(self._origin.record.id, getattr(params, "meta", None))
+            session.notify(method, params.model_copy(update={"meta": related}))
         await trio.lowlevel.checkpoint()
 
     def set_status(self, message: str) -> None:

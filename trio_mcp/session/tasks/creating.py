@@ -18,7 +18,7 @@ from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
 from .call import CallAsTask
 from .open_task import OpenTask
-from .record import KIND, storage_key, stored_form
+from .record import KIND, stored_form
 
 
 class TaskTable(Protocol):
@@ -99,7 +99,7 @@ class Creating:
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)
         with trio.CancelScope(shield=True), trio.move_on_after(TAKE_BACK_SECONDS):
-            await self._tasks.store.write([Remove(KIND, storage_key(task.record.id))])
+            await self._tasks.store.write([Remove(KIND, stored_form(task.record, 0).key)])
 
 
 TAKE_BACK_SECONDS = 2.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -10,15 +10,9 @@ import trio
 
 from ...runtime import Actor, CancelReason
 from ...types import Model
+from ..calls.facts import SessionFacts
 from ..calls.legs import OpenQuestion
 from .record import TaskOutcome, TaskRecord
-
-
-@dataclass(slots=True, eq=False)
-class TaskNews:
-    """Where news of the tasks of a legacy session go; `notify` is None when the session has ended."""
-
-    notify: Callable[[str, Model], None] | None = None
 
 
 class TaskWork(Protocol):
@@ -26,7 +20,7 @@ class TaskWork(Protocol):
 
     actor: Actor
 
-    def take_answer(self, key: str, answer: Model, size: int) -> bool:
+    def take_answer(self, key: str, answer: Model | Exception, size: int) -> bool:
         """Hand an answer of `size` bytes to the lane that asked; return False if the question is no longer open."""
         ...
 
@@ -46,6 +40,9 @@ class TaskHome(Protocol):
     def set_message(self, task: OpenTask, message: str) -> None:
         """The author says how the work stands."""
 
+    async def answer(self, task: OpenTask, answers: Mapping[str, Model | Exception], size: int = 0) -> None:
+        """Hand answers, or what a client answered instead, to the lanes that asked."""
+
     def work_ended(self, task: OpenTask, outcome: TaskOutcome, reason: CancelReason | None) -> None:
         """The work is over; `reason` says why it was cancelled, None if it was not."""
 
@@ -57,22 +54,26 @@ class OpenTask:
     Attributes:
         record: its newest state, which may not be committed yet.
         home: is told what changes.
-        news: the legacy session that created it, if one did.
+        session: the legacy session that created it, if one did.
         shown: the state that was committed last; nobody is shown another (commit, then wake).
         version: of the committed record in the store; 0 before it is there.
         questions: the open questions by key.
         work: the call; None before it has begun and after its end.
+        asker: who asks its questions: the one call of `tasks/result` that does; None if there is none.
+        is_forgotten: nothing is shown of it from here any more.
         is_unsaved: `record` is newer than what is in the store.
         is_saving: a task of the supervisor saves it.
     """
 
     record: TaskRecord
     home: TaskHome
-    news: TaskNews | None = None
+    session: SessionFacts | None = None
     shown: TaskRecord = field(init=False)
     version: int = 0
     questions: dict[str, OpenQuestion] = field(default_factory=dict)
     work: TaskWork | None = None
+    asker: object = None
+    is_forgotten: bool = False
     is_unsaved: bool = False
     is_saving: bool = False
     _changed: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
@@ -84,6 +85,11 @@ class OpenTask:
     def is_over(self) -> bool:
         """Whether its outcome is settled, though maybe not committed."""
         return self.record.outcome is not None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more is to be shown of it from here: no outcome has been committed."""
+        return self.shown.outcome is None and not self.is_forgotten
 
     def end(self, outcome: TaskOutcome, now: float) -> None:
         """Settle the outcome. The first one counts, whatever the work still does (L-TSK-5)."""

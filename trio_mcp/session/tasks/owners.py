@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..calls.facts import RequestFacts
+from ..calls.facts import RequestFacts, SessionFacts
 
 ANYBODY = ""
 """The owner of a task whose id is all that protects it."""
@@ -15,7 +15,12 @@ def owner_of(facts: RequestFacts) -> str:
     """
     if facts.principal is not None:
         return f"principal {facts.principal}"
-    return ANYBODY if facts.session is None else f"session {facts.session.owner}"
+    return ANYBODY if facts.session is None else session_owner(facts.session.facts)
+
+
+def session_owner(session: SessionFacts) -> str:
+    """Return the owner of what only a session can ask for."""
+    return f"session {session.owner}"
 
 
 def may_see(facts: RequestFacts, owner: str) -> bool:

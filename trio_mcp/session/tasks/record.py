@@ -6,7 +6,6 @@ The record is neutral: it holds the outcome, and each era derives the status tha
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -26,6 +25,7 @@ from ...types import (
 )
 from ..caller import Caller
 from ..calls.facts import RequestFacts
+from .ids import storage_key
 
 
 KIND: Final = "task"
@@ -199,11 +199,8 @@ class StoredTask(BaseModel):
     outcome: StoredOutcome | None = None
 
 
-def storage_key(task_id: str) -> str:
-    """Return the key of a task in a store. An id may be all that protects a task, so that it is not the key."""
-    return hashlib.sha256(task_id.encode()).hexdigest()[:40]
-
-
 def stored_form(record: TaskRecord, version: int) -> Record:
     """Return a record as a store takes it, in place of the one with this version."""
-    return Record(KIND, storage_key(record.id), record.encode(), record.owner, record.expires_at, version)
+    key = storage_key(record.id)
+    assert key is not None
+    return Record(KIND, key, record.encode(), record.owner, record.expires_at, version)

@@ -5,17 +5,14 @@ An id that is unknown, somebody else's, or whose time is over gets one and the s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
-from ...errors import CapabilityError, LimitExceeded, RemoteProtocolError
-from ...protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
-from ...protocol.meta import TASKS_EXTENSION
-from ...protocol.revisions import TaskStyle
+from ...errors import LimitExceeded, RemoteProtocolError
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded
 from ...runtime import Actor, Lane
 from ...types import (
-    CancelTaskResult,
     EmptyResult,
     ListTasksResult,
     Model,
@@ -23,27 +20,136 @@ from ...types import (
     TaskRequestParams,
     UpdateTaskRequestParams,
 )
-from ...types.capabilities import declares
 from ..calls.asks_rounds import decoded_answer
 from ..calls.call import Call, Plan, Route
 from ..calls.facts import RequestFacts
-from .faces import payload_of, shown_task, task_of
 from .questions import ask_until_over
 from .tasks import SeenTask, Tasks
 
-PAGE: int = 100
+PAGE: Final = 100
 """Tasks on a page of `tasks/list`."""
 
-TaskBody: TypeAlias = Callable[[Tasks, Model, Call, Actor | Lane], object]
+P = TypeVar("P", bound=Model)
+TaskBody: TypeAlias = Callable[[Tasks, P, Call, Actor | Lane], Awaitable[Model | Encoded]]
 
 
 def task_routes(tasks: Tasks) -> Mapping[str, Route]:
     """Return the functions that serve the requests about tasks, by method."""
-    bodies = {
-        "tasks/get": run_get,
-        "tasks/result": run_result,
-        "tasks/list": run_list,
-        "tasks/cancel": run_cancel,
-        "tasks/update": run_update,
+    return {
+        "tasks/get": partial(get, tasks),
+        "tasks/result": partial(served, tasks, TaskRequestParams, run_result),
+        "tasks/list": partial(served, tasks, PaginatedRequestParams, run_list),
+        "tasks/cancel": partial(served, tasks, TaskRequestParams, run_cancel),
+        "tasks/update": partial(served, tasks, UpdateTaskRequestParams, run_update),
     }
-    return {method: partial(serve, tasks, body) for method, body in bodies.items()}
+
+
+def served(tasks: Tasks, kind: type[P], body: TaskBody[P], facts: RequestFacts, params: Model) -> Plan:
+    """Return how to serve a request about tasks: some of it may have to be read from the store.
+
+    Raises:
+        CapabilityError: the client does not declare the extension in this request.
+    """
+    assert isinstance(params, kind)
+    facts.terms.codec.check_declared(facts.method, params, facts.client_capabilities)
+    return Plan(partial(body, tasks, params), facts.method)
+
+
+def get(tasks: Tasks, facts: RequestFacts, params: Model) -> Encoded | Plan:
+    """Serve `tasks/get`: at once if the task is worked on here, as most are that somebody asks for."""
+    assert isinstance(params, TaskRequestParams)
+    facts.terms.codec.check_declared(facts.method, params, facts.client_capabilities)
+    task = tasks.find_open(facts, params.task_id)
+    if task is None:
+        return Plan(partial(run_get, tasks, params), facts.method)
+    return encoded_task(tasks, facts, tasks.seen(task))
+
+
+async def run_get(tasks: Tasks, params: TaskRequestParams, call: Call, _place: Actor | Lane) -> Encoded:
+    return encoded_task(tasks, call.facts, await found(tasks, call.facts, params.task_id))
+
+
+async def run_result(tasks: Tasks, params: TaskRequestParams, call: Call, place: Actor | Lane) -> Encoded:
+    """Wait until the task is over, and answer as the request would have been that became it (L-TSK-6).
+
+    Raises:
+        RemoteProtocolError: what that request would have failed with.
+    """
+    facts = call.facts
+    seen = await found(tasks, facts, params.task_id)
+    if seen.open is not None:
+        await ask_until_over(seen.open, call, place if isinstance(place, Lane) else Lane(place))
+        seen = await found(tasks, facts, params.task_id)
+    outcome = seen.record.outcome
+    if outcome is None:
+        raise LimitExceeded("the task runs in another process of this server; poll its state with tasks/get")
+    if outcome.error is not None:
+        raise RemoteProtocolError(outcome.error.message, code=outcome.error.code, data=outcome.error.data)
+    if outcome.result is None:
+        raise RemoteProtocolError("the task was cancelled", code=INTERNAL_ERROR)
+    return facts.terms.codec.encode_task_payload("tools/call", outcome.result, params.task_id)
+
+
+async def run_list(tasks: Tasks, params: PaginatedRequestParams, call: Call, _place: Actor | Lane) -> Model:
+    records, cursor = await tasks.page(call.facts, params.cursor, PAGE)
+    codec = call.facts.terms.codec
+    shown = [codec.shown_task(tasks.state(SeenTask(record, {}, None))) for record in records]
+    return ListTasksResult(tasks=shown, next_cursor=cursor)
+
+
+async def run_cancel(tasks: Tasks, params: TaskRequestParams, call: Call, _place: Actor | Lane) -> Encoded:
+    """Cancel a task; its state is settled before the answer (L-TSK-8).
+
+    Raises:
+        RemoteProtocolError: -32602, it is over, and the revision wants that to be an error.
+    """
+    facts = call.facts
+    seen = await found(tasks, facts, params.task_id)
+    was_open = seen.open is not None and await tasks.cancel(seen.open)
+    if not was_open and facts.terms.codec.revision.ended_task_is_error:
+        raise RemoteProtocolError("the task is over already and cannot be cancelled", code=INVALID_PARAMS)
+    seen = await found(tasks, facts, params.task_id)
+    return facts.terms.codec.encode_cancelled_task(tasks.state(seen), tasks.services.server_info_json)
+
+
+async def run_update(tasks: Tasks, params: UpdateTaskRequestParams, call: Call, _place: Actor | Lane) -> Model:
+    """Hand the answers to the lanes that asked. Unknown and answered keys are ignored (M-TSK-5).
+
+    Raises:
+        RemoteProtocolError: -32602, an answer is malformed; none was taken.
+    """
+    facts = call.facts
+    seen = await found(tasks, facts, params.task_id)
+    if seen.open is None:
+        if seen.record.outcome is None:
+            raise LimitExceeded("the task runs in another process of this server, which takes its answers")
+        return EmptyResult()
+    codec, questions = facts.terms.codec, seen.open.questions
+    answers = {
+        key: decoded_answer(codec, key, questions[key].question.method, answer)
+        for key, answer in params.input_responses.items()
+        if key in questions
+    }
+    await tasks.answer(seen.open, answers, facts.size)
+    return EmptyResult()
+
+
+async def found(tasks: Tasks, facts: RequestFacts, task_id: str) -> SeenTask:
+    """Return a task of this caller.
+
+    Raises:
+        RemoteProtocolError: -32602, there is none.
+    """
+    seen = await tasks.find(facts, task_id)
+    if seen is None:
+        raise unknown_task()
+    return seen
+
+
+def unknown_task() -> RemoteProtocolError:
+    return RemoteProtocolError("Unknown task: there is no such task, or its time is over", code=INVALID_PARAMS)
+
+
+def encoded_task(tasks: Tasks, facts: RequestFacts, seen: SeenTask) -> Encoded:
+    """Return the answer to `tasks/get`."""
+    return facts.terms.codec.encode_task(tasks.state(seen), tasks.services.server_info_json)

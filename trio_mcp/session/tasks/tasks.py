@@ -26,22 +26,24 @@ from typing import Final, NamedTuple
 
 import trio
 
-from ...errors import LimitExceeded
+from ...errors import LimitExceeded, RemoteProtocolError
 from ...logs import peer_logger
-from ...protocol.jsonrpc import INTERNAL_ERROR, ErrorDetail
+from ...protocol.codec.tasks import TaskState
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ErrorDetail
 from ...runtime import CancelReason
 from ...storage import Put, Record, Store, StoreConflict, StoreError
-from ...types import CallToolRequestParams
+from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
-from ..calls.facts import RequestFacts
+from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
 from ..calls.services import CallServices
-from ..replies import ReplyTarget
+from ..replies import LegOutcome, ReplyTarget
 from .creating import Creating
-from .ids import TaskIds
+from .faces import NO_QUESTIONS, task_state
+from .ids import TaskIds, is_storage_key, storage_key
 from .open_task import OpenTask
-from .owners import ANYBODY, may_see, owner_of
-from .record import KIND, TaskCall, TaskOutcome, TaskRecord, storage_key, stored_form
+from .owners import ANYBODY, may_see, owner_of, session_owner
+from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
 
 logger = peer_logger("trio_mcp.tasks")
 
@@ -61,9 +63,6 @@ class SeenTask(NamedTuple):
     record: TaskRecord
     questions: Mapping[str, OpenQuestion]
     open: OpenTask | None
-
-
-NO_QUESTIONS: Final[Mapping[str, OpenQuestion]] = {}
 
 
 class Tasks:
@@ -100,12 +99,17 @@ class Tasks:
 
     # creating
 
-    def start(self, plan: Plan, facts: RequestFacts, params: CallToolRequestParams, target: ReplyTarget) -> None:
+    def is_wanted(self, facts: RequestFacts, params: Model) -> bool:
+        """Return whether the caller takes a task as the answer to this request."""
+        return facts.terms.codec.asks_for_task(facts.method, params, facts.client_capabilities)
+
+    def start(self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> None:
         """Create a task that runs a plan. The request is answered when the task is stored, and its work begins then.
 
         Raises:
             LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
         """
+        assert isinstance(params, CallToolRequestParams)
         owner, now = owner_of(facts), self.clock()
         self._admit(owner)
         ttl = self.options.granted_ttl(None if params.task is None else params.task.ttl)
@@ -120,7 +124,7 @@ class Tasks:
             # Only another process needs it, which does not have this store if it is not durable.
             call=TaskCall.of(facts, params) if self.store.durable else None,
         )
-        task = OpenTask(record, self, None if facts.session is None else facts.session.news)
+        task = OpenTask(record, self, None if facts.session is None else facts.session.facts)
         self.add(task)
         creating = Creating(self, task, plan, facts, target)
         target.work = creating
@@ -143,6 +147,7 @@ class Tasks:
     def forget(self, task: OpenTask) -> None:
         """Count a task as open no longer: it was not created, its ttl is over, or the store has all of it."""
         record = task.record
+        task.is_forgotten = True
         if self._open.get(record.id) is task:
             del self._open[record.id]
             self._per_owner[record.owner] -= 1
@@ -163,7 +168,8 @@ class Tasks:
         """Return a task that this caller may see; None if there is none, or it is somebody else's, or its ttl is over."""
         task = self.find_open(facts, task_id)
         if task is None:
-            stored = await self.store.read(KIND, storage_key(task_id))
+            key = storage_key(task_id)
+            stored = None if key is None else await self.store.read(KIND, key)
             # Adopted meanwhile, perhaps, or created.
             task = self.find_open(facts, task_id)
             if task is None:
@@ -193,15 +199,32 @@ class Tasks:
                 return TaskRecord(task_id, owner, "", created, created, self.options.max_ttl, "", outcome=outcome)
         return None
 
-    async def list(self, facts: RequestFacts, after: str, limit: int) -> list[TaskRecord]:
-        """Return the tasks of a caller in the order in which they were created, from the one after a key of the store on."""
+    async def page(self, facts: RequestFacts, cursor: str | None, limit: int) -> tuple[list[TaskRecord], str | None]:
+        """Return a page of the tasks of a caller in the order of their creation, and the cursor of the next page if there is one.
+
+        Raises:
+            RemoteProtocolError: -32602, the cursor is not one of this list.
+        """
+        after = cursor or ""
+        # Nobody gains anything by a made-up one: it is a position among the caller's own tasks.
+        if cursor is not None and not is_storage_key(cursor):
+            raise RemoteProtocolError("this cursor was not issued for tasks/list: ask without one", code=INVALID_PARAMS)
         page = await self.store.list(KIND, owner=owner_of(facts), after=after, limit=limit)
         records = []
         for stored in page:
             record = TaskRecord.decode(stored.value)
             task = self._open.get(record.id)
             records.append(record if task is None else task.shown)
-        return records
+        return records, page[-1].key if len(page) == limit else None
+
+    def state(self, seen: SeenTask) -> TaskState:
+        """Return a task for a codec to show."""
+        return task_state(seen.record, self.options, seen.questions)
+
+    def created(self, task: OpenTask, facts: RequestFacts) -> LegOutcome:
+        """Return the answer to the request that has created a task."""
+        state = self.state(self.seen(task))
+        return facts.terms.codec.encode_created_task(state, self.services.server_info_json)
 
     # changes
 
@@ -210,6 +233,18 @@ class Tasks:
         # Nothing of it is in the store: the questions are asked again by a replay.
         task.shown = task.shown._replace(updated_at=task.record.updated_at)
         self._announce(task)
+
+    async def answer(self, task: OpenTask, answers: Mapping[str, Model | Exception], size: int = 0) -> None:
+        """Hand answers to the lanes that asked; of questions that are not open any more they are dropped.
+
+        Raises:
+            LimitExceeded: the memory budget has no room for one; it and those after it were not taken.
+        """
+        await trio.lowlevel.checkpoint()
+        for key, answer in answers.items():
+            if task.work is not None:
+                task.work.take_answer(key, answer, size)
+            size = 0
 
     def set_message(self, task: OpenTask, message: str) -> None:
         if not task.is_over:
@@ -242,13 +277,13 @@ class Tasks:
         self._save(task)
         if work is not None:
             work.actor.cancel(CancelReason.CLIENT)
-        while task.shown.outcome is None and self._open.get(task.record.id) is task:
+        while task.is_open:
             await task.wait_change()
         return True
 
-    def end_session(self, owner: str) -> None:
-        """Cancel the open tasks of a session that has ended: nobody can ask for them any more."""
-        for task in [task for task in self._open.values() if task.record.owner == owner]:
+    def end_session(self, session: SessionFacts) -> None:
+        """Cancel the open tasks that only a session could ask for, which has ended."""
+        for task in [task for task in self._open.values() if task.record.owner == session_owner(session)]:
             if task.work is not None:
                 task.work.actor.cancel(CancelReason.DISCONNECT)
 
@@ -306,7 +341,11 @@ class Tasks:
 
     def _announce(self, task: OpenTask) -> None:
         task.wake()
+        if not task.version:
+            return
         self._on_change(task.record.id)
+        if task.session is not None and task.session.notify_task is not None:
+            task.session.notify_task(self.state(self.seen(task)))
 
     def __iter__(self) -> Iterator[OpenTask]:
         return iter(list(self._open.values()))
