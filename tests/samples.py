@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from trio_mcp import types
 
+TASK = types.Task(
+    task_id="t",
+    status="working",
+    status_message="Half way.",
+    created_at="2025-11-25T10:30:00Z",
+    last_updated_at="2025-11-25T10:40:00Z",
+    ttl_ms=60_000,
+    poll_interval_ms=500,
+)
+FOREVER = TASK.model_copy(update={"ttl_ms": None, "poll_interval_ms": None, "status": "cancelled"})
+
 META = {"example.org/trace": "1", "io.modelcontextprotocol/serverInfo": {"name": "a", "version": "1"}}
 NOTIFICATION_META = {"io.modelcontextprotocol/subscriptionId": 7}
 REQUEST_META = {
@@ -90,7 +101,11 @@ PARAMS: list[types.Model] = [
     types.PaginatedRequestParams(cursor="c"),
     types.InitializeRequestParams(protocol_version="2025-11-25", capabilities=CLIENT, client_info=WHO),
     types.CallToolRequestParams(
-        name="a", arguments={"x": None}, input_responses={"k": {"action": "cancel"}}, request_state="s"
+        name="a",
+        arguments={"x": None},
+        input_responses={"k": {"action": "cancel"}},
+        request_state="s",
+        task=types.TaskMetadata(ttl=5),
     ),
     types.GetPromptRequestParams(name="a", arguments={"x": "y"}, request_state="s"),
     types.ReadResourceRequestParams(uri="file:///a", request_state="s"),
@@ -126,9 +141,14 @@ PARAMS: list[types.Model] = [
         temperature=0.5,
         stop_sequences=["."],
         metadata={"a": 1},
+        task=types.TaskMetadata(),
     ),
-    types.ElicitRequestFormParams(mode="form", message="?", requested_schema=FORM),
-    types.ElicitRequestURLParams(message="?", url="https://example.org/a", elicitation_id="e"),
+    types.ElicitRequestFormParams(mode="form", message="?", requested_schema=FORM, task=types.TaskMetadata(ttl=5)),
+    types.ElicitRequestURLParams(
+        message="?", url="https://example.org/a", elicitation_id="e", task=types.TaskMetadata(ttl=5)
+    ),
+    types.TaskRequestParams(task_id="t"),
+    types.UpdateTaskRequestParams(task_id="t", input_responses={"k": {"action": "cancel"}}),
 ]
 
 NOTIFICATIONS: list[types.Model] = [
@@ -138,6 +158,7 @@ NOTIFICATIONS: list[types.Model] = [
     types.LoggingMessageNotificationParams(level="info", logger="l", data=None),
     types.ResourceUpdatedNotificationParams(uri="file:///a", meta=NOTIFICATION_META),
     types.ElicitationCompleteNotificationParams(elicitation_id="e"),
+    types.TaskStatusNotificationParams(**dict(TASK)),
     types.SubscriptionsAcknowledgedNotificationParams(notifications=types.SubscriptionFilter(), meta=NOTIFICATION_META),
 ]
 
@@ -203,5 +224,10 @@ RESULTS: list[types.Model] = [
     types.CreateMessageResult(role="assistant", content=[TEXT, AUDIO], model="m"),
     types.CreateMessageResult(role="assistant", content=[types.ToolUseContent(id="1", name="a", input={})], model="m"),
     types.ElicitResult(action="accept", content={"a": "x", "b": 1, "c": True}),
+    types.GetTaskResult(**dict(TASK)),
+    types.GetTaskResult(**dict(FOREVER)),
+    types.GetTaskPayloadResult.model_validate({"content": [], "structuredContent": None}),
+    types.ListTasksResult(tasks=[TASK, FOREVER], next_cursor="n"),
+    types.CancelTaskResult(task=FOREVER),
     types.ListRootsResult(roots=[types.Root(uri="file:///a", name="A", meta={"a": 1})]),
 ]

@@ -38,6 +38,33 @@ def validator(spec_dir: Path, version: str, pointer: str) -> Validator:
     return kind({key(version): file[key(version)], "$ref": f"#/{key(version)}/{pointer}"})
 
 
+EXTENSION = Path(__file__).parent / "tasks_extension.json"
+"""The messages of the extension `io.modelcontextprotocol/tasks`, which no schema file of a revision has."""
+
+
+def is_extension(version: str, method: str) -> bool:
+    """Whether a method of this revision belongs to the tasks extension."""
+    return version == VERSIONS[-1] and method.startswith(("tasks/", "notifications/tasks"))
+
+
+@cache
+def extension_validator(spec_dir: Path, pointer: str) -> Validator:
+    """Validates against one definition of the extension, which refers to those of its revision."""
+    extension = json.loads(EXTENSION.read_text(encoding="utf-8"))["$defs"]
+    return Draft202012Validator(
+        {"$defs": {**definitions(spec_dir, VERSIONS[-1]), **extension}, "$ref": f"#/$defs/{pointer}"}
+    )
+
+
+@cache
+def extension_methods() -> dict[str, str]:
+    """Method of the extension to the name of its definition."""
+    extension = json.loads(EXTENSION.read_text(encoding="utf-8"))["$defs"]
+    parts = {name: part for name, body in extension.items() for part in body.get("allOf", ()) if "properties" in part}
+    methods = {name: part["properties"].get("method", {}).get("const") for name, part in parts.items()}
+    return {method: name for name, method in methods.items() if method is not None}
+
+
 FREE_FORM = {"inputSchema", "outputSchema", "_meta"}
 
 

@@ -187,7 +187,7 @@ ASKING: JsonObject = {"resultType": "input_required"}
     ("method", "wire", "path"),
     [
         ("tools/list", {**ASKING, "requestState": "s"}, "result.resultType: "),
-        ("tools/call", {"resultType": "task"}, "result.resultType: "),
+        ("tools/list", {"resultType": "task"}, "result.resultType: "),
         ("tools/call", {"resultType": None, "content": []}, "result.resultType: "),
         ("tools/call", {"resultType": ["complete"], "content": []}, "result.resultType: "),
         ("tools/call", ASKING, "result: "),

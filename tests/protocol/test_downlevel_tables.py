@@ -24,8 +24,6 @@ NESTED = {
     "RequestedSchema": ("ElicitRequestFormParams", "requestedSchema"),
 }
 INLINE = {"ElicitRequestFormParams": "ElicitRequest"}
-UNUSABLE_ADDRESS_ERRNOS = {"task"}
-"""Task augmentation (2025-11-25, experimental) is never written."""
 
 
 def lost(spec_dir: Path, have: str, lack: str, shape: str) -> set[str]:
@@ -38,7 +36,7 @@ def lost(spec_dir: Path, have: str, lack: str, shape: str) -> set[str]:
         before, after = members(spec_dir, have, name), members(spec_dir, lack, name)
         if before is not None and after is not None:
             gone |= before - after
-    return gone - UNUSABLE_ADDRESS_ERRNOS
+    return gone
 
 
 def members(spec_dir: Path, version: str, name: str) -> set[str] | None:

@@ -8,7 +8,7 @@ import pytest
 from naming import unnamed
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.codec.reading import validated
+from trio_mcp.protocol.codec.validation import validated
 from trio_mcp.types import CreateMessageResult, ElicitResult, Implementation, JsonValue, ListRootsResult, Model
 from trio_mcp.types.base import MAX_RECEIVED
 

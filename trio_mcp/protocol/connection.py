@@ -134,6 +134,7 @@ class PendingRequest(NamedTuple):
 
     method: str
     codec: Codec
+    may_be_task: bool
 
 
 MAX_WITHDRAWN = 1024
@@ -246,7 +247,7 @@ class Connection:
         codec = codec or self.terms.codec
         encoded = codec.encode_request(method, params)
         self._next_id += 1
-        self._pending[self._next_id] = PendingRequest(method, codec)
+        self._pending[self._next_id] = PendingRequest(method, codec, codec.expects_task(method, params))
         return Request(self._next_id, method, encoded)
 
     def withdraw(self, request_id: RequestId, reason: str) -> Notification | None:
@@ -272,9 +273,8 @@ class Connection:
         terms, params = read_request(message, inbound, self.terms, self._peer)
         if self.shared_channel:
             if message.id in self.open_ids:
-                raise RemoteProtocolError(
-                    f"the request id {message.id!r} is in use by a request that is still open", code=INVALID_REQUEST
-                )
+                in_use = f"the request id {message.id!r} is in use by a request that is still open"
+                raise RemoteProtocolError(in_use, code=INVALID_REQUEST)
             self.open_ids.add(message.id)
         return RequestIn(message.id, message.method, params, terms)
 
@@ -301,7 +301,7 @@ class Connection:
         result = message.result
         assert not isinstance(result, Encoded)
         try:
-            return ReplyIn(id, pending.codec.decode_result(pending.method, result))
+            return ReplyIn(id, pending.codec.decode_result(pending.method, result, may_be_task=pending.may_be_task))
         except RemoteProtocolError as malformed:
             return ReplyIn(id, without_traceback(malformed))
 

@@ -225,7 +225,7 @@ def dump(message: Message | Answers) -> bytes:
         case ErrorResponse(id, error):
             # The MCP schemas know an absent id, not a null one (JSONRPCErrorResponse).
             head = b"" if id is None else b'"id":%b,' % _dump_name(id, "id")
-            return b'{"jsonrpc":"2.0",%b"error":%b}' % (head, _dump_error(error))
+            return b'{"jsonrpc":"2.0",%b"error":%b}' % (head, dump_error(error))
         case Answers(answers):
             return b"[%b]" % b",".join([dump(answer) for answer in answers])
     assert_never(message)
@@ -383,6 +383,7 @@ def _dump_object(members: JsonObject | Encoded, name: str) -> bytes:
     return raw
 
 
-def _dump_error(error: ErrorDetail) -> bytes:
+def dump_error(error: ErrorDetail) -> bytes:
+    """The error as a JSON object. Raises what `dump` raises."""
     data: JsonObject = {} if error.data is None else {"data": error.data}
     return dumps({"code": error.code, "message": error.message, **data}, "error")

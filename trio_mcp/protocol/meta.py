@@ -1,4 +1,4 @@
-"""The reserved keys of `_meta`."""
+"""The reserved keys of `_meta`, and the names of extensions."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
 LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
 SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
+"""In what belongs to a task of 2025-11-25: its id, as `RelatedTaskMetadata` (L-TSK-7)."""
+IMMEDIATE_RESPONSE: Final = "io.modelcontextprotocol/model-immediate-response"
+"""In the answer that a task was created (2025-11-25): a text for the model until the result is there."""
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+"""The name of the extension, among the `extensions` that either side declares."""
 REQUIRED_CAPABILITIES: Final = "trio-mcp/requiredCapabilities"
 """In an error result of ours: the capabilities that the client would have to declare, as it would declare them."""
 ELICIT: Final = "trio-mcp/elicit"

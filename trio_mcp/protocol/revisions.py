@@ -18,6 +18,7 @@ from ..types import (
     CallToolRequestParams,
     CallToolResult,
     CancelledNotificationParams,
+    CancelTaskResult,
     CompleteRequestParams,
     CompleteResult,
     CreateMessageRequestParams,
@@ -30,12 +31,15 @@ from ..types import (
     EmptyResult,
     GetPromptRequestParams,
     GetPromptResult,
+    GetTaskPayloadResult,
+    GetTaskResult,
     InitializeRequestParams,
     InitializeResult,
     ListPromptsResult,
     ListResourcesResult,
     ListResourceTemplatesResult,
     ListRootsResult,
+    ListTasksResult,
     ListToolsResult,
     LoggingMessageNotificationParams,
     Model,
@@ -51,7 +55,10 @@ from ..types import (
     SubscriptionsAcknowledgedNotificationParams,
     SubscriptionsListenRequestParams,
     SubscriptionsListenResult,
+    TaskRequestParams,
+    TaskStatusNotificationParams,
     UnsubscribeRequestParams,
+    UpdateTaskRequestParams,
 )
 from .jsonrpc import (
     INVALID_PARAMS,
@@ -61,6 +68,19 @@ from .jsonrpc import (
     UNSUPPORTED_VERSION,
     URL_ELICITATION_REQUIRED,
 )
+from .meta import TASKS_EXTENSION
+
+TASKS_GATE: Final = f"extensions.{TASKS_EXTENSION}"
+"""What declares the tasks extension, as `types.declares` takes it."""
+
+TASK_GATES: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "tools/call": "tasks.requests.tools.call",
+        "sampling/createMessage": "tasks.requests.sampling.createMessage",
+        "elicitation/create": "tasks.requests.elicitation.create",
+    }
+)
+"""What declares, in 2025-11-25, that requests of a method may become tasks; no other method has such a capability (L-TSK-1)."""
 
 NEWEST_LEGACY: Final = "2025-11-25"
 MODERN: Final = "2026-07-28"
@@ -80,6 +100,15 @@ class Era(Enum):
     MODERN = "modern"
 
 
+class TaskStyle(Enum):
+    """How a request becomes a task: never (NONE); its sender asks for it, and either side may (REQUESTED, 2025-11-25); the
+    server decides for a client that declares the extension (DECLARED)."""
+
+    NONE = "none"
+    REQUESTED = "requested"
+    DECLARED = "declared"
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A request or a notification of one revision.
@@ -88,7 +117,11 @@ class Method:
         senders: the sides that may send it.
         result: None for notifications.
         gate: the capability that must be declared, as `types.declares` takes it, or None. Its first word says whose it
-            is: `elicitation`, `roots` and `sampling` are the client's, all others the server's.
+            is: `elicitation`, `roots` and `sampling` are the client's, `tasks` that of the side that runs the task, all others
+            the server's.
+        needs: the capability that the client must declare in the request itself, or None.
+        as_task: the capability with which a request may become a task: of the side that receives it (REQUESTED) or sends it
+            (DECLARED); None if it never does.
         modes: other params types, by the value of the `mode` member that selects them.
     """
 
@@ -97,6 +130,8 @@ class Method:
     params: type[Model]
     result: type[Model] | None = None
     gate: str | None = None
+    needs: str | None = None
+    as_task: str | None = None
     modes: Mapping[str, type[Model]] = field(default_factory=dict[str, type[Model]])
 
 
@@ -116,6 +151,9 @@ class Revision:
         mirrors: HTTP headers repeat what a request says (M-HTTP-3c).
         batches: several messages may come in one array (2025-03-26 alone).
         polling: a response stream over HTTP begins with a priming event, and may end before the answer (L-HTTP-7s).
+        tasks: how a request becomes a task.
+        error_result_fails: a task that ends with an error result of its tool has failed (2025-11-25, L-TSK-5); since then it is
+            completed, and only an error of the protocol fails it (M-TSK-4).
         sampling_tools: a model can be offered tools (since 2025-11-25), whatever a client of an older revision declares.
     """
 
@@ -133,6 +171,8 @@ class Revision:
     batches: bool = False
     polling: bool = False
     sampling_tools: bool = False
+    tasks: TaskStyle = TaskStyle.NONE
+    error_result_fails: bool = False
 
 
 def unsupported_version(requested: str) -> RemoteProtocolError:
@@ -159,6 +199,7 @@ _C2S = (Side.CLIENT,)
 _S2C = (Side.SERVER,)
 _BOTH = (Side.CLIENT, Side.SERVER)
 
+_CALL_TOOL = Method("tools/call", _C2S, CallToolRequestParams, CallToolResult, "tools")
 _SAMPLE = Method("sampling/createMessage", _S2C, CreateMessageRequestParams, CreateMessageResult, "sampling")
 _ROOTS = Method("roots/list", _S2C, RequestParams, ListRootsResult, "roots")
 _COMPLETE = Method("completion/complete", _C2S, CompleteRequestParams, CompleteResult)
@@ -168,6 +209,8 @@ _ELICITED = Method(
     "notifications/elicitation/complete", _S2C, ElicitationCompleteNotificationParams, gate="elicitation.url"
 )
 _PROGRESS = Method("notifications/progress", _BOTH, ProgressNotificationParams)
+_GET_TASK = Method("tasks/get", _BOTH, TaskRequestParams, GetTaskResult, "tasks")
+_CANCEL_TASK = Method("tasks/cancel", _BOTH, TaskRequestParams, CancelTaskResult, "tasks.cancel")
 
 _2024_11_05 = Revision(
     "2024-11-05",
@@ -176,7 +219,7 @@ _2024_11_05 = Revision(
         Method("initialize", _C2S, InitializeRequestParams, InitializeResult),
         Method("ping", _BOTH, RequestParams, EmptyResult),
         Method("tools/list", _C2S, PaginatedRequestParams, ListToolsResult, "tools"),
-        Method("tools/call", _C2S, CallToolRequestParams, CallToolResult, "tools"),
+        _CALL_TOOL,
         Method("prompts/list", _C2S, PaginatedRequestParams, ListPromptsResult, "prompts"),
         Method("prompts/get", _C2S, GetPromptRequestParams, GetPromptResult, "prompts"),
         Method("resources/list", _C2S, PaginatedRequestParams, ListResourcesResult, "resources"),
@@ -220,11 +263,25 @@ _2025_06_18 = replace(
 _2025_11_25 = replace(
     _2025_06_18,
     name=NEWEST_LEGACY,
-    requests=_changed(_2025_06_18.requests, [_ELICIT]),
-    notifications=_changed(_2025_06_18.notifications, [_ELICITED]),
+    requests=_changed(
+        _2025_06_18.requests,
+        [
+            *(replace(method, as_task=TASK_GATES[method.name]) for method in (_CALL_TOOL, _SAMPLE, _ELICIT)),
+            _GET_TASK,
+            Method("tasks/result", _BOTH, TaskRequestParams, GetTaskPayloadResult, "tasks"),
+            Method("tasks/list", _BOTH, PaginatedRequestParams, ListTasksResult, "tasks.list"),
+            _CANCEL_TASK,
+        ],
+    ),
+    notifications=_changed(
+        _2025_06_18.notifications,
+        [_ELICITED, Method("notifications/tasks/status", _BOTH, TaskStatusNotificationParams, gate="tasks")],
+    ),
     url_required=URL_ELICITATION_REQUIRED,
     polling=True,
     sampling_tools=True,
+    tasks=TaskStyle.REQUESTED,
+    error_result_fails=True,
 )
 
 _2026_07_28 = replace(
@@ -234,6 +291,10 @@ _2026_07_28 = replace(
     requests=_changed(
         _2025_11_25.requests,
         [
+            replace(_CALL_TOOL, as_task=TASKS_GATE),
+            replace(_GET_TASK, senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
+            Method("tasks/update", _C2S, UpdateTaskRequestParams, EmptyResult, TASKS_GATE, TASKS_GATE),
+            replace(_CANCEL_TASK, senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
             Method("server/discover", _C2S, RequestParams, DiscoverResult),
             Method("subscriptions/listen", _C2S, SubscriptionsListenRequestParams, SubscriptionsListenResult),
         ],
@@ -246,6 +307,8 @@ _2026_07_28 = replace(
             "elicitation/create",
             "sampling/createMessage",
             "roots/list",
+            "tasks/result",
+            "tasks/list",
         ],
     ),
     notifications=_changed(
@@ -253,8 +316,14 @@ _2026_07_28 = replace(
         [
             replace(_PROGRESS, senders=_S2C),
             Method("notifications/subscriptions/acknowledged", _S2C, SubscriptionsAcknowledgedNotificationParams),
+            Method("notifications/tasks", _S2C, TaskStatusNotificationParams, gate=TASKS_GATE),
         ],
-        drops=["notifications/initialized", "notifications/roots/list_changed", "notifications/elicitation/complete"],
+        drops=[
+            "notifications/initialized",
+            "notifications/roots/list_changed",
+            "notifications/elicitation/complete",
+            "notifications/tasks/status",
+        ],
     ),
     inputs=_by_name(_ELICIT, _SAMPLE, _ROOTS),
     missing_capability=MISSING_CAPABILITY,
@@ -264,6 +333,8 @@ _2026_07_28 = replace(
     hides_gated=False,
     mirrors=True,
     polling=False,
+    tasks=TaskStyle.DECLARED,
+    error_result_fails=False,
 )
 
 REVISIONS: Mapping[str, Revision] = MappingProxyType(

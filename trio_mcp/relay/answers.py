@@ -15,7 +15,7 @@ from ..errors import McpError, ProviderError, ProviderErrorKind, RemoteProtocolE
 from ..groups import leaf_exceptions, single_exception, split_group
 from ..logs import peer_logger
 from ..protocol.codec import Codec
-from ..protocol.codec.reading import validated
+from ..protocol.codec.validation import validated
 from ..protocol.conversation import answer_problem, conversation_problem
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
 from ..sampling import SamplingProvider

@@ -22,7 +22,7 @@ from ..client.lists import Lists
 from ..client.options import ClientOptions
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
 from ..logs import peer_logger
-from ..protocol.codec.reading import validated
+from ..protocol.codec.validation import validated
 from ..protocol.jsonrpc import INTERNAL_ERROR, ErrorResponse, RequestId, Response
 from ..protocol.meta import PROGRESS_TOKEN, RESERVED
 from ..runtime import Actor, Lane

@@ -39,7 +39,7 @@ from ..protocol.connection import (
     ReplyIn,
     RequestIn,
 )
-from ..protocol.http.headers import NAMED_BY, headers_of
+from ..protocol.http.headers import headers_for
 from ..protocol.jsonrpc import (
     Notification,
     Request,
@@ -276,9 +276,7 @@ class ClientSession:
         stateless = self.terms.stateless
         if stateless:
             # Built here, where the params are still a model: the HTTP channel would have to parse what was just encoded.
-            named = NAMED_BY.get(request.method, "")
-            described: JsonObject = {"_meta": params.meta, named: getattr(params, named, None)}
-            headers = {**headers, **headers_of(request.method, described)}
+            headers = {**headers, **headers_for(request.method, params)}
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless))
 
     def _withdraw(self, request_id: RequestId, slot: Slot[Model]) -> None:

@@ -11,9 +11,11 @@ Most messages need none of this, and `writing` finds out from the model alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
+
+from pydantic.alias_generators import to_snake
 
 from ...types import JsonObject, JsonValue, Model
 from ..meta import RESERVED
@@ -48,6 +50,7 @@ CHILDREN: Final[Mapping[str, Mapping[str, str]]] = {
     "CreateMessageResult": {"content": "SamplingMessageContentBlock"},
     "SamplingMessageContentBlock": {"annotations": "Annotations", "content": "ContentBlock"},
     "ListRootsResult": {"roots": "Root"},
+    "ListTasksResult": {"tasks": "Task"},
 }
 """Where shapes stand: shape, member, shape of its value or of each item of it."""
 
@@ -58,7 +61,10 @@ LACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "ClientCapabilities": ("tasks",),
         "ServerCapabilities": ("tasks",),
         "RootsCapability": ("listChanged",),
-        "ElicitRequestURLParams": ("elicitationId",),
+        "CallToolRequestParams": ("task",),
+        "CreateMessageRequestParams": ("task",),
+        "ElicitRequestFormParams": ("task",),
+        "ElicitRequestURLParams": ("elicitationId", "task"),
     },
     # From here on: what the revision lacks beside the one after it, and so does every older one.
     "2025-11-25": {"ClientCapabilities": ("extensions",), "ServerCapabilities": ("extensions",)},
@@ -73,9 +79,10 @@ LACKS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "Resource": ("icons",),
         "ResourceTemplate": ("icons",),
         "ContentBlock": ("icons",),
-        "ElicitRequestFormParams": ("mode",),
+        "CallToolRequestParams": ("task",),
+        "ElicitRequestFormParams": ("mode", "task"),
         "RequestedSchema": ("$schema",),
-        "CreateMessageRequestParams": ("tools", "toolChoice"),
+        "CreateMessageRequestParams": ("tools", "toolChoice", "task"),
         "SamplingMessage": ("_meta",),
     },
     "2025-03-26": {
@@ -113,6 +120,14 @@ class Shape:
     rewrites: tuple[Rewrite, ...]
     lacks: tuple[str, ...]
     children: tuple[tuple[str, Shape], ...]
+    dropped: frozenset[str] | None = field(init=False)
+    """Where members are dropped and nothing else is done: their names, also as fields. None elsewhere."""
+
+    def __post_init__(self) -> None:
+        only_drops = not self.rewrites and not self.children and all(map(str.isidentifier, self.lacks))
+        object.__setattr__(
+            self, "dropped", frozenset({*self.lacks, *map(to_snake, self.lacks)}) if only_drops else None
+        )
 
     def narrow(self, value: JsonValue) -> None:
         """Changes `value`, an object or an array of them, in place."""

@@ -7,19 +7,18 @@ so that a server never asks which era a request belongs to. Past this module not
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeVar
-
-from pydantic import ValidationError
-from pydantic_core import ErrorDetails
+from typing import Final, NamedTuple
 
 from ...errors import LocalProtocolError, RemoteProtocolError
 from ...types import (
     LOGGING_LEVELS,
     ClientCapabilities,
+    CreateTaskResult,
+    GetTaskResult,
     Implementation,
     InitializeRequestParams,
     InputRequiredResult,
@@ -44,34 +43,51 @@ from ..jsonrpc import (
     is_request_id,
 )
 from ..meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION
-from ..revisions import MODERN_ONLY, NEWEST_LEGACY, REVISIONS, Era, Side, unsupported_version
+from ..revisions import (
+    MODERN_ONLY,
+    NEWEST_LEGACY,
+    REVISIONS,
+    TASK_GATES,
+    Era,
+    Revision,
+    Side,
+    TaskStyle,
+    unsupported_version,
+)
 from ..strict_json import dumps
 from .downlevel import LATE_MEMBERS
-from .writing import ASKS_NOTHING, Writer
-
-M = TypeVar("M", bound=Model)
-
-SHOWN: Final = 64
-"""Characters of a wrong value that its error shows."""
+from .task_reading import TASK, read_created_task, read_members, says_task, without, without_tasks
+from .tasks import TaskWriter
+from .validation import validated
+from .writing import ASKS_NOTHING
 
 _ROUNDS: Final = frozenset({"inputResponses", "requestState"})
 
 
-class Codec(Writer):
+class Codec(TaskWriter):
     """Reads and writes the messages of one revision.
 
     Reading raises `RemoteProtocolError` with the code to answer with.
     """
 
-    __slots__ = ()
+    __slots__ = ("_ignored",)
+
+    def __init__(self, revision: Revision) -> None:
+        super().__init__(revision)
+        ignored = {} if self._modern else dict.fromkeys(self._rounds, _ROUNDS)
+        if revision.tasks is not TaskStyle.REQUESTED:
+            ignored |= {method: ignored.get(method, frozenset()) | TASK for method in TASK_GATES}
+        self._ignored: Mapping[str, frozenset[str]] = ignored
+        """Members of params that mean nothing, by method."""
 
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
         """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params."""
         known = self.revision.requests.get(method)
         if known is None or sender not in known.senders:
             raise RemoteProtocolError(f"Method not found: {method[:128]}", code=METHOD_NOT_FOUND)
-        if not self._modern and method in self._rounds:
-            params = _without(_ROUNDS, params)
+        ignored = self._ignored.get(method)
+        if ignored is not None:
+            params = without(ignored, params)
         mode = params.get("mode") if known.modes else None
         kind = known.modes.get(mode, known.params) if isinstance(mode, str) else known.params
         return validated(kind, params, "params")
@@ -79,29 +95,62 @@ class Codec(Writer):
     def decode_notification(self, method: str, params: JsonObject, *, sender: Side) -> Model | None:
         """The params of a notification, or None for one that this revision does not know: those are ignored."""
         known = self.revision.notifications.get(method)
-        return None if known is None or sender not in known.senders else validated(known.params, params, "params")
+        if known is None or sender not in known.senders:
+            return None
+        return read_members(self.revision.tasks, known.params, params, "params")
 
-    def decode_result(self, method: str, result: JsonObject) -> Model:
-        """The answer to a request of ours: its result type, or `InputRequiredResult` where rounds are possible.
+    def decode_result(self, method: str, result: JsonObject, *, may_be_task: bool = True) -> Model:
+        """The answer to a request of ours: its result type, `InputRequiredResult` where rounds are possible, or
+        `CreateTaskResult` where a request may become a task.
+
+        Args:
+            may_be_task: the request asked for a task, or declared that it takes one (`expects_task`).
 
         Raises:
-            RemoteProtocolError: it is neither.
+            RemoteProtocolError: it is none of them.
         """
         known = self.revision.requests.get(method)
         if known is None or known.result is None:
             raise self._lacks(method)
+        may_be_task = may_be_task and known.as_task is not None
         if not self._modern:
-            return validated(known.result, _without(LATE_MEMBERS, result), "result")
+            result = without(LATE_MEMBERS, result)
+            return read_created_task(result) if may_be_task and says_task(result) else self._read(known.result, result)
         match result.get("resultType", "complete"):
             case "complete":
-                return validated(known.result, {"resultType": "complete", **result}, "result")  # M-RPC-4c
+                return self._read(known.result, {"resultType": "complete", **result})  # M-RPC-4c
+            case "task" if may_be_task:
+                return validated(CreateTaskResult, result, "result")
+            # Examples of the extension have it so, against its text (M-TSK-4).
+            case "task" if known.result is GetTaskResult:
+                return self._read(known.result, {**result, "resultType": "complete"})
             case "input_required" if method in self._rounds:
-                asking = validated(InputRequiredResult, result, "result")
+                asking = validated(InputRequiredResult, without_tasks(result), "result")
                 if not asking.input_requests and asking.request_state is None:
                     raise RemoteProtocolError(ASKS_NOTHING)
                 return asking
             case other:
                 raise RemoteProtocolError(f"result.resultType: {str(other)[:64]} is no answer to {method}")
+
+    def decode_task_payload(self, method: str, payload: JsonObject) -> Model:
+        """The result of a task, in `GetTaskResult.result` or the answer to `tasks/result`.
+
+        Args:
+            method: of the request that became the task.
+
+        Raises:
+            RemoteProtocolError: it is no complete answer to that request.
+        """
+        known = self.revision.requests.get(method)
+        if known is None or known.result is None or known.as_task is None:
+            raise self._lacks(f"task of {method}")
+        result = self.decode_result(method, payload, may_be_task=False)
+        if isinstance(result, InputRequiredResult):
+            raise RemoteProtocolError(f"result.resultType: {result.result_type} is no result of a task")
+        return result
+
+    def _read(self, kind: type[Model], result: JsonObject) -> Model:
+        return read_members(self.revision.tasks, kind, result, "result")
 
     def decode_input_response(self, method: str, value: JsonValue, *, path: str = "params.inputResponses") -> Model:
         """The answer to a question of ours; `path` names it in the error: -32602 if it is malformed (M-MRTR-7s)."""
@@ -109,13 +158,6 @@ class Codec(Writer):
         if known is None or known.result is None:
             raise self._lacks(f"input request {method}")
         return validated(known.result, value, path)
-
-
-def _without(names: Collection[str], members: JsonObject) -> JsonObject:
-    """What a peer sends under names that its revision does not have means nothing."""
-    if members.keys().isdisjoint(names):
-        return members
-    return {name: value for name, value in members.items() if name not in names}
 
 
 CODECS: Final[Mapping[str, Codec]] = MappingProxyType({name: Codec(revision) for name, revision in REVISIONS.items()})
@@ -346,44 +388,3 @@ def read_request(
         assert isinstance(model, InitializeRequestParams)
         session.check_handshake(model)
     return terms, model
-
-
-# JSON to models
-
-
-def validated(model: type[M], value: JsonValue, path: str) -> M:
-    """Return `value` as a `model`; `path` is its name in errors, for example "params".
-
-    Raises:
-        RemoteProtocolError: -32602; the message names the first wrong member, as the peer wrote it, and the reason.
-    """
-    try:
-        return model.model_validate(value, by_alias=True, by_name=False)
-    except ValidationError as error:
-        # Only the first: the further branches of a union fail too, and would bury it.
-        first = error.errors(include_url=False, include_context=False)[0]
-        where = path + _located(first["loc"], value)
-        raise RemoteProtocolError(f"{where}: {first['msg'][:200]}{_instead(first)}", code=INVALID_PARAMS) from None
-
-
-def _instead(problem: ErrorDetails) -> str:
-    """Return the wrong value for the message, if there is one and it is short."""
-    given = problem["input"]
-    if problem["type"] == "missing" or not isinstance(given, str | int | float | None):
-        return ""
-    return f", not {given[:SHOWN]!r}" if isinstance(given, str) else f", not {dumps(given).decode()[:SHOWN]}"
-
-
-def _located(steps: Sequence[str | int], value: JsonValue) -> str:
-    """Return the path of a member, like `.rows[3].price`."""
-    # pydantic's location also has steps for branches of unions and for validators, which the peer has never seen: only those
-    # that lead to a member of the value count.
-    located = ""
-    for position, step in enumerate(steps):
-        if isinstance(value, dict) and isinstance(step, str) and step in value:
-            located, value = f"{located}.{step[:64]}", value[step]
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-            located, value = f"{located}[{step}]", value[step]
-        elif isinstance(value, dict) and position == len(steps) - 1:
-            located += f".{step}"  # a member that is missing
-    return located

@@ -17,6 +17,9 @@ from ..strict_json import dumps
 
 Rewrite: TypeAlias = Callable[[JsonObject], None]
 
+OLD_TASK_NAMES: Final[Mapping[str, str]] = {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"}
+"""Members of a task, and their names in 2025-11-25."""
+
 
 def _only_object_output(tool: JsonObject) -> None:
     """`outputSchema` describes an object until 2025-11-25."""
@@ -152,6 +155,37 @@ _BY_TYPE: Final[Mapping[str, Callable[[JsonObject], str]]] = {
 }
 
 
+def _old_task(task: JsonObject) -> None:
+    """A task names its times otherwise in 2025-11-25, and has neither questions nor an outcome in it."""
+    for member in ("inputRequests", "result", "error"):
+        task.pop(member, None)
+    for name, old in OLD_TASK_NAMES.items():
+        if name in task:
+            task[old] = task.pop(name)
+
+
+def _nested_task(result: JsonObject) -> None:
+    """The task that was created is a member of the result."""
+    task = {name: result.pop(name) for name in list(result) if name != "_meta"}
+    task.pop("resultType", None)
+    _old_task(task)
+    result["task"] = task
+
+
+def _flat_task(result: JsonObject) -> None:
+    """The answer to a cancel is the task."""
+    task = result.pop("task", None)
+    if not isinstance(task, dict):
+        raise LocalProtocolError("result.task: required in 2025-11-25 in the answer to tasks/cancel")
+    _old_task(task)
+    result.update(task)
+
+
+def _acknowledgement(result: JsonObject) -> None:
+    """The answer to a cancel says nothing of the task."""
+    result.pop("task", None)
+
+
 def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
@@ -161,11 +195,17 @@ def _refused(message: str) -> LocalProtocolError:
 
 
 REWRITES: Final[Mapping[str, Mapping[str, tuple[Rewrite, ...]]]] = {
+    "2026-07-28": {"CancelTaskResult": (_acknowledgement,)},
     "2025-11-25": {
         "Tool": (_only_object_output, _plain_properties),
         "CallToolResult": (_only_object_content,),
         "SamplingMessageContentBlock": (_only_object_content,),
         "ElicitRequestURLParams": (_needs_elicitation_id,),
+        "Task": (_old_task,),
+        "CreateTaskResult": (_nested_task,),
+        "GetTaskResult": (_old_task,),
+        "CancelTaskResult": (_flat_task,),
+        "TaskStatusNotificationParams": (_old_task,),
     },
     "2025-06-18": {
         "ClientCapabilities": (_only_form_elicitation,),

@@ -13,6 +13,7 @@ from ...types import (
     CacheableResult,
     CallToolResult,
     ClientCapabilities,
+    CreateTaskResult,
     InputRequiredResult,
     InputResponseRequestParams,
     JsonObject,
@@ -90,7 +91,8 @@ class Writer:
             if not result.input_requests and result.request_state is None:
                 raise LocalProtocolError(ASKS_NOTHING)
             return self._signed(result, InputRequiredResult, identity)
-        kind = _kind(result, _result_type(known))
+        may_be = (_result_type(known),) if known.as_task is None else (_result_type(known), CreateTaskResult)
+        kind = _kind(result, *may_be)
         return self._signed(result, kind, identity) if self._modern else self.encode(result, kind, "result")
 
     def encode_round(
@@ -104,15 +106,17 @@ class Writer:
         self._known(self.revision.requests, method)
         if method not in self._rounds:
             raise LocalProtocolError(f"{method} cannot be answered with questions")
-        requests = b",".join(
-            [
-                b'%b:{"method":"%b","params":%b}' % (to_json(key), question.encode(), self._question(question, params))
-                for key, (question, params) in asked.items()
-            ]
-        )
+        requests = self._questions(asked)
         meta = b'"_meta":{"%b":%b},' % (SERVER_INFO.encode(), identity.raw) if identity is not None else b""
         parts = (meta, requests, state.encode())
-        return Encoded(b'{%b"resultType":"input_required","inputRequests":{%b},"requestState":"%b"}' % parts)
+        return Encoded(b'{%b"resultType":"input_required","inputRequests":%b,"requestState":"%b"}' % parts)
+
+    def _questions(self, asked: Mapping[str, tuple[str, Model]]) -> bytes:
+        written = [
+            b'%b:{"method":"%b","params":%b}' % (to_json(key), question.encode(), self._question(question, params))
+            for key, (question, params) in asked.items()
+        ]
+        return b"{%b}" % b",".join(written)
 
     def _question(self, method: str, params: Model) -> bytes:
         return self.encode(params, _params_kind(params, self._input(method)), "params").raw
@@ -203,6 +207,8 @@ def _is_plain(model: Model, form: Shape | None) -> bool:
             return False  # a null, which pydantic leaves out
         case _ if form is None:
             return True
+        case _ if form.dropped is not None:
+            return model.model_fields_set.isdisjoint(form.dropped)
         case CallToolResult(content=content):
             # Bare text, and perhaps an object, is the same in every revision that has the member.
             if structured and ("structuredContent" in form.lacks or not isinstance(model.structured_content, dict)):

@@ -17,8 +17,10 @@ import base64
 import binascii
 from collections.abc import Mapping
 
+from pydantic.alias_generators import to_snake
+
 from ...errors import RemoteProtocolError
-from ...types import JsonObject, JsonValue
+from ...types import JsonObject, JsonValue, RequestParams
 from ..jsonrpc import HEADER_MISMATCH, Request, decoded
 from ..meta import PROTOCOL_VERSION
 
@@ -27,7 +29,12 @@ METHOD_HEADER = "mcp-method"
 NAME_HEADER = "mcp-name"
 SESSION_HEADER = "mcp-session-id"
 
-NAMED_BY: Mapping[str, str] = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+NAMED_BY: Mapping[str, str] = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+}
 """The member of the params that `Mcp-Name` repeats, by method."""
 
 MARK, END = "=?base64?", "?="
@@ -38,6 +45,13 @@ def headers_of(method: str, params: JsonObject) -> dict[str, str]:
     meta = params.get("_meta")
     version = meta.get(PROTOCOL_VERSION) if isinstance(meta, dict) else None
     return {name: encode_value(value) for name, value in mirrored_values(method, params, version)}
+
+
+def headers_for(method: str, params: RequestParams) -> dict[str, str]:
+    """Return the same headers, of params that are a model."""
+    member = NAMED_BY.get(method)
+    named: JsonObject = {} if member is None else {member: getattr(params, to_snake(member), None)}
+    return headers_of(method, {"_meta": params.meta, **named})
 
 
 def check_headers(headers: Mapping[str, str], version: JsonValue, request: Request) -> None:

@@ -1,0 +1,207 @@
+"""Tasks as each revision writes them: one record, which its caller sees through the face of the caller's revision.
+
+Whoever keeps the record passes what is true of the task in any revision (`TaskState`). The status that a face shows, and whether
+questions and outcome stand in the task, are the revision's.
+"""
+
+# One task that has asked its user, of three callers:
+#
+#     tasks/get, 2026-07-28            {"resultType":"complete","taskId":"t",..,"ttlMs":5,"status":"input_required",
+#                                       "inputRequests":{"k":{"method":"elicitation/create",..}}}
+#     tasks/get, 2025-11-25            {"taskId":"t",..,"ttl":5,"status":"input_required"}; tasks/result asks the question
+#     tasks/get, older                 refused: there are no tasks
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, TypeAlias, TypeVar
+
+from ...errors import CapabilityError, LocalProtocolError
+from ...types import (
+    CallToolRequestParams,
+    CallToolResult,
+    CancelTaskResult,
+    ClientCapabilities,
+    CreateMessageRequestParams,
+    CreateTaskResult,
+    ElicitRequestFormParams,
+    ElicitRequestURLParams,
+    GetTaskResult,
+    JsonObject,
+    Model,
+    RelatedTaskMetadata,
+    RequestParams,
+    SubscriptionsListenRequestParams,
+    Task,
+    TaskStatus,
+    TaskStatusNotificationParams,
+    declares,
+)
+from ...types.base import MetaModel
+from ...types.capabilities import lacks
+from ..jsonrpc import Encoded, ErrorDetail, dump_error
+from ..meta import CLIENT_CAPABILITIES, RELATED_TASK, TASKS_EXTENSION
+from ..revisions import TASKS_GATE, TaskStyle
+from ..strict_json import dumps
+from .writing import Writer
+
+T = TypeVar("T", bound=Task)
+
+TaskOutcome: TypeAlias = Model | ErrorDetail | None
+"""What a task ended with: the result of its request, or an error; None while it runs, and for one that was cancelled."""
+
+_NEWS: Final[Mapping[TaskStyle, str]] = {
+    TaskStyle.REQUESTED: "notifications/tasks/status",
+    TaskStyle.DECLARED: "notifications/tasks",
+}
+
+_NONE_ASKED: Final[Mapping[str, tuple[str, Model]]] = MappingProxyType({})
+
+
+class TaskState(NamedTuple):
+    """What is true of a task in any revision.
+
+    Attributes:
+        task: its status counts if it has ended without an outcome, as a cancelled one does. Any other follows from the
+            questions and the outcome.
+        method: of the request that became the task.
+        asked: the open questions: method and params by key.
+    """
+
+    task: Task
+    method: str = "tools/call"
+    asked: Mapping[str, tuple[str, Model]] = _NONE_ASKED
+    outcome: TaskOutcome = None
+
+
+class TaskWriter(Writer):
+    """Writes tasks as well. Every method but the first four raises -32601 where the revision has no such message."""
+
+    __slots__ = ()
+
+    def asks_for_task(self, method: str, params: Model, declared: ClientCapabilities) -> bool:
+        """Return whether the sender of this request takes a task as its answer (M-TSK-1, L-TSK-1).
+
+        Args:
+            declared: what the client declares, for this request if the revision has requests declare it.
+        """
+        known = self.revision.requests.get(method)
+        if known is None or known.as_task is None:
+            return False
+        return declares(declared, known.as_task) if self._decides else _wanted_task(params)
+
+    def expects_task(self, method: str, params: Model) -> bool:
+        """Return the same of a request of ours, by its params alone: they hold what a modern client declares."""
+        known = self.revision.requests.get(method)
+        if known is None or known.as_task is None:
+            return False
+        return _declares_extension(params) if self._decides else _wanted_task(params)
+
+    def check_declared(self, method: str, params: Model, declared: ClientCapabilities) -> None:
+        """Raise `CapabilityError` unless the client declares, in this request, what its method needs (M-TSK-7, M-TSK-8)."""
+        known = self.revision.requests.get(method)
+        needs = None if known is None else known.needs
+        if isinstance(params, SubscriptionsListenRequestParams) and params.notifications.task_ids:
+            method, needs = f"taskIds in {method}", TASKS_GATE
+        missing = None if needs is None else lacks(declared, (needs,))
+        if missing is not None:
+            text = f"{method} needs a client that declares {needs} in the request, as {dumps(missing).decode()}"
+            raise CapabilityError(text, missing)
+
+    def related_meta(self, task_id: str, meta: JsonObject | None = None) -> JsonObject | None:
+        """Return the `_meta` of a message that belongs to a task: 2025-11-25 names the task there (L-TSK-7)."""
+        if self.revision.tasks is not TaskStyle.REQUESTED:
+            return meta
+        return {**(meta or {}), RELATED_TASK: RelatedTaskMetadata(task_id=task_id).wire()}
+
+    def shown_task(self, state: TaskState) -> Task:
+        """Return the task with the status that this revision shows (L-TSK-5, M-TSK-4)."""
+        status = self._status(state)
+        return state.task if status == state.task.status else state.task.model_copy(update={"status": status})
+
+    def encode_task(self, state: TaskState, identity: Encoded | None = None) -> Encoded:
+        """The answer to `tasks/get`."""
+        task = self.shown_task(state)
+        written = self.encode_result("tasks/get", _as(GetTaskResult, task), identity)
+        return self._with_details(written, task.status, state)
+
+    def encode_cancelled_task(self, state: TaskState, identity: Encoded | None = None) -> Encoded:
+        """The answer to `tasks/cancel`: the task, or an acknowledgement."""
+        return self.encode_result("tasks/cancel", CancelTaskResult(task=self.shown_task(state)), identity)
+
+    def encode_created_task(
+        self, state: TaskState, identity: Encoded | None = None, meta: JsonObject | None = None
+    ) -> Encoded:
+        """The answer to the request that became the task; `meta` may hold a text for the model (`IMMEDIATE_RESPONSE`)."""
+        return self.encode_result(state.method, _as(CreateTaskResult, self.shown_task(state), meta), identity)
+
+    def encode_task_notification(self, state: TaskState, meta: JsonObject | None = None) -> tuple[str, Encoded]:
+        """The notification that a task has changed: its method, and its params."""
+        method = _NEWS.get(self.revision.tasks, "notifications/tasks")
+        task = self.shown_task(state)
+        written = self.encode_notification(method, _as(TaskStatusNotificationParams, task, meta))
+        return method, self._with_details(written, task.status, state)
+
+    def encode_task_payload(self, method: str, result: Model, task_id: str) -> Encoded:
+        """The answer to `tasks/result`: the result of the request that became the task, which it names (L-TSK-6, L-TSK-7).
+
+        Args:
+            method: of that request.
+        """
+        if "tasks/result" not in self.revision.requests:
+            raise self._lacks("tasks/result")
+        related = self.related_meta(task_id, result.meta if isinstance(result, MetaModel) else None)
+        return self.encode_result(method, result.model_copy(update={"meta": related}))
+
+    @property
+    def _decides(self) -> bool:
+        """Whether the server decides if a request becomes a task."""
+        return self.revision.tasks is TaskStyle.DECLARED
+
+    def _status(self, state: TaskState) -> TaskStatus:
+        outcome = state.outcome
+        if state.task.status == "cancelled" or (outcome is None and state.task.status in ("completed", "failed")):
+            return state.task.status
+        if outcome is None:
+            return "input_required" if state.asked else "working"
+        is_error = isinstance(outcome, CallToolResult) and outcome.is_error
+        failed = isinstance(outcome, ErrorDetail) or (is_error and self.revision.error_result_fails)
+        return "failed" if failed else "completed"
+
+    def _with_details(self, written: Encoded, status: TaskStatus, state: TaskState) -> Encoded:
+        """Add what the status calls for, where a task holds it. Spliced in: a result may be large, and is encoded once."""
+        if not self._decides:
+            return written
+        match status, state.outcome:
+            case "input_required", _:
+                details = b',"inputRequests":' + self._questions(state.asked)
+            case "failed", ErrorDetail() as error:
+                details = b',"error":' + dump_error(error)
+            case "completed", Model() as result:
+                details = b',"result":' + self.encode_result(state.method, result).raw
+            case "completed" | "failed", _:
+                raise LocalProtocolError(
+                    f"the task {state.task.task_id[:64]} has ended, and what came of it is missing"
+                )
+            case _:
+                return written
+        return Encoded(written.raw[:-1] + details + b"}")
+
+
+def _as(kind: type[T], task: Task, meta: JsonObject | None = None) -> T:
+    """Return a task as a message that says nothing else."""
+    return kind.model_validate({**{name: getattr(task, name) for name in Task.model_fields}, "meta": meta})
+
+
+def _declares_extension(params: Model) -> bool:
+    """Whether a modern request of ours declares the extension."""
+    meta = params.meta if isinstance(params, RequestParams) else None
+    declared = None if meta is None else meta.get(CLIENT_CAPABILITIES)
+    extensions = declared.get("extensions") if isinstance(declared, dict) else None
+    return isinstance(extensions, dict) and TASKS_EXTENSION in extensions
+
+
+def _wanted_task(params: Model) -> bool:
+    augmentable = CallToolRequestParams | CreateMessageRequestParams | ElicitRequestFormParams | ElicitRequestURLParams
+    return isinstance(params, augmentable) and params.task is not None
