@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -66,53 +65,3 @@ class EventStore(Protocol):
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
         """Remove the log of a stream, or of all streams of a session."""
-
-
-class StoreError(Exception):
-    """A store failed."""
-
-
-class StoreConflict(StoreError):
-    """A record has another version than the one that was to be replaced; nothing was written."""
-
-
-class StoreFull(StoreError):
-    """There is no room."""
-
-
-class Record(NamedTuple):
-    """A record of a store."""
-
-    kind: str
-    key: str
-    value: bytes
-    owner: str = ""
-    expires_at: float = math.inf
-    version: int = 0
-
-
-class Put(NamedTuple):
-    """Write a record in place of the one with its version; 0: there must be none."""
-
-    record: Record
-
-
-class Remove(NamedTuple):
-    """Remove a record."""
-
-    kind: str
-    key: str
-    version: int | None = None
-
-
-class Store(Protocol):
-    """Records and logs."""
-
-    durable: bool
-
-    async def write(self, changes: Sequence[Put | Remove]) -> None: ...
-    async def read(self, kind: str, key: str) -> Record | None: ...
-    async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]: ...
-    async def join(self, node: str) -> None: ...
-    async def is_alive(self, node: str) -> bool: ...
-    async def aclose(self) -> None: ...

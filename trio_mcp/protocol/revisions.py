@@ -154,6 +154,7 @@ class Revision:
         tasks: how a request becomes a task.
         error_result_fails: a task that ends with an error result of its tool has failed (2025-11-25, L-TSK-5); since then it is
             completed, and only an error of the protocol fails it (M-TSK-4).
+        ended_task_is_error: to cancel a task that is over is an error (L-TSK-8); since then it is acknowledged.
         sampling_tools: a model can be offered tools (since 2025-11-25), whatever a client of an older revision declares.
     """
 
@@ -173,6 +174,7 @@ class Revision:
     sampling_tools: bool = False
     tasks: TaskStyle = TaskStyle.NONE
     error_result_fails: bool = False
+    ended_task_is_error: bool = False
 
 
 def unsupported_version(requested: str) -> RemoteProtocolError:
@@ -282,6 +284,7 @@ _2025_11_25 = replace(
     sampling_tools=True,
     tasks=TaskStyle.REQUESTED,
     error_result_fails=True,
+    ended_task_is_error=True,
 )
 
 _2026_07_28 = replace(
@@ -335,6 +338,7 @@ _2026_07_28 = replace(
     polling=False,
     tasks=TaskStyle.DECLARED,
     error_result_fails=False,
+    ended_task_is_error=False,
 )
 
 REVISIONS: Mapping[str, Revision] = MappingProxyType(

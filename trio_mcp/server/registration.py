@@ -71,8 +71,8 @@ class Registration:
         The schema of its arguments comes from the signature, its description from the docstring, its output schema from the
         return annotation. The options are `name`, `title`, `description`, `annotations`, `icons`, `timeout` (seconds), `meta`,
         `resume`, `requires`, `elicits`, `input_schema`, `output_schema`, `max_depth`, `token_budget`, `limit`, `queue`,
-        `max_result` (bytes), `tags`, `scopes`, `visible` and `heartbeat` (seconds); `trio_mcp.server.ToolKeywords` explains
-        each.
+        `max_result` (bytes), `tags`, `scopes`, `visible`, `heartbeat` (seconds) and `task`; `trio_mcp.server.ToolKeywords`
+        explains each.
 
         Raises:
             TypeError: the function is a class or its signature is not possible for a tool, or there is no such option.

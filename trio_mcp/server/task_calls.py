@@ -26,17 +26,23 @@ def check_task(name: str, support: TaskSupport, facts: RequestFacts, params: Cal
     if support is TaskSupport.FORBIDDEN:
         # Under the extension the server decides, and decides against it.
         if wants and facts.terms.codec.revision.tasks is TaskStyle.REQUESTED:
-            raise RemoteProtocolError(f"the tool {name} cannot run as a task: call it without one", code=METHOD_NOT_FOUND)
+            raise RemoteProtocolError(
+                f"the tool {name} cannot run as a task: call it without one", code=METHOD_NOT_FOUND
+            )
     elif support is TaskSupport.REQUIRED and not wants:
         missing = lacks(facts.client_capabilities, (TASKS_GATE,))
         if facts.terms.codec.revision.tasks is TaskStyle.DECLARED and missing is not None:
-            raise CapabilityError(f"the tool {name} runs only as a task: the client has to declare the extension", missing)
+            raise CapabilityError(
+                f"the tool {name} runs only as a task: the client has to declare the extension", missing
+            )
         raise RemoteProtocolError(
             f"the tool {name} runs only as a task: call it with params.task (2025-11-25)", code=METHOD_NOT_FOUND
         )
 
 
-def as_task(planned: Plan | CallToolResult, support: TaskSupport, params: CallToolRequestParams) -> Plan | CallToolResult:
+def as_task(
+    planned: Plan | CallToolResult, support: TaskSupport, params: CallToolRequestParams
+) -> Plan | CallToolResult:
     """Return how to run a call that may become a task.
 
     A caller that asked for a task gets one also if the call does not run: its result then says why.
@@ -56,4 +62,4 @@ async def return_result(
 
 def listed_execution(support: TaskSupport) -> ToolExecution | None:
     """Return what a listing says of how a tool runs; nothing of one that never runs as a task, which is the default."""
-    return None if support is TaskSupport.FORBIDDEN else ToolExecution(task_support=support.value)
+    return None if support is TaskSupport.FORBIDDEN else ToolExecution.model_validate({"task_support": support.value})

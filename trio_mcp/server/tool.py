@@ -55,8 +55,8 @@ from .parameters_model import ParametersModel
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
-from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
 from .task_calls import as_task, check_task, listed_execution
+from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
 from .tool_options import ToolKeywords, check_tool_name, check_tool_options, required_capabilities, task_support
 
 logger = peer_logger("trio_mcp.tool")

@@ -50,7 +50,9 @@ def listen_plan(service: Service, facts: RequestFacts, params: SubscriptionsList
         task_ids = tuple(dict.fromkeys(wanted.task_ids or ()))
         if len(task_ids) > service.options.watched:
             limit = service.options.watched
-            raise RemoteProtocolError(f"the filter names more than {limit} tasks, which is the limit", code=INVALID_PARAMS)
+            raise RemoteProtocolError(
+                f"the filter names more than {limit} tasks, which is the limit", code=INVALID_PARAMS
+            )
         subscriber.task_ids = task_ids
     return Plan(partial(run_listen, service, subscriber, signal), facts.method)
 

@@ -11,7 +11,7 @@ from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore
-from .tasks.options import TaskOptions
+from .task_options import TaskOptions
 from .token_usage import TokenEstimate, estimate_tokens
 
 

@@ -341,7 +341,7 @@ class Call(ABC, Generic[OriginT_co]):
         return self._encoded(answer) if isinstance(answer, Model) else answer
 
     def _answer(self, outcome: Outcome) -> Model | ErrorDetail | None:
-        """Return the result or the error that an outcome means; None if the call was cancelled for a client that wants no reply."""
+        """Return what an outcome means as a result or an error; None if the client that cancelled the call wants no reply."""
         plan = self._plan
         cause: BaseException | CancelReason
         match outcome:
@@ -391,7 +391,7 @@ class Call(ABC, Generic[OriginT_co]):
         return f"<Call {self._plan.target} {self.facts.method} ids={[target.request_id for target in targets]} {state}>"
 
 
-Body: TypeAlias = Callable[[Call, Actor | Lane], Awaitable[Model | Encoded]]
+Body: TypeAlias = Callable[[Call, Actor | Lane], Awaitable[Model]]
 """What the actor runs. It runs in `Lane(actor)`, unless it gets a lane: middleware gives one, and may run it several times."""
 
 

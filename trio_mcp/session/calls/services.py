@@ -117,12 +117,11 @@ class CallServices(Generic[C]):
     @cached_property
     def sealer(self) -> Sealer:
         """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
-        if self.keys is None:
-            if not self.in_process:
-                logger.warning(
-                    "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to "
-                    "another process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
-                )
+        if self.keys is None and not self.in_process:
+            logger.warning(
+                "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to "
+                "another process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."
+            )
         return Sealer(self.ring, audience=self.audience, ttl=self.options.actors.park_ttl)
 
     def note_divergence(self, what: str) -> None:

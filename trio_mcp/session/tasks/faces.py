@@ -9,13 +9,15 @@ from typing import Final
 from ...protocol.codec.tasks import TaskState
 from ...types import Model, Task
 from ..calls.legs import OpenQuestion
-from .options import TaskOptions
+from ..task_options import TaskOptions
 from .record import TaskRecord
 
 NO_QUESTIONS: Final[Mapping[str, OpenQuestion]] = {}
 
 
-def task_state(record: TaskRecord, options: TaskOptions, questions: Mapping[str, OpenQuestion] = NO_QUESTIONS) -> TaskState:
+def task_state(
+    record: TaskRecord, options: TaskOptions, questions: Mapping[str, OpenQuestion] = NO_QUESTIONS
+) -> TaskState:
     """Return a task for a codec to show."""
     outcome = record.outcome
     ended = None if outcome is None else outcome.result or outcome.error

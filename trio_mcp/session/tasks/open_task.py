@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,13 +26,11 @@ class TaskWork(Protocol):
 
 
 class TaskHome(Protocol):
-    """What a task tells of itself.
+    """What a task tells of itself."""
 
-    Attributes:
-        clock: the time in Unix seconds.
-    """
-
-    clock: Callable[[], float]
+    def clock(self) -> float:
+        """Return the time in Unix seconds."""
+        ...
 
     def questions_changed(self, task: OpenTask) -> None:
         """A question was asked, answered or withdrawn."""

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from ...protocol.codec import codec_for
 from ...protocol.codec.reading import LogThreshold, RequestTerms
 from ...protocol.jsonrpc import Encoded, ErrorDetail
+from ...runtime.loop_turn import LoopTurn
 from ...storage import Record
 from ...types import (
     CallToolRequestParams,
@@ -26,7 +27,6 @@ from ...types import (
 from ..caller import Caller
 from ..calls.facts import RequestFacts
 from .ids import storage_key
-
 
 KIND: Final = "task"
 """The kind of the records in a store."""
@@ -83,8 +83,8 @@ class TaskCall(BaseModel):
         """Return the params of the call."""
         return CallToolRequestParams.model_validate(self.params)
 
-    def facts(self, method: str, turn_of: RequestFacts) -> RequestFacts:
-        """Return the facts of the request as another process can still know them, in place of those of any request."""
+    def facts(self) -> RequestFacts:
+        """Return the facts of the request, as far as another process can still know them."""
         caller = None
         if self.principal is not None and (self.scopes or self.claims is not None):
             caller = Caller(self.principal, self.scopes, self.claims)
@@ -97,9 +97,7 @@ class TaskCall(BaseModel):
             Encoded(b"{}"),
             self.asks_in_rounds,
         )
-        return turn_of._replace(
-            method=method, terms=terms, principal=self.principal, size=self.size, known_caller=caller
-        )
+        return RequestFacts(0, "tools/call", terms, self.principal, {}, LoopTurn(), self.size, caller)
 
 
 class TaskRecord(NamedTuple):
@@ -154,12 +152,9 @@ class TaskRecord(NamedTuple):
         except ValidationError as error:
             raise ValueError(f"not the record of a task: {error.errors(include_input=False)[0]['msg']}") from None
         outcome = None
-        if stored.outcome is not None:
-            result, error = stored.outcome.result, stored.outcome.error
-            outcome = TaskOutcome(
-                None if result is None else CallToolResult.model_validate(result),
-                None if error is None else ErrorDetail(*error),
-            )
+        if (ended := stored.outcome) is not None:
+            result = None if ended.result is None else CallToolResult.model_validate(ended.result)
+            outcome = TaskOutcome(result, None if ended.error is None else ErrorDetail(*ended.error))
         members = {name: getattr(stored, name) for name in cls._fields}
         return cls(**{**members, "outcome": outcome})
 

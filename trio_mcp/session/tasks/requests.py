@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar, cast
 
 from ...errors import LimitExceeded, RemoteProtocolError
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded
@@ -21,7 +21,7 @@ from ...types import (
     UpdateTaskRequestParams,
 )
 from ..calls.asks_rounds import decoded_answer
-from ..calls.call import Call, Plan, Route
+from ..calls.call import Body, Call, Plan, Route
 from ..calls.facts import RequestFacts
 from .questions import ask_until_over
 from .tasks import SeenTask, Tasks
@@ -52,7 +52,12 @@ def served(tasks: Tasks, kind: type[P], body: TaskBody[P], facts: RequestFacts, 
     """
     assert isinstance(params, kind)
     facts.terms.codec.check_declared(facts.method, params, facts.client_capabilities)
-    return Plan(partial(body, tasks, params), facts.method)
+    return planned(partial(body, tasks, params), facts)
+
+
+def planned(body: Callable[[Call, Actor | Lane], Awaitable[Model | Encoded]], facts: RequestFacts) -> Plan:
+    """Return the plan of a body that may encode its result itself, which no middleware sees."""
+    return Plan(cast("Body", body), facts.method)
 
 
 def get(tasks: Tasks, facts: RequestFacts, params: Model) -> Encoded | Plan:
@@ -61,7 +66,7 @@ def get(tasks: Tasks, facts: RequestFacts, params: Model) -> Encoded | Plan:
     facts.terms.codec.check_declared(facts.method, params, facts.client_capabilities)
     task = tasks.find_open(facts, params.task_id)
     if task is None:
-        return Plan(partial(run_get, tasks, params), facts.method)
+        return planned(partial(run_get, tasks, params), facts)
     return encoded_task(tasks, facts, tasks.seen(task))
 
 

@@ -71,7 +71,6 @@ class Tasks:
     Args:
         store: where their records are.
         on_change: called with the id of a task when what is shown of it has changed.
-        clock: the time in Unix seconds.
     """
 
     def __init__(
@@ -79,16 +78,20 @@ class Tasks:
         services: CallServices[Call],
         store: Store,
         on_change: Callable[[str], None],
-        clock: Callable[[], float] = time.time,
     ) -> None:
         self.services = services
         self.store = store
         self.options = services.options.tasks
-        self.clock = clock
+        # Trio's clock, as that is what deadlines go by.
+        self._epoch = time.time() - trio.current_time()
         self._on_change = on_change
         self._ids: TaskIds | None = None
         self._open: dict[str, OpenTask] = {}
         self._per_owner: Counter[str] = Counter()
+
+    def clock(self) -> float:
+        """Return the time in Unix seconds; it does not jump when the clock of the machine is set."""
+        return self._epoch + trio.current_time()
 
     @property
     def ids(self) -> TaskIds:
@@ -184,7 +187,8 @@ class Tasks:
     def _stored(self, facts: RequestFacts, task_id: str, stored: Record | None) -> SeenTask | None:
         if stored is not None:
             record = TaskRecord.decode(stored.value)
-            return SeenTask(record, NO_QUESTIONS, None) if may_see(facts, record.owner) else None
+            is_there = may_see(facts, record.owner) and record.expires_at > self.clock()
+            return SeenTask(record, NO_QUESTIONS, None) if is_there else None
         lost = self._lost(facts, task_id)
         return None if lost is None else SeenTask(lost, NO_QUESTIONS, None)
 
@@ -257,11 +261,11 @@ class Tasks:
             return
         if task.record.expires_at <= self.clock():
             self.forget(task)
-        elif not task.is_over and not self._continues_elsewhere(task, reason):
+        elif not task.is_over and not self._continues_elsewhere(reason):
             task.end(outcome, self.clock())
             self._save(task)
 
-    def _continues_elsewhere(self, task: OpenTask, reason: CancelReason | None) -> bool:
+    def _continues_elsewhere(self, reason: CancelReason | None) -> bool:
         """Return whether the next process of this server takes over a task whose work this one cancels as it shuts down."""
         return reason is CancelReason.SHUTDOWN and self.store.durable
 
@@ -306,7 +310,8 @@ class Tasks:
                 except StoreConflict:
                     self._give_up(task)
                     return
-                task.shown = record
+                # A question may have been asked while it was written.
+                task.shown = record._replace(updated_at=max(record.updated_at, task.shown.updated_at))
                 self._announce(task)
         finally:
             task.is_saving = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ...checks import check_int, check_seconds
+from ..checks import check_int, check_seconds
 
 LEAST_TTL: Final = 1.0
 """Seconds; a shorter life is raised to it, since no client could ask for the result of such a task."""
