@@ -10,13 +10,21 @@ from hypothesis import strategies as st
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.codec.reading import classify
-from trio_mcp.protocol.http.headers import check_headers, decode_value, encode_value, headers_of
+from trio_mcp.protocol.http.headers import check_headers, decode_value, encode_value, headers_for, headers_of
 from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN
-from trio_mcp.types import JsonObject
+from trio_mcp.types import (
+    CallToolRequestParams,
+    JsonObject,
+    PaginatedRequestParams,
+    ReadResourceRequestParams,
+    RequestParams,
+    TaskRequestParams,
+    UpdateTaskRequestParams,
+)
 
-META: JsonObject = {"_meta": {PROTOCOL_VERSION: MODERN}}
+META: dict[str, JsonObject] = {"_meta": {PROTOCOL_VERSION: MODERN}}
 ALWAYS = {"mcp-protocol-version": MODERN}
 
 
@@ -29,6 +37,9 @@ ALWAYS = {"mcp-protocol-version": MODERN}
         ("tools/call", {"name": "Žižkov"}, "=?base64?xb1pxb5rb3Y=?="),
         ("prompts/get", {"name": "review"}, "review"),
         ("resources/read", {"uri": "file:///a b"}, "file:///a b"),
+        ("tasks/get", {"taskId": "t"}, "t"),
+        ("tasks/update", {"taskId": "t", "inputResponses": {}}, "t"),
+        ("tasks/cancel", {"taskId": "t"}, "t"),
     ],
 )
 def test_a_header_names_the_version_the_method_and_what_is_asked_for(
@@ -36,6 +47,30 @@ def test_a_header_names_the_version_the_method_and_what_is_asked_for(
 ) -> None:
     expected = {**ALWAYS, "mcp-method": method} | ({} if name is None else {"mcp-name": name})
     assert expected == headers_of(method, {**META, **params})
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("tools/list", PaginatedRequestParams(meta=META["_meta"])),
+        ("tools/call", CallToolRequestParams(name="echo", meta=META["_meta"])),
+        ("resources/read", ReadResourceRequestParams(uri="file:///a", meta=META["_meta"])),
+        ("tasks/get", TaskRequestParams(task_id="t", meta=META["_meta"])),
+        ("tasks/update", UpdateTaskRequestParams(task_id="t", input_responses={}, meta=META["_meta"])),
+    ],
+)
+def test_a_client_writes_the_same_headers_from_the_params(method: str, params: RequestParams) -> None:
+    assert headers_for(method, params) == headers_of(method, params.wire())
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+@pytest.mark.parametrize("sent", [None, "another"])
+def test_a_request_about_a_task_is_refused_without_its_id_in_the_headers(method: str, sent: str | None) -> None:
+    request = Request(1, method, {**META, "taskId": "t"})
+    headers = {**ALWAYS, "mcp-method": method} | ({} if sent is None else {"mcp-name": sent})
+    with pytest.raises(RemoteProtocolError, match="mcp-name") as refused:
+        check_headers(headers, MODERN, request)
+    assert refused.value.code == -32020
 
 
 def test_what_is_mirrored_passes_the_check() -> None:

@@ -6,10 +6,19 @@ from collections.abc import Callable
 
 import pytest
 from naming import unnamed
+from samples import TASK
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.codec.validation import validated
-from trio_mcp.types import CreateMessageResult, ElicitResult, Implementation, JsonValue, ListRootsResult, Model
+from trio_mcp.types import (
+    CreateMessageResult,
+    ElicitResult,
+    Implementation,
+    JsonValue,
+    ListRootsResult,
+    ListTasksResult,
+    Model,
+)
 from trio_mcp.types.base import MAX_RECEIVED
 
 Sample = Callable[[list[JsonValue]], JsonValue]
@@ -32,6 +41,7 @@ RECEIVED: dict[str, tuple[type[Model], JsonValue, str, Sample]] = {
         "icons",
         lambda items: {"name": "x", "version": "1", "icons": items},
     ),
+    "tasks": (ListTasksResult, TASK.wire(), "tasks", lambda items: {"tasks": items}),
     "roots": (ListRootsResult, {"uri": "file:///a"}, "roots", lambda items: {"roots": items}),
     "form": (
         ElicitResult,

@@ -203,5 +203,10 @@ def _declares_extension(params: Model) -> bool:
 
 
 def _wanted_task(params: Model) -> bool:
-    augmentable = CallToolRequestParams | CreateMessageRequestParams | ElicitRequestFormParams | ElicitRequestURLParams
-    return isinstance(params, augmentable) and params.task is not None
+    match params:
+        case CallToolRequestParams(task=task) | CreateMessageRequestParams(task=task):
+            return task is not None
+        case ElicitRequestFormParams(task=task) | ElicitRequestURLParams(task=task):
+            return task is not None
+        case _:
+            return False
