@@ -28,12 +28,13 @@ class EntryKind(Enum):
 
     STEP = "step"
     ANSWER = "answer"
+    REJECTED = "rejected"
     NUMBER = "number"
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One record: `value` is a step's result or an answer, `digest` identifies the question (empty for a step)."""
+    """One record: `value` is a step's result, an answer or its error, `digest` identifies the question (empty for a step)."""
 
     kind: EntryKind
     name: str

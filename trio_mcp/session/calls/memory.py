@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
-from ...errors import InvalidRequestState
+from ...errors import InvalidRequestState, PeerError, RemoteProtocolError
 from ...logs import RepeatedRecords
 from ...protocol.sealing.request_state import digest
 from ...protocol.strict_json import dumps
@@ -57,6 +57,32 @@ class CallMemory:
 
     def record_answer(self, key: str, answer: Model, fingerprint: str) -> None:
         self.journal.record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
+
+    def recall_reply(
+        self, key: str, question: Question[T], fingerprint: str
+    ) -> T | PeerError | RemoteProtocolError | None:
+        """Return what an earlier run got for this very question: an answer, or the error that its client sent instead."""
+        found = self.journal.find(EntryKind.REJECTED, key)
+        rejected = None if found is None else self._recall(EntryKind.REJECTED, key, fingerprint)
+        if rejected is None:
+            return self.recall_answer(key, question, fingerprint)
+        code, message, data, malformed = cast("tuple[int, str, JsonValue, bool]", rejected.value)
+        return RemoteProtocolError(message, code=code, data=data) if malformed else PeerError(code, message, data)
+
+    def record_reply(self, key: str, reply: Model | PeerError | RemoteProtocolError, fingerprint: str) -> None:
+        """Record what a client sent for a question: an answer, or an error."""
+        if isinstance(reply, Model):
+            self.record_answer(key, reply, fingerprint)
+            return
+        malformed = isinstance(reply, RemoteProtocolError)
+        text = str(reply.args[0]) if isinstance(reply, RemoteProtocolError) else reply.message
+        self.journal.record(
+            JournalEntry(EntryKind.REJECTED, key, [reply.code, text, reply.data, malformed], fingerprint)
+        )
+
+    def note_other_question(self, key: str) -> None:
+        """Report that the body asks another question than an earlier run, which has no answer yet."""
+        self._on_divergence(f"{self._target}: the question {key!r} is not the one that was asked")
 
     def recall_step(self, name: str) -> JournalEntry | None:
         """Return the result that an earlier run had from this step, as JSON."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...errors import CallLost, InvalidRequestState, ProtocolError, RequestTimeout, without_traceback
+from ...errors import CallLost, InvalidRequestState, ProtocolError, RequestTimeout
 from ...protocol.sealing.request_state import Claims, ExpiredRequestState, RequestDigest
-from ...runtime import Actor, Lane
 from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
-from .call import Body, Call, Plan, Route
+from .call import Call, Plan, Route
+from .earlier import failing_body
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
 from .failures import error_detail
@@ -173,13 +173,3 @@ def timeout_outcome(
     if result is None:
         return error_detail(services.failures, facts, timeout)
     return facts.terms.codec.encode_result(facts.method, result, services.server_info_json)
-
-
-def failing_body(error: Exception) -> Body:
-    """Return a body that only raises an error."""
-
-    async def body(_call: Call, _place: Actor | Lane) -> Model:
-        # A copy: this one is held by the frame that its traceback would hold.
-        raise without_traceback(error)
-
-    return body
