@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 
 class JournalStore(Protocol):
@@ -65,3 +66,95 @@ class EventStore(Protocol):
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
         """Remove the log of a stream, or of all streams of a session."""
+
+
+class StoreError(Exception):
+    """A store did not do what it was asked to do."""
+
+
+class StoreConflict(StoreError):
+    """A record has another version than the change expects; nothing was written."""
+
+
+class Record(NamedTuple):
+    """One record of a store.
+
+    Attributes:
+        kind: what it is ("task", "session", "call", ...), so that an adapter may map it to tables.
+        value: bytes that only this package reads.
+        owner: for `Store.list`.
+        expires_at: Unix seconds; afterwards no method returns it.
+        version: as read, 1 or more. In a `Put`, the version that it replaces; 0 if there must be none.
+    """
+
+    kind: str
+    key: str
+    value: bytes
+    owner: str = ""
+    expires_at: float = math.inf
+    version: int = 0
+
+
+class Put(NamedTuple):
+    """Store a record."""
+
+    record: Record
+
+
+class Remove(NamedTuple):
+    """Remove a record, of this version if there is one."""
+
+    kind: str
+    key: str
+    version: int | None = None
+
+
+class Append(NamedTuple):
+    """Append entries to a log, under the numbers from `first` on."""
+
+    kind: str
+    key: str
+    first: int
+    entries: Sequence[bytes]
+    expires_at: float = math.inf
+
+
+class Forget(NamedTuple):
+    """Remove a log."""
+
+    kind: str
+    key: str
+
+
+Change: TypeAlias = Put | Remove | Append | Forget
+
+
+class Store(Protocol):
+    """Stores records and logs."""
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives the process."""
+        ...
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Write all changes or none."""
+
+    async def read(self, kind: str, key: str) -> Record | None:
+        """Return a record."""
+        ...
+
+    async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
+        """Return records in a stable order."""
+        ...
+
+    async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
+        """Return the entries of a log from number `after + 1` on."""
+        ...
+
+    async def join(self, node: str) -> None:
+        """Live under this name until the process ends."""
+
+    async def is_alive(self, node: str) -> bool:
+        """Return whether the process of that name lives."""
+        ...

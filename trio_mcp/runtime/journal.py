@@ -24,12 +24,20 @@ from enum import Enum
 
 
 class EntryKind(Enum):
-    """What a journal entry records."""
+    """What a journal entry records.
+
+    The last four are in the log of a call only, which a store keeps: a step that is about to run, one that has failed, a question
+    that is about to be sent, and one that is no longer asked.
+    """
 
     STEP = "step"
     ANSWER = "answer"
     REJECTED = "rejected"
     NUMBER = "number"
+    INTENT = "intent"
+    FAILED = "failed"
+    ASKED = "asked"
+    WITHDRAWN = "withdrawn"
 
 
 @dataclass(frozen=True, slots=True)

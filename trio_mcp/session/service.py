@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import InitVar, dataclass
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, cast
 
 import trio
 
@@ -22,6 +22,7 @@ from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
 from ..runtime.loop_turn import LoopTurn
+from ..storage import Store
 from ..types import Implementation, ServerCapabilities, declares
 from .caller import Caller
 from .calls.call import Call, RequestCheck, Route
@@ -91,6 +92,7 @@ class Service:
             state=self.state,
             records=self.records,
             routes=self.routes,
+            store=cast("Store | None", self.options.store) if hasattr(self.options.store, "durable") else None,
         )
 
     def open_account(self, peer: Peer) -> Account:

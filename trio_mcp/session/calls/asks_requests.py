@@ -9,7 +9,6 @@ from typing import Final, TypeVar
 import trio
 
 from ...errors import (
-    CallLost,
     CapabilityError,
     Disconnected,
     LimitExceeded,
@@ -27,7 +26,7 @@ from ..envelope import Envelope, content_size
 from ..replies import ReplyTarget
 from .call import Call, Plan
 from .earlier import EarlierRun, failing_body
-from .facts import Question, RequestFacts, ResumeMode
+from .facts import Question, RequestFacts
 from .failures import check_capabilities
 from .memory import CallMemory
 from .pending_asks import ELICITATION_COMPLETE, AskedQuestion, PendingAsks
@@ -166,9 +165,9 @@ def resume_request(
     run: EarlierRun,
 ) -> None:
     """Start the call of a request from before a restart once more, with what its earlier run has left."""
-    lost = run.lost_reason(ResumeMode.REPLAY if services.options.always_replay else plan.resume)
-    if lost is not None:
-        plan = plan._replace(run=failing_body(CallLost(lost)))
+    loss = run.loss(plan, always_replay=services.options.always_replay)
+    if loss is not None:
+        plan = plan._replace(run=failing_body(loss))
     call = CallByRequests(services, plan, facts, target, origin, None, Journal(run.entries))
     # Its body has not run yet.
     origin.resume(call, run.requests)

@@ -125,7 +125,7 @@ class Call(ABC, Generic[OriginT_co]):
             self.actor.account.draw(size)
         self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
-            self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
+            self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence, services.is_durable)
         self.target.work = self
         if plan.heartbeat is not None:
             self._start_heartbeat(plan.heartbeat)
@@ -381,6 +381,7 @@ class Plan(NamedTuple):
             call that timed out is reported as a `LimitExceeded` that says which limit it was.
         resume: what happens if a retry arrives and the parked actor no longer exists.
         heartbeat: seconds without a report of progress after which one is sent; None for no heartbeat.
+        repeatable: doing all of it twice does no harm; a step that was running when its process ended may run again.
     """
 
     run: Body
@@ -389,6 +390,7 @@ class Plan(NamedTuple):
     error_result: ErrorResult = lambda _facts, _cause, _failures: None
     resume: ResumeMode = ResumeMode.PARKED
     heartbeat: float | None = None
+    repeatable: bool = False
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]

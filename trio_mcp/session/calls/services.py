@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
 from ...sampling import SamplingProvider
+from ...storage import Store
 from ...types import JsonObject, Model, Tool
 from ..kept_results import KeptResults
 from ..options import ServiceOptions
@@ -21,6 +23,7 @@ from ..raised import RaisedErrors
 from .directory import CallDirectory
 from .ended import EndedCall
 from .facts import RequestFacts
+from .log import CallLog
 from .url_elicitations import UrlElicitations
 
 C = TypeVar("C")
@@ -87,6 +90,7 @@ class CallServices(Generic[C]):
         provider: the model of the server; None without one.
         prefers_provider: whether it is asked although the client offers a model.
         tools: the server's tools, for calls that run them; None where a service has none.
+        store: where what must outlive the process is kept.
     """
 
     supervisor: Supervisor
@@ -108,6 +112,26 @@ class CallServices(Generic[C]):
     provider: SamplingProvider | None = None
     prefers_provider: bool = False
     tools: OwnTools | None = None
+    store: Store | None = None
+
+    @cached_property
+    def is_durable(self) -> bool:
+        """Whether calls that may be replayed write what they do into a store that outlives this process."""
+        return self.log_store is not None
+
+    @cached_property
+    def log_store(self) -> Store | None:
+        """The store, if it outlives this process."""
+        return self.store if self.store is not None and self.store.durable else None
+
+    def open_log(self, key: str, lifetime: float, count: int = 0) -> CallLog:
+        """Return the log of a call, each part of which expires `lifetime` seconds after it was written.
+
+        Args:
+            count: entries that it has already.
+        """
+        assert self.log_store is not None
+        return CallLog(self.log_store, key, lambda: time.time() + lifetime, self.records, count)
 
     @cached_property
     def sealer(self) -> Sealer:
