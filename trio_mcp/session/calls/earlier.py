@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, cast
 
@@ -72,14 +73,10 @@ async def read_log(store: Store, key: str) -> list[JournalEntry]:
         ValueError, TypeError: another version of this package wrote it.
     """
     entries: list[JournalEntry] = []
-    while True:
-        try:
-            page = await store.entries(LOG_KIND, key, len(entries), PAGE)
-        except EventsGone:
-            return []
-        entries += [decoded_entry(data) for data in page]
-        if not page:
-            return entries
+    with suppress(EventsGone):
+        while page := await store.entries(LOG_KIND, key, len(entries), PAGE):
+            entries += [decoded_entry(data) for data in page]
+    return entries
 
 
 def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry] = ()) -> EarlierRun:
