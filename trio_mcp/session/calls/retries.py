@@ -90,8 +90,8 @@ class Retry:
         """Replay a call of which something is in the store. The client may disconnect, or send a copy, until it has come."""
         services = self.services
         try:
-            fetched = payload if payload.journal_key is None else await payload.fetched(services.options.store)
-            logged = () if services.log_store is None else await read_log(services.log_store, self.claims.call_id)
+            fetched = payload if payload.journal_key is None else await payload.fetched(services.journals)
+            logged = await read_log(services.store, self.claims.call_id) if services.is_durable else ()
             # Both again: another request of the client may have carried the call on while this one waited for the store.
             if self.target.finished or self.join(fetched):
                 return
@@ -151,7 +151,7 @@ def carry_on(
     plan = route(facts, params)
     if not isinstance(plan, Plan):
         raise InvalidRequestState("what is called now is not what was called then")
-    if payload.journal_key is None and services.log_store is None:
+    if payload.journal_key is None and not services.is_durable:
         retry.replay(plan, payload)
     else:
         services.supervisor.spawn(retry.fetch_and_replay, plan, payload)

@@ -15,7 +15,8 @@ from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
 from ...sampling import SamplingProvider
-from ...storage import Store
+from ...storage import JournalStore, Store
+from ...stores.adapters import StoredJournals
 from ...types import JsonObject, Model, Tool
 from ..kept_results import KeptResults
 from ..options import ServiceOptions
@@ -80,6 +81,7 @@ class CallServices(Generic[C]):
         node: names this process among those that share the keys.
         records: counts what clients can make the server log, over all connections.
         routes: serve what a call requests from its own server, by method.
+        store: keeps what may have to outlive the process.
         kept: the results that were too large to be sent.
         state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
@@ -90,7 +92,6 @@ class CallServices(Generic[C]):
         provider: the model of the server; None without one.
         prefers_provider: whether it is asked although the client offers a model.
         tools: the server's tools, for calls that run them; None where a service has none.
-        store: where what must outlive the process is kept.
     """
 
     supervisor: Supervisor
@@ -102,6 +103,7 @@ class CallServices(Generic[C]):
     node: str
     records: RepeatedRecords
     routes: Mapping[str, Callable[[RequestFacts, Model], object]]
+    store: Store
     kept: KeptResults
     state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
@@ -112,17 +114,19 @@ class CallServices(Generic[C]):
     provider: SamplingProvider | None = None
     prefers_provider: bool = False
     tools: OwnTools | None = None
-    store: Store | None = None
 
     @cached_property
     def is_durable(self) -> bool:
         """Whether calls that may be replayed write what they do into a store that outlives this process."""
-        return self.log_store is not None
+        return self.store.durable
 
     @cached_property
-    def log_store(self) -> Store | None:
-        """The store, if it outlives this process."""
-        return self.store if self.store is not None and self.store.durable else None
+    def journals(self) -> JournalStore | None:
+        """Where journals go that are too large to travel; None if there is no place that outlives the process."""
+        if self.store.durable:
+            return StoredJournals(self.store)
+        given = self.options.store
+        return given if isinstance(given, JournalStore) else None
 
     def open_log(self, key: str, lifetime: float, count: int = 0) -> CallLog:
         """Return the log of a call, each part of which expires `lifetime` seconds after it was written.
@@ -130,8 +134,7 @@ class CallServices(Generic[C]):
         Args:
             count: entries that it has already.
         """
-        assert self.log_store is not None
-        return CallLog(self.log_store, key, lambda: time.time() + lifetime, self.records, count)
+        return CallLog(self.store, key, lambda: time.time() + lifetime, self.records, count)
 
     @cached_property
     def sealer(self) -> Sealer:
