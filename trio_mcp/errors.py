@@ -20,7 +20,8 @@
     ├── ToolError                raised by a tool: becomes an error *result* that the model can read
     │   ├── BranchElicitNotAllowed   a branch that may not ask the user has asked
     │   ├── BreakToolLoop            raised by a tool: ends the tool loop that runs it; in `trio_mcp.server`
-    │   ├── CallLost                 its call waited in a process that has ended, and must not be replayed
+    │   ├── CallLost                 its call ran or waited in a process that has ended, and must not be replayed
+    │   │   └── StepMayHaveRun           the process ended while the call was in a step, which must not run twice
     │   ├── ElicitationCancelled     the user closed a question that `ctx.elicit.strict` asked
     │   ├── ElicitationDeclined      the user declined to answer it
     │   ├── ElicitationInvalid       no answer matched the schema, in any attempt
@@ -303,7 +304,22 @@ class BranchElicitNotAllowed(ToolError):
 
 
 class CallLost(ToolError):
-    """A call was waiting for answers in a process that has ended; the call will not continue."""
+    """A call was running or waiting for answers in a process that has ended; the call will not continue."""
+
+
+class StepMayHaveRun(CallLost):
+    """A call was in a step when its process ended: whether the step was done is not known, so nothing more of the call is run.
+
+    Attributes:
+        step: the name of the step.
+    """
+
+    def __init__(self, step: str) -> None:
+        super().__init__(
+            f"This call was lost: the server ended while it ran, and the step {step!r} may have run. What it did before stays "
+            "done. Find out what was done before you start it again."
+        )
+        self.step = step
 
 
 class ElicitationDeclined(ToolError):

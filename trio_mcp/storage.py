@@ -6,10 +6,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 
+@runtime_checkable
 class JournalStore(Protocol):
     """Stores journals that are too large to travel in a `requestState`."""
 
@@ -65,3 +67,147 @@ class EventStore(Protocol):
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
         """Remove the log of a stream, or of all streams of a session."""
+
+
+class StoreError(Exception):
+    """A store did not do what it was asked to do."""
+
+
+class StoreConflict(StoreError):
+    """A record has another version than the change expects; nothing was written."""
+
+
+class StoreFull(StoreError):
+    """There is no room for what was to be written; nothing was."""
+
+
+class StoreTimeout(StoreError):
+    """The store took too long; what was to be written may be written or not."""
+
+
+class UnreadableRecord(StoreError):
+    """A record is there and cannot be opened: it was sealed with another key, or is damaged."""
+
+
+class Record(NamedTuple):
+    """One record of a store.
+
+    Attributes:
+        kind: what it is ("task", "session", "call", ...), so that an adapter may map it to tables.
+        key: names it among its kind. Records of a kind are listed in the order of their keys.
+        value: bytes that only this package reads.
+        owner: for `Store.list`; bytes of a digest in hexadecimal, and no name, where the store is durable.
+        expires_at: Unix seconds; afterwards no method returns it, and the store drops it at its leisure.
+        version: as read, 1 or more. In a `Put`, the version that it replaces; 0 if there must be none.
+    """
+
+    kind: str
+    key: str
+    value: bytes
+    owner: str = ""
+    expires_at: float = math.inf
+    version: int = 0
+
+
+class Put(NamedTuple):
+    """Store a record, whose version becomes one more."""
+
+    record: Record
+
+
+class Remove(NamedTuple):
+    """Remove a record if it is there; with a version, only one of that version, and another is a conflict."""
+
+    kind: str
+    key: str
+    version: int | None = None
+
+
+class Append(NamedTuple):
+    """Append entries to a log, under the numbers from `first` on, in place of any that stand under these or later numbers.
+
+    A gap before `first` makes everything before it unreadable.
+
+    Attributes:
+        expires_at: when these entries expire, in Unix seconds.
+        keep: how many of the newest entries the log keeps; None for all.
+    """
+
+    kind: str
+    key: str
+    first: int
+    entries: Sequence[bytes]
+    expires_at: float = math.inf
+    keep: int | None = None
+
+
+class Forget(NamedTuple):
+    """Remove a log."""
+
+    kind: str
+    key: str
+
+
+Change: TypeAlias = Put | Remove | Append | Forget
+"""One step of `Store.write`."""
+
+
+@runtime_checkable
+class Store(Protocol):
+    """Stores records and logs: everything of a server that may have to outlive a process.
+
+    `trio_mcp.testing.contract.store` has the tests of an implementation. Every method may raise `StoreError`. A store that is
+    opened for a server is closed by it; see `trio_mcp.stores`.
+    """
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives the process."""
+        ...
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Make all changes, in this order, or none; return when they would survive the end of the process.
+
+        After a cancel they may or may not be made.
+
+        Raises:
+            StoreConflict: a record has another version than a change expects.
+            StoreFull: there is no room.
+        """
+
+    async def read(self, kind: str, key: str) -> Record | None:
+        """Return a record, or None if there is none.
+
+        Raises:
+            UnreadableRecord: it cannot be opened.
+        """
+        ...
+
+    async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
+        """Return records in the order of their keys, from the one after the key `after` on.
+
+        Those that cannot be opened are left out.
+
+        Args:
+            owner: whose records are listed; None for all.
+
+        Returns:
+            at most `limit`. Fewer only if there are no more, or some cannot be opened.
+        """
+        ...
+
+    async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
+        """Return the entries of a log from number `after + 1` on without a gap, at most `limit`; none if `after` is the newest.
+
+        Raises:
+            EventsGone: some of them are no longer stored, or there is no such log.
+            NoSuchEvent: `after` is newer than the newest.
+        """
+        ...
+
+    async def join(self, node: str) -> None:
+        """Say that this process lives under that name, until the store is closed or the process ends."""
+
+    async def is_alive(self, node: str) -> bool:
+        """Return whether the process of that name lives. False at once when it has ended, however it ended."""
+        ...

@@ -29,15 +29,15 @@ A batch, which only 2025-03-26 has, is taken apart: each of its messages is then
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, without_traceback
 from ..types import CancelledNotificationParams, InitializeRequestParams, Model
+from .batches import checked_in_batch
 from .codec import Codec, codec_for
-from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, classify, read_request
+from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, read_request
 from .jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -148,6 +148,7 @@ class Connection:
         peer: which side the other end plays.
         shared_channel: all requests travel on one channel, so two open requests of the peer may not share an id (-32600). Where
             every request has a separate stream (HTTP) they may: hosts exist that number everything 1.
+        first_id: the id of our first request; lower ones are those of requests from before a restart.
     """
 
     __slots__ = (
@@ -162,7 +163,7 @@ class Connection:
         "terms",
     )
 
-    def __init__(self, peer: Side, *, shared_channel: bool = True) -> None:
+    def __init__(self, peer: Side, *, shared_channel: bool = True, first_id: int = 1) -> None:
         self._peer = peer
         self.shared_channel = shared_channel
         self.terms = SessionTerms()
@@ -170,7 +171,7 @@ class Connection:
         self.open_ids: set[RequestId] = set()
         """The ids of the peer's open requests; an id is removed when its request is over."""
         self._pending: dict[RequestId, PendingRequest] = {}
-        self._next_id = 0
+        self._next_id = first_id - 1
         self._withdrawn: dict[RequestId, None] = {}
         self._lost = LostAnswers()
         self.notified = False
@@ -249,6 +250,10 @@ class Connection:
         self._next_id += 1
         self._pending[self._next_id] = PendingRequest(method, codec, codec.expects_task(method, params))
         return Request(self._next_id, method, encoded)
+
+    def wait_again(self, request_id: RequestId, method: str) -> None:
+        """Wait for the answer to a request that this side sent before it was restarted; nothing is sent."""
+        self._pending[request_id] = PendingRequest(method, self.terms.codec, may_be_task=False)
 
     def withdraw(self, request_id: RequestId, reason: str) -> Notification | None:
         """Stop waiting for an answer; the notification tells the peer (None when it has answered, or must not be told).
@@ -368,7 +373,7 @@ class Connection:
         except RemoteProtocolError as error:
             return Rejected(without_traceback(error))
         ids = Counter(message.id for message in messages if isinstance(message, Request))
-        return BatchIn(tuple([_in_batch(message, ids) for message in messages]))
+        return BatchIn(tuple([checked_in_batch(message, ids) for message in messages]))
 
     def _reject_batch(self, batch: Batch) -> BatchIn | Rejected:
         """Our requests that it would have answered fail with it; else they would wait for ever."""
@@ -383,18 +388,3 @@ class Connection:
 
 def _other_id(id: RequestId | None) -> RemoteProtocolError:
     return RemoteProtocolError(f"an answer came under the id {id!r:.80}, which no request has")
-
-
-def _in_batch(message: Message | Malformed, ids: Mapping[RequestId, int]) -> Message | Malformed:
-    """Return the message, or why no batch can hold this request. An id may occur once, since the answers have no order."""
-    if not isinstance(message, Request):
-        return message
-    if ids[message.id] > 1:
-        problem = f"the request id {message.id!r} stands more than once in this batch"
-    elif message.method == "initialize":
-        problem = "initialize cannot be part of a batch"
-    elif classify(message).meta is not None:
-        problem = "a request that names its revision in params._meta cannot be part of a batch: send it by itself"
-    else:
-        return message
-    return Malformed(RemoteProtocolError(problem, code=INVALID_REQUEST, request_id=message.id))

@@ -24,16 +24,25 @@ from enum import Enum
 
 
 class EntryKind(Enum):
-    """What a journal entry records."""
+    """What a journal entry records.
+
+    The last four are in the log of a call only, which a store keeps: a step that is about to run, one that has failed, a question
+    that is about to be sent, and one that is no longer asked.
+    """
 
     STEP = "step"
     ANSWER = "answer"
+    REJECTED = "rejected"
     NUMBER = "number"
+    INTENT = "intent"
+    FAILED = "failed"
+    ASKED = "asked"
+    WITHDRAWN = "withdrawn"
 
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """One record: `value` is a step's result or an answer, `digest` identifies the question (empty for a step)."""
+    """One record: `value` is a step's result, an answer or its error, `digest` identifies the question (empty for a step)."""
 
     kind: EntryKind
     name: str

@@ -115,7 +115,10 @@ class Handoff(Generic[V, C, S]):
             if self.on_cancel is not None and trio.current_effective_deadline() == -math.inf:
                 await self._clean_up(self.on_cancel, value, ctx)  # noqa: ASYNC102  it opens a shielded scope
             raise
-        phase = phase_context(ctx, "after")
+        phase, memory = phase_context(ctx, "after"), ctx._call.memory  # noqa: SLF001
+        if memory is not None and memory.is_durable:
+            # It has no result in the journal: the call ends with it.
+            await memory.begin_step(phase_path(ctx, "after"))
         return await checked(phase, after(value, answer, phase))
 
     async def _value(self, ctx: Context[S], before: Callable[[Context[S]], Awaitable[V]]) -> V:
@@ -127,6 +130,8 @@ class Handoff(Generic[V, C, S]):
             await trio.lowlevel.checkpoint()
             return cast("V", self.value.from_json(recorded.value))
         phase = phase_context(ctx, BEFORE)
+        if memory is not None and memory.is_durable:
+            await memory.begin_step(entry)
         value = await checked(phase, before(phase))
         try:
             data = self.value.to_json(BEFORE, value)
@@ -134,6 +139,7 @@ class Handoff(Generic[V, C, S]):
             raise LocalProtocolError(str(error)) from error
         if memory is not None:
             memory.record_step(entry, data)
+            await memory.commit()
         # Restored also where nothing is replayed: what a replay would lose is missing in every call, and so in the first test.
         return cast("V", self.value.from_json(data))
 

@@ -24,21 +24,27 @@ async def run_step(
     call: Call, lane: Lane, name: str, fn: Callable[..., T | Awaitable[T]], args: tuple[object, ...]
 ) -> T:
     """Run a step, or return its recorded result; see `Context.step`."""
-    key = lane.use_name(name)
-    recorded = None if call.memory is None else call.memory.recall_step(key)
+    key, memory = lane.use_name(name), call.memory
+    recorded = None if memory is None else memory.recall_step(key)
     if recorded is not None:
         # The first run may have waited here. A replay must not starve other tasks by rushing through recorded steps.
         await trio.lowlevel.checkpoint()
         return cast("T", step_result(fn).from_json(recorded.value))
     try:
+        if memory is not None and memory.is_durable:
+            await memory.begin_step(key)
         value = fn(*args)
         result = cast("T", await value if isinstance(value, Awaitable) else value)
-        if call.memory is not None:
-            call.memory.record_step(key, step_result(fn).to_json(f"the step {name!r}", result))
+        if memory is not None:
+            memory.record_step(key, step_result(fn).to_json(f"the step {name!r}", result))
     except BaseException:
         # A step that failed was not done: the body may catch the error and run a step of that name again.
         lane.free_name(name)
+        if memory is not None and memory.is_durable:
+            memory.fail_step(key, was_given_up=call.actor.scope.cancel_called)
         raise
+    if memory is not None and memory.is_durable:
+        await memory.commit()
     return result
 
 

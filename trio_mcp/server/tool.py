@@ -88,6 +88,7 @@ class Tool:
     _convert: Converter
     _resume: ResumeMode
     _heartbeat: float | None
+    _repeatable: bool
     _make: Callable[[ThreadLimiter], Tool]
     max_result: int | None
     task: TaskSupport = TaskSupport.FORBIDDEN
@@ -150,10 +151,8 @@ class Tool:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.admit is not None:
             handler.admit()
-        if self.max_result is not None:
-            limited = LimitedBody(run, self.name, self.max_result)
-            return Plan(limited, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
-        return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
+        body = run if self.max_result is None else LimitedBody(run, self.name, self.max_result)
+        return Plan(body, self.name, self.timeout, self._error_result, self._resume, self._heartbeat, self._repeatable)
 
     async def _run_if_valid(
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None
@@ -329,6 +328,7 @@ def make_tool(
         returned.convert,
         resume_mode(options, harmless=before is not None or is_harmless(hints)),
         options.get("heartbeat"),
+        is_harmless(hints),
         lambda others: make_tool(function, options, others, parameters=parameters, before=before),
         options.get("max_result"),
         support,

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..checks import check_callable, check_instance, check_int, check_seconds
+from ..checks import check_callable, check_instance, check_int, check_seconds, mistake
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
 from ..runtime import Limits as ActorLimits
-from ..storage import JournalStore
+from ..storage import JournalStore, Store
 from .task_options import TaskOptions
 from .token_usage import TokenEstimate, estimate_tokens
 
@@ -34,7 +34,9 @@ class ServiceOptions:
         keys: keys that encrypt `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the
             process.
         max_state: bytes of the journal (recorded answers and steps) inside a `requestState`; a larger one goes to the store.
-        store: stores journals over `max_state`; without it such a call cannot be replayed.
+        store: where everything is kept that outlives the process: the path of a file, such as "state.db", or a `Store`. It needs
+            keys. See docs/stores.md. A `JournalStore` keeps journals over `max_state` alone; without either, such a call cannot
+            be replayed.
         always_replay: replay the call on every retry, as if the process had restarted: for tests of tools (`trio_mcp.testing`).
         watched: resources that one session, or one `subscriptions/listen`, may subscribe to.
         max_depth: how deep the branches of a call may nest, whatever its tool or a branch says.
@@ -57,7 +59,7 @@ class ServiceOptions:
     outbox: int = 256
     keys: KeyRing | None = None
     max_state: int = 32 * 1024
-    store: JournalStore | None = None
+    store: str | Store | JournalStore | None = None
     always_replay: bool = False
     watched: int = 1000
     max_depth: int = MAX_DEPTH
@@ -66,6 +68,11 @@ class ServiceOptions:
     on_divergence: Callable[[str], None] | None = None
     tell_errors: bool | None = None
     tasks: TaskOptions = field(default_factory=TaskOptions)
+
+    @property
+    def home(self) -> str | Store | None:
+        """The store for everything; None if that is in memory."""
+        return self.store if isinstance(self.store, str | Store) else None
 
     def __post_init__(self) -> None:
         check_seconds("cancel_grace", self.cancel_grace, positive=True, hint="clean-up takes time")
@@ -78,6 +85,8 @@ class ServiceOptions:
             check_int(name, getattr(self, name), least=least)
         if self.tell_errors is not None:
             check_instance("tell_errors", self.tell_errors, bool, "True, False or None")
+        if not isinstance(self.store, str | Store | JournalStore | None):
+            raise TypeError(mistake("store", 'the path of a file, such as "state.db"', self.store))
         check_instance("actors", self.actors, ActorLimits, "trio_mcp.runtime.Limits(...)")
         check_instance("tasks", self.tasks, TaskOptions, "TaskOptions(ttl=600)")
         check_instance("memory", self.memory, MemoryBudget, "MemoryBudget(256 * 1024 * 1024)")

@@ -36,17 +36,28 @@ from ..protocol.connection import (
     RequestIn,
     StrayReply,
 )
-from ..protocol.jsonrpc import METHOD_NOT_FOUND, Encoded, Malformed, Message, RequestId, Unanswered, error_response
+from ..protocol.jsonrpc import (
+    METHOD_NOT_FOUND,
+    Encoded,
+    Malformed,
+    Message,
+    Request,
+    RequestId,
+    Unanswered,
+    error_response,
+)
 from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
 from ..runtime import Account, CancelReason, Outbox
 from ..types import InputResponseRequestParams, Model
 from .batch import OpenBatch
-from .calls.asks_requests import CallByRequests, PendingAsks
+from .calls.asks_requests import CallByRequests, resume_request
 from .calls.asks_rounds import CallInRounds
 from .calls.call import Plan
+from .calls.earlier import EarlierRun
 from .calls.facts import RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
+from .calls.pending_asks import PendingAsks
 from .calls.retries import carry_on
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
@@ -168,6 +179,23 @@ class ServerSession:
                 logger.debug("a message was ignored: %s", why)
         return None
 
+    def resume(self, request: Request, target: ReplyTarget, peer: Peer, run: EarlierRun) -> None:
+        """Serve a request that came before the server was restarted, and whose reply is still owed.
+
+        The call runs again if its tool may be replayed, and with what it had recorded; else its reply is an error that says so.
+
+        Args:
+            request: as it came, with decoded params.
+            peer: who asks for the reply now.
+        """
+        match self.connection.receive(request):
+            case RequestIn() as event:
+                self._serve(event, target, peer, 0, run)
+            case Rejected(error):
+                target.finish(error_response(error).error)
+            case other:
+                raise AssertionError(f"a request was received as {other!r}")
+
     def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
         """Cancel the call whose reply cannot be delivered any more, unless another request still waits for it."""
         if isinstance(target, OpenBatch):
@@ -220,7 +248,9 @@ class ServerSession:
 
     # one step each
 
-    def _serve(self, request: RequestIn, target: ReplyTarget, peer: Peer, size: int) -> None:
+    def _serve(
+        self, request: RequestIn, target: ReplyTarget, peer: Peer, size: int, run: EarlierRun | None = None
+    ) -> None:
         facts = RequestFacts(
             request.id,
             request.method,
@@ -235,7 +265,11 @@ class ServerSession:
         )
         self.requests.add(target)
         try:
-            answer = self._answer(facts, request.params, target)
+            answer = (
+                self._answer(facts, request.params, target)
+                if run is None
+                else self._resumed(facts, request.params, target, run)
+            )
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
             failures = self.service.calls.failures
             told = told_error(failures, facts, error, "") if self.service.options.tell_errors else error
@@ -274,6 +308,16 @@ class ServerSession:
             CallInRounds(service.calls, answer, facts, target, RequestDigest(params))
         else:
             CallByRequests(service.calls, answer, facts, target, self._asks)
+        return None
+
+    def _resumed(self, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun) -> Encoded | None:
+        """Return the answer to a request from before a restart, or None if a call was started that will answer it."""
+        answer = self._route(facts, params)
+        if isinstance(answer, Encoded):
+            return answer
+        if not isinstance(answer, Plan):
+            return facts.terms.codec.encode_result(facts.method, answer, self.service.calls.server_info_json)
+        resume_request(self.service.calls, answer, facts, target, self._asks, run)
         return None
 
     def _route(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:

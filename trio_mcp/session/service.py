@@ -22,6 +22,8 @@ from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
 from ..runtime.loop_turn import LoopTurn
+from ..storage import Store
+from ..stores import open_store
 from ..types import Implementation, ServerCapabilities, declares
 from .caller import Caller
 from .calls.call import Call, RequestCheck, Route
@@ -35,7 +37,6 @@ from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
 from .tasks.requests import task_routes
 from .tasks.tasks import Tasks
-from .tasks.tempstore import MemoryStore
 
 logger = peer_logger("trio_mcp.session")
 
@@ -56,6 +57,7 @@ class Service:
         request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
         state: what the author's lifespan yielded; handlers read it as `ctx.state`.
         message_middleware: sees each message of a client; see `middleware.py`.
+        store: keeps what may have to outlive the process.
         calls: the services that every call uses.
         turn: what has been done for the clients since every other task of the event loop had a turn.
         records: counts what clients can make the server log, over all connections.
@@ -71,6 +73,7 @@ class Service:
     request_checks: Mapping[str, RequestCheck]
     keys: InitVar[KeyRing | None]
     _threads: ThreadLimiter | None
+    store: Store
     missing_scopes: MissingScopes = no_scopes
     state: object = None
     message_middleware: tuple[MessageMiddleware, ...] = ()
@@ -94,8 +97,9 @@ class Service:
             state=self.state,
             records=self.records,
             routes=self.routes,
+            store=self.store,
         )
-        self.tasks = Tasks(self.calls, MemoryStore(), self.subscriptions.announce_task)
+        self.tasks = Tasks(self.calls, self.store, self.subscriptions.announce_task)
         self.routes = {**self.routes, **task_routes(self.tasks)}
 
     def open_account(self, peer: Peer) -> Account:
@@ -179,11 +183,14 @@ async def open_service(
         state, message_middleware: for `Service`.
 
     Raises:
-        ConfigurationError: `TRIO_MCP_KEYS` holds no keys.
+        ConfigurationError: `TRIO_MCP_KEYS` holds no keys, or the store cannot be opened.
     """
     options = options or ServiceOptions()
     keys = options.keys or KeyRing.from_environment()  # before any nursery, which would wrap the error
-    async with open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor:
+    async with (
+        open_store(options.home, keys, options.memory) as store,
+        open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor,
+    ):
         service = Service(
             supervisor,
             routes,
@@ -194,6 +201,7 @@ async def open_service(
             request_checks,
             keys,
             threads,
+            store,
             missing_scopes,
             state,
             tuple(message_middleware),

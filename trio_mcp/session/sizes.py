@@ -36,6 +36,3 @@ PAGE_SIZE: Final = 1024
 
 MESSAGE_SIZE: Final = 512
 """A message that waits to be sent, besides its content."""
-
-EVENT_SIZE: Final = 128
-"""An event in the log of a stream, besides its content."""

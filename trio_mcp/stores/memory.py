@@ -27,10 +27,11 @@ from typing import Final, TypeAlias
 import trio
 
 from ..runtime import MemoryBudget, process_budget
-from ..session.sizes import EVENT_SIZE
 from ..storage import EventsGone, LogKey, NoSuchEvent
 
 MIB: Final = 1024 * 1024
+EVENT_SIZE: Final = 128
+"""Bytes of memory that an event takes besides its content."""
 SessionKey: TypeAlias = tuple[str | None, str]
 
 

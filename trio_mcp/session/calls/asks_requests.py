@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeVar
 
@@ -18,18 +17,20 @@ from ...errors import (
     PeerError,
     QuestionRejected,
     RemoteProtocolError,
-    without_traceback,
 )
-from ...protocol.connection import Connection
 from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
-from ...runtime import CALL_OVER_MESSAGE, Account, Actor, Lane, Slot
+from ...runtime import CALL_OVER_MESSAGE, Actor, Journal, Lane, Outcome, Slot
 from ...types import ClientCapabilities, ElicitationCompleteNotificationParams, Model
 from ...types.capabilities import lacks
 from ..envelope import Envelope, content_size
-from .call import Call
-from .facts import Question
+from ..replies import ReplyTarget
+from .call import Call, Plan
+from .earlier import EarlierRun, failing_body
+from .facts import Question, RequestFacts
 from .failures import check_capabilities
-from .url_elicitations import SessionPages, UrlElicitations
+from .memory import CallMemory
+from .pending_asks import ELICITATION_COMPLETE, AskedQuestion, PendingAsks
+from .services import CallServices
 
 T = TypeVar("T", bound=Model)
 
@@ -41,72 +42,6 @@ EXPECTED: Final[Mapping[str, str]] = {
 """What a question asks a client for, by its kind, in the words of an error."""
 
 
-ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
-
-
-@dataclass(slots=True, eq=False, repr=False)
-class PendingAsks:
-    """The requests that the calls of one connection have sent to its client, and the actors that wait for the answers.
-
-    Args:
-        notify: sends the client a notification that belongs to no request, if it can be reached now.
-        account: counts what the session keeps; None counts nothing.
-    """
-
-    _connection: Connection
-    _notify: Callable[[str, Model], None]
-    _account: Account | None = None
-    actors: dict[RequestId, Actor] = field(default_factory=dict[RequestId, Actor])
-    prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
-    """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
-    _pages: SessionPages | None = None
-    """The pages whose completion the client is notified of; None before the first."""
-    _closed: bool = False
-
-    def expect_completion(self, elicitations: UrlElicitations, elicitation_id: str) -> None:
-        """Notify the client when its user has finished at a page, unless the session ends before. Raises as `add` does."""
-        if self._closed:
-            return
-        if self._pages is None:
-            self._pages = SessionPages(elicitations, self._account, self._notify_completed)
-        self._pages.add(elicitation_id)
-
-    def close(self) -> None:
-        """Wait for no answer and no page any more: the session has ended."""
-        self._closed = True
-        self.actors.clear()
-        if self._pages is not None:
-            self._pages.close()
-            # It refers to this object.
-            self._pages = None
-
-    def _notify_completed(self, elicitation_id: str) -> None:
-        self._notify(ELICITATION_COMPLETE, ElicitationCompleteNotificationParams(elicitation_id=elicitation_id))
-
-    def new_request(self, question: Question[T], actor: Actor) -> Request:
-        """Return a request that asks the question; its answer goes to the actor's mailbox, under the request's id."""
-        request = self._connection.new_request(question.method, question.params)
-        self.actors[request.id] = actor
-        return request
-
-    def settle(self, request_id: RequestId) -> Notification | None:
-        """Stop waiting for an answer; the notification tells the client, if it still owes one."""
-        if self.actors.pop(request_id, None) is None:
-            return None
-        return self._connection.withdraw(request_id, "the call no longer needs the answer")
-
-    def deliver(self, request_id: RequestId, result: Model | Exception, size: int) -> None:
-        """Hand an answer of `size` bytes to the call that asked, which keeps it; without room for it, the `LimitExceeded`."""
-        actor = self.actors.pop(request_id, None)
-        if actor is None:
-            return
-        try:
-            actor.keep(size)
-        except LimitExceeded as error:
-            result = without_traceback(error)
-        actor.mailbox.post(str(request_id), result)
-
-
 class CallByRequests(Call[PendingAsks]):
     """A call that asks by requests. Its origin is the connection that they go out on, with those that have no answer yet.
 
@@ -116,18 +51,25 @@ class CallByRequests(Call[PendingAsks]):
 
     __slots__ = ()
 
-    async def ask(self, lane: Lane, question: Question[T]) -> T:  # noqa: ARG002  lanes matter in rounds
+    async def ask(self, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
         self.check_can_ask(sends_requests=True)
         check_capabilities(self.facts, question)
         in_turn = question.kind == "elicit" and not self.services.options.parallel_prompts
+        asked: AskedQuestion | None = None
+        if self.memory is not None:
+            key, _ = lane.next_question(question.kind, question.name)
+            asked = AskedQuestion(self, key, self.memory.fingerprint(question), in_turn)
+            known = self._known(self.memory, asked, question)
+            if known is not None:
+                return await known
         if in_turn:
-            await self._wait_turn()
+            await self._origin.wait_turn(self)
         try:
             target = self.target
             if target is None:
                 raise Disconnected(CALL_OVER_MESSAGE)
-            request, slot = self._open_request(question)
+            request, slot = self._open_request(question, asked)
             try:
                 target.check_room(content_size(request))
                 await target.outbox.send(Envelope(request, about=target.request_id))
@@ -136,18 +78,16 @@ class CallByRequests(Call[PendingAsks]):
                 self._origin.settle(request.id)
                 slot.give_up()
                 raise
-            expected = EXPECTED.get(question.kind, "an answer")
+            kind = question.kind
             # A person may take an hour, and a thousand calls may wait: a kilobyte each.
-            del question, request, target
+            del question, request, target, asked
             try:
                 return await slot.take()
-            except PeerError as error:
-                raise QuestionRejected(expected, error) from None
-            except RemoteProtocolError as error:
-                raise MalformedAnswer(expected, error) from None
+            except (PeerError, RemoteProtocolError) as error:
+                raise told_reply(kind, error) from None
         finally:
             if in_turn:
-                self._pass_turn()
+                self._origin.pass_turn(self)
 
     def notify_completed(self, elicitation_id: str) -> None:
         codec = self.facts.terms.codec
@@ -160,10 +100,38 @@ class CallByRequests(Call[PendingAsks]):
             for name in elicitation_ids:
                 self._origin.expect_completion(self.services.url_elicitations, name)
 
-    def _open_request(self, question: Question[T]) -> tuple[Request, Slot[T]]:
+    # what an earlier run has asked
+
+    def _known(
+        self, memory: CallMemory, asked: AskedQuestion, question: Question[T]
+    ) -> Coroutine[object, object, T] | None:
+        """Return what gives the answer without asking: that an earlier run got, or is still to get; None if it did not ask."""
+        known = memory.recall_reply(asked.key, question, asked.fingerprint)
+        if known is not None:
+            return recalled(question.kind, known)
+        earlier = self._origin.earlier_request(self, asked.key)
+        if earlier is None:
+            return None
+        if earlier.fingerprint == asked.fingerprint:
+            slot = self.actor.mailbox.open(str(earlier.id), question.answer_type, partial(self._on_settled, earlier.id))
+            return awaited(question.kind, slot)
+        # The user must not answer a question that nobody asks any more.
+        self._on_settled(earlier.id)
+        memory.note_other_question(asked.key)
+        return None
+
+    def _on_actor_done(self, actor: Actor, outcome: Outcome) -> None:
+        if self._origin.earlier:
+            for notice in self._origin.abandoned(self):
+                self.post(notice)
+        super()._on_actor_done(actor, outcome)
+
+    # requests
+
+    def _open_request(self, question: Question[T], asked: AskedQuestion | None) -> tuple[Request, Slot[T]]:
         """Return the request that asks, and the slot that its answer will be in."""
         try:
-            request = self._origin.new_request(question, self.actor)
+            request = self._origin.new_request(question, self.actor, asked)
         except LocalProtocolError as error:
             # With this code the codec says that the client's revision has no such form or message. The tool may ask otherwise.
             if error.code != INVALID_PARAMS:
@@ -187,25 +155,42 @@ class CallByRequests(Call[PendingAsks]):
         if notice is not None:
             self.post(notice)
 
-    async def _wait_turn(self) -> None:
-        """Wait until the user has answered what was asked before. A cancel while waiting gives the turn up."""
-        prompting = self._origin.prompting
-        if self not in prompting:
-            prompting[self] = None
-            return
-        turn = prompting[self] = prompting[self] or trio.lowlevel.ParkingLot()
-        self.actor.mailbox.admit(len(turn))
-        await turn.park()
-        try:
-            # The call may have been cancelled since it was given its turn.
-            await trio.lowlevel.checkpoint_if_cancelled()
-        except BaseException:
-            self._pass_turn()
-            raise
 
-    def _pass_turn(self) -> None:
-        turn = self._origin.prompting[self]
-        if turn:
-            turn.unpark()
-        else:
-            del self._origin.prompting[self]
+def resume_request(
+    services: CallServices[Call],
+    plan: Plan,
+    facts: RequestFacts,
+    target: ReplyTarget,
+    origin: PendingAsks,
+    run: EarlierRun,
+) -> None:
+    """Start the call of a request from before a restart once more, with what its earlier run has left."""
+    loss = run.loss(plan, always_replay=services.options.always_replay)
+    if loss is not None:
+        plan = plan._replace(run=failing_body(loss))
+    call = CallByRequests(services, plan, facts, target, origin, None, Journal(run.entries))
+    # Its body has not run yet.
+    origin.resume(call, run.requests)
+
+
+async def recalled(kind: str, known: T | PeerError | RemoteProtocolError) -> T:
+    """Return the answer that an earlier run of a call got, or raise the error."""
+    # A replay must not starve other tasks by rushing through recorded answers.
+    await trio.lowlevel.checkpoint()
+    if isinstance(known, PeerError | RemoteProtocolError):
+        raise told_reply(kind, known)
+    return known
+
+
+async def awaited(kind: str, slot: Slot[T]) -> T:
+    """Wait for the answer to what an earlier run of a call has asked."""
+    try:
+        return await slot.take()
+    except (PeerError, RemoteProtocolError) as error:
+        raise told_reply(kind, error) from None
+
+
+def told_reply(kind: str, error: PeerError | RemoteProtocolError) -> QuestionRejected | MalformedAnswer:
+    """Return the error of a client's reply as the body gets it."""
+    expected = EXPECTED.get(kind, "an answer")
+    return QuestionRejected(expected, error) if isinstance(error, PeerError) else MalformedAnswer(expected, error)

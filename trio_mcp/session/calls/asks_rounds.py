@@ -110,7 +110,7 @@ class CallInRounds(Call[RequestDigest]):
             self._send_round(legs, {"node": node})
             return
         payload = self.memory.payload(
-            node, legs.records(), self.services.options.max_state, self.services.options.store, self.services.records
+            node, legs.records(), self.services.options.max_state, self.services.journals, self.services.records
         )
         if payload.journal_key is None:
             self._send_round(legs, payload.wire())
@@ -120,7 +120,7 @@ class CallInRounds(Call[RequestDigest]):
 
     async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
         """Store a journal that is too large to travel, and end the leg unless it is over by then."""
-        store = self.services.options.store
+        store = self.services.journals
         assert store is not None
         try:
             stored = await payload.stored(store, self.services.options.actors.park_ttl, self.services.records)
@@ -236,12 +236,15 @@ class CallInRounds(Call[RequestDigest]):
         self.actor.keep(facts.size)
         self.services.supervisor.resume(self.actor)
         self._open_leg(legs, facts, target)
-        mailbox = self.actor.opened_mailbox
+        mailbox, memory, services = self.actor.opened_mailbox, self.memory, self.services
         assert mailbox is not None, "a question was asked"
+        if memory is not None and memory.log is None and memory.is_durable and legs.call_id is not None:
+            # From here on: what came before is in the state that the client sent.
+            memory.continue_in(services.open_log(legs.call_id, services.options.actors.park_ttl))
         for key, answer in answers.items():
             asked = legs.questions.pop(key)
-            if self.memory is not None:
-                self.memory.record_answer(key, answer, asked.fingerprint)
+            if memory is not None:
+                memory.record_answer(key, answer, asked.fingerprint)
             mailbox.post(key, answer)
         self.on_quiescent()
 

@@ -123,7 +123,7 @@ class Call(ABC, Generic[OriginT_co]):
             account.draw(size)
         self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
-            self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence)
+            self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence, services.is_durable)
         if self.target is not None:
             self.target.work = self
             if plan.heartbeat is not None:
@@ -406,6 +406,7 @@ class Plan(NamedTuple):
             call that timed out is reported as a `LimitExceeded` that says which limit it was.
         resume: what happens if a retry arrives and the parked actor no longer exists.
         heartbeat: seconds without a report of progress after which one is sent; None for no heartbeat.
+        repeatable: doing all of it twice does no harm; a step that was running when its process ended may run again.
         task: whether it runs as a task.
     """
 
@@ -415,6 +416,7 @@ class Plan(NamedTuple):
     error_result: ErrorResult = lambda _facts, _cause, _failures: None
     resume: ResumeMode = ResumeMode.PARKED
     heartbeat: float | None = None
+    repeatable: bool = False
     task: TaskSupport = TaskSupport.FORBIDDEN
 
 

@@ -11,6 +11,9 @@ from .call import Call
 _DIGITS: Final = 16
 """Hexadecimal digits for the call. An id is shorter than the forty characters that OpenAI allows for the id of a tool call."""
 
+_CALL_NAME: Final = "call name"
+"""What the name is recorded under; no step of an author has such a name: theirs have a colon."""
+
 
 def next_elicit_number(call: Call, lane: Lane) -> int:
     """Return the number of the elicitation that a lane is about to ask: 1, 2, ... in its call."""
@@ -24,9 +27,20 @@ def next_elicit_number(call: Call, lane: Lane) -> int:
 
 def elicit_id(call: Call, number: int) -> str:
     """Return the id of an elicitation that was answered."""
-    # The name of a call in rounds, which it has by the time of an answer, leads to it in the directory and stays secret. Other
-    # calls end in the process that started them, which numbers its actors.
+    # The name of a call in rounds, which it has by the time of an answer, leads to it in the directory and stays secret. For
+    # other calls the process that started them is named, and its actor.
     name = None if call.legs is None else call.legs.call_id
     if name is None:
-        name = f"{call.services.node}/{call.actor.name}"
+        name = _recorded_name(call, f"{call.services.node}/{call.actor.name}")
     return f"elicit_{sha256(name.encode()).hexdigest()[:_DIGITS]}_{number}"
+
+
+def _recorded_name(call: Call, name: str) -> str:
+    """Return the name of a call in the process that started it: this one, unless the call was replayed."""
+    if call.memory is None:
+        return name
+    known = call.memory.find_step(_CALL_NAME)
+    if known is not None:
+        return str(known.value)
+    call.memory.record_step(_CALL_NAME, name)
+    return name

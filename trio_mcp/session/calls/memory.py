@@ -13,11 +13,11 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
-from ...errors import InvalidRequestState
+from ...errors import InvalidRequestState, PeerError, RemoteProtocolError
 from ...logs import RepeatedRecords
 from ...protocol.sealing.request_state import digest
 from ...protocol.strict_json import dumps
@@ -26,6 +26,7 @@ from ...storage import JournalStore
 from ...types import JsonObject, JsonValue, Model
 from .facts import Question, ResumeMode
 from .legs import OpenQuestionRecord
+from .log import CallLog, intent
 
 T = TypeVar("T", bound=Model)
 
@@ -40,11 +41,71 @@ class CallMemory:
     Args:
         target: the name of what is called, for messages.
         on_divergence: called when a replay asks something else than the run before.
+        is_durable: what is recorded may be kept in a store; see `keep_in`.
+
+    Attributes:
+        log: where it is kept; None while nothing could come back for the call after the end of the process.
     """
 
     journal: Journal
     _target: str
     _on_divergence: Callable[[str], None]
+    is_durable: bool = False
+    log: CallLog | None = field(default=None, init=False)
+    _running: dict[str, None] | None = field(default=None, init=False)
+    """The steps that are running; None if there was none."""
+
+    # in a durable store
+
+    def keep_in(self, log: CallLog, requests: Iterable[JournalEntry] = ()) -> None:
+        """Write everything that is recorded from now on to a log, and first what was recorded before.
+
+        Args:
+            requests: the entries of the questions that are open.
+        """
+        log.add(*self.journal.entries, *(intent(name) for name in self._running or ()), *requests)
+        self.log = log
+
+    def continue_in(self, log: CallLog) -> None:
+        """Write everything that is recorded from now on to a log, which has what came before."""
+        self.log = log
+
+    def add_to_log(self, entry: JournalEntry) -> None:
+        """Add an entry that is in no journal to the log, if there is one."""
+        if self.log is not None:
+            self.log.add(entry)
+
+    async def begin_step(self, name: str) -> None:
+        """Record that a step is about to run, and return when that would survive a crash.
+
+        Raises:
+            StoreError: the store did not record it; the step must not run, because it could run again after a crash.
+        """
+        self._running = self._running or {}
+        self._running[name] = None
+        if self.log is not None:
+            self.log.add(intent(name))
+            await self.log.commit()
+
+    def fail_step(self, name: str, *, was_given_up: bool) -> None:
+        """Record that a step was not done, unless the whole call was given up while it ran."""
+        if self._running is not None and self._running.pop(name, 0) is None and not was_given_up:
+            self.add_to_log(JournalEntry(EntryKind.FAILED, name, None))
+
+    async def commit(self) -> None:
+        """Return when what was recorded would survive a crash, also if the caller is cancelled.
+
+        A store that fails, or takes too long, is logged, and the call goes on.
+        """
+        if self.log is not None:
+            await self.log.commit_or_report()
+
+    def _record(self, entry: JournalEntry) -> None:
+        self.journal.record(entry)
+        if self.log is not None:
+            self.log.add(entry)
+
+    # what was recorded
 
     def fingerprint(self, question: Question[T]) -> str:
         """Return what tells this question from another one under the same key."""
@@ -56,7 +117,31 @@ class CallMemory:
         return None if known is None else question.answer_type.model_validate(known.value)
 
     def record_answer(self, key: str, answer: Model, fingerprint: str) -> None:
-        self.journal.record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
+        self._record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
+
+    def recall_reply(
+        self, key: str, question: Question[T], fingerprint: str
+    ) -> T | PeerError | RemoteProtocolError | None:
+        """Return what an earlier run got for this very question: an answer, or the error that its client sent instead."""
+        found = self.journal.find(EntryKind.REJECTED, key)
+        rejected = None if found is None else self._recall(EntryKind.REJECTED, key, fingerprint)
+        if rejected is None:
+            return self.recall_answer(key, question, fingerprint)
+        code, message, data, malformed = cast("tuple[int, str, JsonValue, bool]", rejected.value)
+        return RemoteProtocolError(message, code=code, data=data) if malformed else PeerError(code, message, data)
+
+    def record_reply(self, key: str, reply: Model | PeerError | RemoteProtocolError, fingerprint: str) -> None:
+        """Record what a client sent for a question: an answer, or an error."""
+        if isinstance(reply, Model):
+            self.record_answer(key, reply, fingerprint)
+            return
+        malformed = isinstance(reply, RemoteProtocolError)
+        text = str(reply.args[0]) if isinstance(reply, RemoteProtocolError) else reply.message
+        self._record(JournalEntry(EntryKind.REJECTED, key, [reply.code, text, reply.data, malformed], fingerprint))
+
+    def note_other_question(self, key: str) -> None:
+        """Report that the body asks another question than an earlier run, which has no answer yet."""
+        self._on_divergence(f"{self._target}: the question {key!r} is not the one that was asked")
 
     def recall_step(self, name: str) -> JournalEntry | None:
         """Return the result that an earlier run had from this step, as JSON."""
@@ -67,7 +152,9 @@ class CallMemory:
         return self.journal.find(EntryKind.STEP, name)
 
     def record_step(self, name: str, result: JsonValue) -> None:
-        self.journal.record(JournalEntry(EntryKind.STEP, name, result))
+        self._record(JournalEntry(EntryKind.STEP, name, result))
+        if self._running is not None:
+            self._running.pop(name, None)
 
     def forget_steps(self, is_stale: Callable[[str], bool]) -> None:
         """Forget the results of steps that an earlier run made where this one does something else."""
@@ -79,7 +166,7 @@ class CallMemory:
         if known is not None:
             return cast("int", known.value)
         number = 1 + sum(entry.kind is EntryKind.NUMBER for entry in self.journal.entries)
-        self.journal.record(JournalEntry(EntryKind.NUMBER, key, number))
+        self._record(JournalEntry(EntryKind.NUMBER, key, number))
         return number
 
     def _recall(self, kind: EntryKind, name: str, fingerprint: str) -> JournalEntry | None:
@@ -183,13 +270,13 @@ class StatePayload:
 
     # replaying
 
-    def journal(self, answers: Mapping[str, Model]) -> Journal:
+    def entries_with(self, answers: Mapping[str, Model]) -> tuple[JournalEntry, ...]:
         """Return what a replayed body finds: the old entries, and the answers that came with the retry."""
         new = (
             JournalEntry(EntryKind.ANSWER, key, answer.wire(), self.asked[key].fingerprint)
             for key, answer in answers.items()
         )
-        return Journal((*self.entries, *new))
+        return (*self.entries, *new)
 
     def lost_reason(self, mode: ResumeMode) -> str | None:
         """Return why the call cannot be replayed, None if it can."""

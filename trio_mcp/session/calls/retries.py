@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...errors import CallLost, InvalidRequestState, ProtocolError, RequestTimeout, without_traceback
+from ...errors import CallLost, InvalidRequestState, ProtocolError, RequestTimeout
 from ...protocol.sealing.request_state import Claims, ExpiredRequestState, RequestDigest
-from ...runtime import Actor, Lane
+from ...runtime import Journal, JournalEntry
 from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
-from .call import Body, Call, Plan, Route
+from .call import Call, Plan, Route
+from .earlier import earlier_run, failing_body, read_log
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
 from .failures import error_detail
@@ -53,10 +55,13 @@ class Retry:
             call.carry_on(claims.leg, self.target)
         return True
 
-    def replay(self, plan: Plan, payload: StatePayload) -> None:
+    def replay(self, plan: Plan, payload: StatePayload, logged: Sequence[JournalEntry] = ()) -> None:
         """Start the call on its next leg; its body runs again, and what it had recorded returns immediately.
 
         A call that must not be replayed, or has lost its journal, ends with an error; its body does not run.
+
+        Args:
+            logged: the log of the call: what it did after the state was sealed.
 
         Raises:
             RemoteProtocolError: an answer is malformed.
@@ -69,23 +74,29 @@ class Retry:
             for key, asked in payload.asked.items()
             if key in given
         }
+        run = earlier_run(logged, payload.entries_with(answers))
         lost = payload.lost_reason(ResumeMode.REPLAY if services.options.always_replay else plan.resume)
-        if lost is not None:
-            plan = plan._replace(run=failing_body(question_timeout(services, claims) or CallLost(lost)))
-        legs = LegBook(claims.leg + 1, claims.call_id)
-        journal = payload.journal(answers)
+        loss = run.unknown_step(plan) if lost is None else CallLost(lost)
+        if loss is not None:
+            plan = plan._replace(run=failing_body(question_timeout(services, claims) or loss))
+        legs, journal = LegBook(claims.leg + 1, claims.call_id), Journal(run.entries)
         call = CallInRounds(services, plan, self.facts, self.target, RequestDigest(claims.digest), legs, journal)
+        if call.memory is not None and call.memory.is_durable:
+            lifetime = services.options.actors.park_ttl
+            call.memory.continue_in(services.open_log(claims.call_id, lifetime, run.logged))
         services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg)
 
     async def fetch_and_replay(self, plan: Plan, payload: StatePayload) -> None:
-        """Replay a call whose journal is in the store. The client may disconnect, or send a copy, until it has come."""
+        """Replay a call of which something is in the store. The client may disconnect, or send a copy, until it has come."""
+        services = self.services
         try:
-            fetched = await payload.fetched(self.services.options.store)
+            fetched = payload if payload.journal_key is None else await payload.fetched(services.journals)
+            logged = await read_log(services.store, self.claims.call_id) if services.is_durable else ()
             # Both again: another request of the client may have carried the call on while this one waited for the store.
             if self.target.finished or self.join(fetched):
                 return
             self.check_not_replayed(payload.node)
-            self.replay(plan, fetched)
+            self.replay(plan, fetched, logged)
         except Exception as error:  # noqa: BLE001  there is no caller that could answer the request
             if not self.target.finished:
                 self.target.finish(error_detail(self.services.failures, self.facts, error))
@@ -140,7 +151,7 @@ def carry_on(
     plan = route(facts, params)
     if not isinstance(plan, Plan):
         raise InvalidRequestState("what is called now is not what was called then")
-    if payload.journal_key is None:
+    if payload.journal_key is None and not services.is_durable:
         retry.replay(plan, payload)
     else:
         services.supervisor.spawn(retry.fetch_and_replay, plan, payload)
@@ -173,13 +184,3 @@ def timeout_outcome(
     if result is None:
         return error_detail(services.failures, facts, timeout)
     return facts.terms.codec.encode_result(facts.method, result, services.server_info_json)
-
-
-def failing_body(error: Exception) -> Body:
-    """Return a body that only raises an error."""
-
-    async def body(_call: Call, _place: Actor | Lane) -> Model:
-        # A copy: this one is held by the frame that its traceback would hold.
-        raise without_traceback(error)
-
-    return body

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
 from ...sampling import SamplingProvider
+from ...storage import JournalStore, Store
+from ...stores.adapters import StoredJournals
 from ...types import JsonObject, Model, Tool
 from ..kept_results import KeptResults
 from ..options import ServiceOptions
@@ -21,6 +24,7 @@ from ..raised import RaisedErrors
 from .directory import CallDirectory
 from .ended import EndedCall
 from .facts import RequestFacts
+from .log import CallLog
 from .url_elicitations import UrlElicitations
 
 C = TypeVar("C")
@@ -77,6 +81,7 @@ class CallServices(Generic[C]):
         node: names this process among those that share the keys.
         records: counts what clients can make the server log, over all connections.
         routes: serve what a call requests from its own server, by method.
+        store: keeps what may have to outlive the process.
         kept: the results that were too large to be sent.
         state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
@@ -98,6 +103,7 @@ class CallServices(Generic[C]):
     node: str
     records: RepeatedRecords
     routes: Mapping[str, Callable[[RequestFacts, Model], object]]
+    store: Store
     kept: KeptResults
     state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
@@ -113,6 +119,27 @@ class CallServices(Generic[C]):
     def ring(self) -> KeyRing:
         """The keys, or a random one that is used for the life of the process."""
         return KeyRing.random() if self.keys is None else self.keys
+
+    @cached_property
+    def is_durable(self) -> bool:
+        """Whether calls that may be replayed write what they do into a store that outlives this process."""
+        return self.store.durable
+
+    @cached_property
+    def journals(self) -> JournalStore | None:
+        """Where journals go that are too large to travel; None if there is no place that outlives the process."""
+        if self.store.durable:
+            return StoredJournals(self.store)
+        given = self.options.store
+        return given if isinstance(given, JournalStore) else None
+
+    def open_log(self, key: str, lifetime: float, count: int = 0) -> CallLog:
+        """Return the log of a call, each part of which expires `lifetime` seconds after it was written.
+
+        Args:
+            count: entries that it has already.
+        """
+        return CallLog(self.store, key, lambda: time.time() + lifetime, self.records, count)
 
     @cached_property
     def sealer(self) -> Sealer:

@@ -15,7 +15,7 @@ from typing import Final
 from ...protocol.connection import Connection
 from ...runtime import Mailbox, Outbox
 from ...session import ClientSession
-from ...session.calls.asks_requests import PendingAsks
+from ...session.calls.pending_asks import PendingAsks
 from ...session.replies import OpenRequests
 from ...session.server_requests import ServerRequests
 
@@ -34,7 +34,7 @@ PACKAGES: Final = (
 
 HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     OpenRequests: ("_first", "_further", "_cancelled"),
-    PendingAsks: ("actors", "prompting"),
+    PendingAsks: ("actors", "recorded", "earlier", "prompting"),
     ClientSession: ("_progress", "_streams"),
     ServerRequests: ("_scopes",),
     Connection: ("open_ids", "_pending"),

@@ -1,0 +1,137 @@
+"""A durable store in memory: what it has committed outlives the process, and nothing else does."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+
+import trio
+
+from trio_mcp.storage import (
+    Append,
+    Change,
+    EventsGone,
+    Forget,
+    NoSuchEvent,
+    Put,
+    Record,
+    Remove,
+    StoreConflict,
+    StoreError,
+)
+
+Key = tuple[str, str]
+
+
+class Disk:
+    """What stores in several processes share, and which processes live."""
+
+    def __init__(self) -> None:
+        self.records: dict[Key, Record] = {}
+        self.logs: dict[Key, list[bytes]] = {}
+        self.alive: set[str] = set()
+        self.writes: list[Sequence[Change]] = []
+
+
+class CrashingStore:
+    """The store of one process, until `crash`.
+
+    Attributes:
+        failing: every write fails while it is set.
+        hang: every write waits for this, if it is set.
+        on_write: called before changes are committed.
+    """
+
+    durable = True
+
+    def __init__(self, disk: Disk) -> None:
+        self.disk = disk
+        self.failing = False
+        self.hang: trio.Event | None = None
+        self.on_write: Callable[[Sequence[Change]], None] = lambda _changes: None
+        self._node = ""
+        self._crashed = False
+
+    def crash(self) -> None:
+        """End the process: nothing that it still does reaches the disk."""
+        self._crashed = True
+        self.disk.alive.discard(self._node)
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        await self._turn()
+        self.on_write(changes)
+        if self._crashed:
+            await trio.sleep_forever()
+        for change in changes:
+            self._check(change)
+        for change in changes:
+            self._apply(change)
+        self.disk.writes.append(changes)
+
+    async def read(self, kind: str, key: str) -> Record | None:
+        await self._turn()
+        return self._record(kind, key)
+
+    async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
+        await self._turn()
+        keys = [key for found, key in self.disk.records if found == kind]
+        records = [record for key in keys if (record := self._record(kind, key)) is not None]
+        owned = [record for record in records if owner is None or record.owner == owner]
+        behind = itertools.dropwhile(lambda record: record.key != after, owned) if after else iter(owned)
+        return list(itertools.islice(behind, 1 if after else 0, limit + (1 if after else 0)))
+
+    async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
+        await self._turn()
+        log = self.disk.logs.get((kind, key))
+        if log is None:
+            raise EventsGone(f"there is no log {kind} {key}")
+        if after > len(log):
+            raise NoSuchEvent(f"there is no entry {after}")
+        return log[after : after + limit]
+
+    async def join(self, node: str) -> None:
+        self._node = node
+        self.disk.alive.add(node)
+
+    async def is_alive(self, node: str) -> bool:
+        await trio.lowlevel.checkpoint()
+        return node in self.disk.alive
+
+    async def aclose(self) -> None:
+        self.disk.alive.discard(self._node)
+
+    async def _turn(self) -> None:
+        await trio.lowlevel.checkpoint()
+        if self.hang is not None:
+            await self.hang.wait()
+        if self.failing:
+            raise StoreError("the disk is full")
+
+    def _record(self, kind: str, key: str) -> Record | None:
+        record = self.disk.records.get((kind, key))
+        return None if record is None or record.expires_at <= time.time() else record
+
+    def _check(self, change: Change) -> None:
+        if isinstance(change, Put):
+            found = self._record(change.record.kind, change.record.key)
+            if (0 if found is None else found.version) != change.record.version:
+                raise StoreConflict(f"{change.record.kind} {change.record.key} has changed")
+        elif isinstance(change, Remove) and change.version is not None:
+            found = self._record(change.kind, change.key)
+            if found is None or found.version != change.version:
+                raise StoreConflict(f"{change.kind} {change.key} has changed")
+
+    def _apply(self, change: Change) -> None:
+        match change:
+            case Put(record):
+                self.disk.records[record.kind, record.key] = record._replace(version=record.version + 1)
+            case Remove(kind, key):
+                self.disk.records.pop((kind, key), None)
+            case Append(kind, key, first, entries):
+                log = self.disk.logs.setdefault((kind, key), [])
+                assert first <= len(log) + 1, "a gap"
+                del log[first - 1 :]
+                log += entries
+            case Forget(kind, key):
+                self.disk.logs.pop((kind, key), None)

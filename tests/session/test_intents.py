@@ -1,0 +1,235 @@
+"""Steps of a call with a durable store: none runs twice, and a crash in the middle of one is not hidden."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from crashing_store import CrashingStore, Disk
+from talk import Round, Talk, accept, talk_to
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import ServiceOptions
+from trio_mcp.storage import StoreError
+from trio_mcp.types import ToolAnnotations
+
+KEYS = KeyRing.random()
+Tool = Callable[..., Coroutine[Any, Any, str]]
+
+
+class Process:
+    """One process of a server with one tool, `tool`."""
+
+    def __init__(self, disk: Disk, tool: Tool, **options: Any) -> None:
+        self.store = CrashingStore(disk)
+        self.server = Server("tester", options=ServiceOptions(keys=KEYS, store=self.store))
+        self.server.tool(**{"resume": "replay", "name": "tool", **options})(tool)
+
+    @asynccontextmanager
+    async def talk(self) -> AsyncIterator[Talk]:
+        async with talk_to(self.server) as talk:
+            yield talk
+            self.store.crash()
+
+
+async def first_round(disk: Disk, tool: Tool, **options: Any) -> Round:
+    """The first round of a call whose process ends then."""
+    async with Process(disk, tool, **options).talk() as talk:
+        return await talk.round(talk.leg("tool"))
+
+
+class Work:
+    """A tool that asks, and charges then."""
+
+    def __init__(self) -> None:
+        self.charged = 0
+        self.started = trio.Event()
+        self.go_on = trio.Event()
+
+    async def tool(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        receipt = await ctx.step("charge", self.charge)
+        await self.wait()
+        return f"receipt {receipt}"
+
+    def charge(self) -> int:
+        self.charged += 1
+        return self.charged
+
+    async def wait(self) -> None:
+        self.started.set()
+        await self.go_on.wait()
+
+
+@asynccontextmanager
+async def interrupted(asked: Round, process: Process, work: Work) -> AsyncIterator[None]:
+    """The next leg, in a process that is killed when the tool has come to where it waits."""
+    async with process.talk() as talk:
+        asked.leg({asked.key: accept(value=True)}, talk=talk)
+        with trio.fail_after(5):
+            await work.started.wait()
+        process.store.crash()
+        yield
+    work.go_on.set()
+
+
+async def test_a_step_of_a_leg_that_a_crash_interrupted_is_not_run_twice() -> None:
+    disk, work = Disk(), Work()
+    asked = await first_round(disk, work.tool)
+    async with interrupted(asked, Process(disk, work.tool), work):
+        pass
+    async with Process(disk, work.tool).talk() as talk:
+        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "receipt 1"
+    assert work.charged == 1
+
+
+class Slow(Work):
+    """The process ends in the middle of the step."""
+
+    async def tool(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        return f"receipt {await ctx.step('charge', self.slowly)}"
+
+    async def slowly(self) -> int:
+        self.charge()
+        await self.wait()
+        return self.charged
+
+
+async def test_a_crash_in_the_middle_of_a_step_ends_the_call() -> None:
+    disk, work = Disk(), Slow()
+    asked = await first_round(disk, work.tool)
+    async with interrupted(asked, Process(disk, work.tool), work):
+        pass
+    async with Process(disk, work.tool).talk() as talk:
+        text = await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
+    assert "step 'charge' may have run" in text
+    assert work.charged == 1
+
+
+@pytest.mark.parametrize(
+    "hints", [ToolAnnotations(idempotent_hint=True), ToolAnnotations(read_only_hint=True)], ids=["idempotent", "reads"]
+)
+async def test_a_harmless_tool_runs_such_a_step_again(hints: ToolAnnotations) -> None:
+    disk, work = Disk(), Slow()
+    asked = await first_round(disk, work.tool, annotations=hints)
+    async with interrupted(asked, Process(disk, work.tool, annotations=hints), work):
+        pass
+    async with Process(disk, work.tool, annotations=hints).talk() as talk:
+        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "receipt 2"
+
+
+async def test_a_step_that_failed_was_not_done() -> None:
+    class Failing(Slow):
+        async def tool(self, ctx: Context) -> str:
+            await ctx.elicit("Sure?", bool)
+            try:
+                await ctx.step("charge", self.fail)
+            except ValueError:
+                await ctx.step("note", lambda: "failed")
+            await self.wait()
+            return f"charged {self.charged}"
+
+        def fail(self) -> None:
+            self.charge()
+            raise ValueError
+
+    disk, work = Disk(), Failing()
+    asked = await first_round(disk, work.tool)
+    async with interrupted(asked, Process(disk, work.tool), work):
+        pass
+    async with Process(disk, work.tool).talk() as talk:
+        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "charged 2"
+
+
+async def test_a_step_that_its_body_gave_up_was_not_done() -> None:
+    class Hasty(Slow):
+        async def tool(self, ctx: Context) -> str:
+            await ctx.elicit("Sure?", bool)
+            with trio.CancelScope() as scope:
+                await ctx.step("probe", self.probe, scope)
+            await ctx.step("note", lambda: "probed")
+            await self.wait()
+            return "done"
+
+        async def probe(self, scope: trio.CancelScope) -> None:
+            scope.cancel()
+            await trio.lowlevel.checkpoint()
+
+    disk, work = Disk(), Hasty()
+    asked = await first_round(disk, work.tool)
+    async with interrupted(asked, Process(disk, work.tool), work):
+        pass
+    async with Process(disk, work.tool).talk() as talk:
+        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "done"
+
+
+async def test_a_step_whose_intent_was_not_recorded_does_not_run() -> None:
+    disk, work = Disk(), Work()
+    asked = await first_round(disk, work.tool)
+    process = Process(disk, work.tool)
+
+    def fail(_changes: object) -> None:
+        raise StoreError("the disk is full")
+
+    process.store.on_write = fail
+    async with process.talk() as talk:
+        await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
+    assert work.charged == 0
+
+
+async def test_the_last_phase_of_a_handoff_does_not_run_twice() -> None:
+    work = Work()
+
+    async def before() -> int:
+        return 1
+
+    async def client(value: int, ctx: Context) -> str:
+        return (await ctx.elicit("Sure?", bool)).action
+
+    async def after(value: int, answer: str, ctx: Context) -> str:
+        work.charge()
+        await work.wait()
+        return answer
+
+    disk = Disk()
+
+    def process() -> Process:
+        new = Process(disk, work.tool, name="other")
+        new.server.handoff_tool(client=client, after=after, name="tool")(before)
+        return new
+
+    async with process().talk() as talk:
+        asked = await talk.round(talk.leg("tool"))
+    async with interrupted(asked, process(), work):
+        pass
+    async with process().talk() as talk:
+        text = await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
+    assert "step 'after' may have run" in text
+    assert work.charged == 1
+
+
+async def test_a_first_leg_writes_nothing() -> None:
+    """No state names it yet, so that nothing could come back for it."""
+    disk, work = Disk(), Work()
+
+    async def tool(ctx: Context) -> str:
+        await ctx.step("charge", work.charge)
+        return "done"
+
+    async with Process(disk, tool).talk() as talk:
+        assert await talk.text(talk.leg("tool")) == "done"
+    assert disk.writes == []
+
+
+async def test_a_tool_that_is_not_replayed_writes_nothing() -> None:
+    disk, work = Disk(), Work()
+    work.go_on.set()
+    async with Process(disk, work.tool, resume="parked").talk() as talk:
+        asked = await talk.round(talk.leg("tool"))
+        assert await talk.text(asked.leg({asked.key: accept(value=True)})) == "receipt 1"
+    assert disk.writes == []

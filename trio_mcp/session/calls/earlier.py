@@ -1,0 +1,130 @@
+"""What is known of a call that a process before this one has begun, for the run that carries it on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, cast
+
+from ...errors import CallLost, StepMayHaveRun, without_traceback
+from ...protocol.jsonrpc import RequestId
+from ...runtime import Actor, EntryKind, JournalEntry, Lane
+from ...storage import EventsGone, Store
+from ...types import Model
+from .call import Body, Call, Plan
+from .facts import ResumeMode
+from .log import LOG_KIND, decoded_entry
+
+PAGE: Final = 256
+"""Entries of a log that are read at once."""
+
+
+class EarlierRequest(NamedTuple):
+    """A request that an earlier run of a call sent, and that may still be on the user's screen.
+
+    Attributes:
+        fingerprint: tells its question from another one under the same key.
+        in_turn: it is for the user, who gets one at a time.
+    """
+
+    id: RequestId
+    method: str
+    fingerprint: str
+    in_turn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierRun:
+    """One run of a call, which ended with its process.
+
+    Attributes:
+        entries: what it recorded.
+        requests: what it asked and has no answer yet, by the keys of the questions.
+        begun: the steps that were running, as they are named in the journal.
+        logged: how many entries its log has.
+    """
+
+    entries: tuple[JournalEntry, ...] = ()
+    requests: Mapping[str, EarlierRequest] = field(default_factory=dict[str, EarlierRequest])
+    begun: tuple[str, ...] = ()
+    logged: int = 0
+
+    def loss(self, plan: Plan, *, always_replay: bool = False) -> CallLost | None:
+        """Return the error of a call that must not be replayed, None if it may."""
+        if plan.resume is ResumeMode.PARKED and not always_replay:
+            return CallLost(RESTARTED)
+        return self.unknown_step(plan)
+
+    def unknown_step(self, plan: Plan) -> CallLost | None:
+        """Return the error of a call that was running a step, which must not run twice; None if it may be replayed."""
+        if not self.begun or plan.repeatable:
+            return None
+        # What comes before the name is the path of the branch.
+        path, colon, name = self.begun[0].partition(":")
+        return StepMayHaveRun(name if colon else path)
+
+
+async def read_log(store: Store, key: str) -> list[JournalEntry]:
+    """Return what is in the log of a call; nothing if it has none.
+
+    Raises:
+        StoreError: whatever the store raises.
+        ValueError, TypeError: another version of this package wrote it.
+    """
+    entries: list[JournalEntry] = []
+    with suppress(EventsGone):
+        while page := await store.entries(LOG_KIND, key, len(entries), PAGE):
+            entries += [decoded_entry(data) for data in page]
+    return entries
+
+
+def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry] = ()) -> EarlierRun:
+    """Return what a run has left.
+
+    Args:
+        logged: its log.
+        recorded: what it had recorded before the log began.
+    """
+    entries = {(entry.kind, entry.name): entry for entry in recorded}
+    requests: dict[str, EarlierRequest] = {}
+    begun: dict[str, None] = {}
+    for entry in logged:
+        match entry.kind:
+            case EntryKind.INTENT:
+                begun[entry.name] = None
+                continue
+            case EntryKind.FAILED:
+                begun.pop(entry.name, None)
+                continue
+            case EntryKind.ASKED:
+                request_id, method, in_turn = cast("tuple[RequestId, str, bool]", entry.value)
+                requests[entry.name] = EarlierRequest(request_id, method, entry.digest, in_turn)
+                continue
+            case EntryKind.STEP:
+                begun.pop(entry.name, None)
+            case EntryKind.ANSWER | EntryKind.REJECTED | EntryKind.WITHDRAWN:
+                requests.pop(entry.name, None)
+            case EntryKind.NUMBER:
+                pass
+        if entry.kind is not EntryKind.WITHDRAWN:
+            # The newest counts: the body may have asked something else in its place.
+            entries.pop((entry.kind, entry.name), None)
+            entries[entry.kind, entry.name] = entry
+    return EarlierRun(tuple(entries.values()), requests, tuple(begun), len(logged))
+
+
+RESTARTED: Final = (
+    "This call was lost: the server was restarted while it ran. Nothing more of it was run; what it did before stays done. "
+    "Start it again if that is safe."
+)
+
+
+def failing_body(error: Exception) -> Body:
+    """Return a body that only raises an error."""
+
+    async def body(_call: Call, _place: Actor | Lane) -> Model:
+        # A copy: this one is held by the frame that its traceback would hold.
+        raise without_traceback(error)
+
+    return body

@@ -1,0 +1,121 @@
+"""The log of a call in a durable store: its journal, entry by entry, so that a crash loses nothing that the call went on from.
+
+A step writes an *intent* before it runs and its result afterwards, and the body goes on when the result is committed. A question
+is in the log before it is sent, an answer before it is acknowledged. What is not committed by then is written with the next
+thing that is.
+"""
+
+# The log of a call that runs a step, asks, and is in its second step when the process ends:
+#
+#     intent :charge         committed, then the step runs
+#     step   :charge         committed, then the body goes on
+#     asked  elicit-1        committed, then the request 7 is sent
+#     answer elicit-1        committed, then the client's 202
+#     intent :ship           committed, then the step runs
+#
+# A replay has the result of `charge` and the answer. `ship` may have run or not, so the call ends with an error that says so, or
+# runs it again if its tool may do twice what it does. A step that raised (`failed`), or was given up by its body, was not done.
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Final, cast
+
+import trio
+
+from ...logs import RepeatedRecords
+from ...protocol.jsonrpc import RequestId
+from ...protocol.strict_json import dumps
+from ...runtime import EntryKind, JournalEntry
+from ...storage import Append, Store
+from ...types import JsonValue
+
+LOG_KIND: Final = "call"
+"""The kind of the logs, and of the records of calls, in a store."""
+
+COMMIT_SECONDS: Final = 5.0
+"""How long the store may take to keep what a call has done, before the call goes on."""
+
+NOT_COMMITTED: Final = (
+    "the store did not keep what a call has recorded; the call goes on, and may be lost with the process"
+)
+
+
+class CallLog:
+    """Writes the log of one call.
+
+    Args:
+        key: of the log; the name of the call.
+        expires_at: when a log that is written now expires, in Unix seconds.
+        records: counts how often the store failed.
+        count: entries that are in it already.
+    """
+
+    __slots__ = ("_count", "_expires_at", "_lock", "_pending", "_records", "_store", "key")
+
+    def __init__(
+        self, store: Store, key: str, expires_at: Callable[[], float], records: RepeatedRecords, count: int = 0
+    ) -> None:
+        self.key = key
+        self._records = records
+        self._store = store
+        self._expires_at = expires_at
+        self._count = count
+        self._pending: list[bytes] = []
+        self._lock = trio.Lock()
+
+    def add(self, *entries: JournalEntry) -> None:
+        """Add entries, which the next `commit` writes."""
+        self._pending += [encoded_entry(entry) for entry in entries]
+
+    async def commit(self) -> None:
+        """Return when everything that was added before is in the store.
+
+        A cancel, or a failure, leaves what was not written to the next commit.
+
+        Raises:
+            StoreError: whatever the store raises.
+        """
+        wanted = self._count + len(self._pending)
+        async with self._lock:
+            # Another lane may have written it while this one waited.
+            if wanted <= self._count:
+                return
+            entries = tuple(self._pending)
+            await self._store.write([Append(LOG_KIND, self.key, self._count + 1, entries, self._expires_at())])
+            del self._pending[: len(entries)]
+            self._count += len(entries)
+
+    async def commit_or_report(self) -> None:
+        """Commit, also while the caller is cancelled; log a store that fails, or takes longer than `COMMIT_SECONDS`."""
+        with trio.CancelScope(shield=True):
+            try:
+                with trio.fail_after(COMMIT_SECONDS):
+                    await self.commit()
+            except Exception as error:  # noqa: BLE001  whatever a store raises
+                self._records.log(NOT_COMMITTED, level=logging.ERROR, exc_info=error)
+
+    def __repr__(self) -> str:
+        return f"<CallLog {self._count} and {len(self._pending)} to write>"
+
+
+def intent(step: str) -> JournalEntry:
+    """Return the entry for a step that is about to run."""
+    return JournalEntry(EntryKind.INTENT, step, None)
+
+
+def encoded_entry(entry: JournalEntry) -> bytes:
+    return dumps([entry.kind.value, entry.name, entry.digest, cast("JsonValue", entry.value)])
+
+
+def decoded_entry(data: bytes) -> JournalEntry:
+    """Read what `encoded_entry` wrote. Raises `ValueError` or `TypeError` for anything else."""
+    kind, name, mark, value = cast("tuple[str, str, str, JsonValue]", json.loads(data))
+    return JournalEntry(EntryKind(kind), name, value, mark)
+
+
+def asked_entry(key: str, fingerprint: str, request_id: RequestId, method: str, *, in_turn: bool) -> JournalEntry:
+    """Return the entry for a question that is sent as a request."""
+    return JournalEntry(EntryKind.ASKED, key, [request_id, method, in_turn], fingerprint)

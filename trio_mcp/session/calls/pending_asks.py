@@ -1,0 +1,193 @@
+"""The requests that the calls of one connection have sent to its client, and which call gets each answer."""
+
+# A question of a call that keeps a journal, across a restart of the server (request id 7, key `elicit-1`):
+#
+#     the call asks                 add(7)            sent; `actors` and `recorded` know it
+#     the process ends
+#     the session is restored       resume(...)       7 is waited for again, by the call that runs once more: `earlier`
+#     the body asks `elicit-1`      earlier_request   not sent: it waits for the answer to 7
+#     the answer to 7 comes         deliver(7)        recorded, then the lane that waits gets it
+#
+# The last two may come in the other order: then the body finds the answer in its journal.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple, TypeVar
+
+import trio
+
+from ...errors import LimitExceeded, PeerError, RemoteProtocolError, without_traceback
+from ...protocol.connection import Connection
+from ...protocol.jsonrpc import Notification, Request, RequestId
+from ...runtime import Account, Actor
+from ...types import ElicitationCompleteNotificationParams, Model
+from .call import Call
+from .earlier import EarlierRequest
+from .facts import Question
+from .url_elicitations import SessionPages, UrlElicitations
+
+T = TypeVar("T", bound=Model)
+
+ELICITATION_COMPLETE: Final = "notifications/elicitation/complete"
+
+
+class AskedQuestion(NamedTuple):
+    """A question of a call that keeps a journal.
+
+    Attributes:
+        fingerprint: tells it from another question under the same key.
+        in_turn: it is for the user, who gets one at a time.
+    """
+
+    call: Call
+    key: str
+    fingerprint: str
+    in_turn: bool
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class PendingAsks:
+    """The requests that the calls of one connection have sent to its client, and the actors that wait for the answers.
+
+    Args:
+        notify: sends the client a notification that belongs to no request, if it can be reached now.
+        account: counts what the session keeps; None counts nothing.
+    """
+
+    _connection: Connection
+    _notify: Callable[[str, Model], None]
+    _account: Account | None = None
+    actors: dict[RequestId, Actor] = field(default_factory=dict[RequestId, Actor])
+    recorded: dict[RequestId, AskedQuestion] = field(default_factory=dict[RequestId, AskedQuestion])
+    """Those of calls that keep a journal."""
+    earlier: dict[Call, dict[str, EarlierRequest]] = field(default_factory=dict)
+    """What an earlier run of a call has asked and has no answer yet, by key. Together they hold the turn of the call."""
+    prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
+    """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
+    _pages: SessionPages | None = None
+    """The pages whose completion the client is notified of; None before the first."""
+    _closed: bool = False
+
+    def expect_completion(self, elicitations: UrlElicitations, elicitation_id: str) -> None:
+        """Notify the client when its user has finished at a page, unless the session ends before. Raises as `add` does."""
+        if self._closed:
+            return
+        if self._pages is None:
+            self._pages = SessionPages(elicitations, self._account, self._notify_completed)
+        self._pages.add(elicitation_id)
+
+    def close(self) -> None:
+        """Wait for no answer and no page any more: the session has ended."""
+        self._closed = True
+        self.actors.clear()
+        self.recorded.clear()
+        self.earlier.clear()
+        if self._pages is not None:
+            self._pages.close()
+            # It refers to this object.
+            self._pages = None
+
+    def _notify_completed(self, elicitation_id: str) -> None:
+        self._notify(ELICITATION_COMPLETE, ElicitationCompleteNotificationParams(elicitation_id=elicitation_id))
+
+    # requests
+
+    def new_request(self, question: Question[T], actor: Actor, asked: AskedQuestion | None) -> Request:
+        """Return a request that asks the question; its answer goes to the actor's mailbox, under the request's id.
+
+        Args:
+            asked: where the answer is recorded; None for a call without a journal.
+        """
+        request = self._connection.new_request(question.method, question.params)
+        self.actors[request.id] = actor
+        if asked is not None:
+            self.recorded[request.id] = asked
+        return request
+
+    def settle(self, request_id: RequestId) -> Notification | None:
+        """Stop waiting for an answer; the notification tells the client, if it still owes one."""
+        if self.actors.pop(request_id, None) is None:
+            return None
+        self._forget(request_id)
+        return self._connection.withdraw(request_id, "the call no longer needs the answer")
+
+    def deliver(self, request_id: RequestId, result: Model | Exception, size: int) -> None:
+        """Hand an answer of `size` bytes to the call that asked, which keeps it; without room for it, the `LimitExceeded`."""
+        actor = self.actors.pop(request_id, None)
+        if actor is None:
+            return
+        try:
+            actor.keep(size)
+        except LimitExceeded as error:
+            result = without_traceback(error)
+        asked = self._forget(request_id)
+        if asked is not None and asked.call.memory is not None and isinstance(result, RECORDED):
+            asked.call.memory.record_reply(asked.key, result, asked.fingerprint)
+        actor.mailbox.post(str(request_id), result)
+
+    # those of an earlier run
+
+    def resume(self, call: Call, requests: Mapping[str, EarlierRequest]) -> None:
+        """Wait for the answers to what an earlier run of this call has asked, by key. Called before its body runs."""
+        if not requests:
+            return
+        self.earlier[call] = dict(requests)
+        if any(request.in_turn for request in requests.values()):
+            self.prompting[call] = None
+        for key, request in requests.items():
+            self._connection.wait_again(request.id, request.method)
+            self.actors[request.id] = call.actor
+            self.recorded[request.id] = AskedQuestion(call, key, request.fingerprint, request.in_turn)
+
+    def earlier_request(self, call: Call, key: str) -> EarlierRequest | None:
+        """Return the request under which an earlier run of this call has asked, if it waits for its answer."""
+        return self.earlier.get(call, {}).get(key)
+
+    def abandoned(self, call: Call) -> Iterable[Notification]:
+        """Stop waiting for what an earlier run has asked and this one, which has ended, has not."""
+        requests = list(self.earlier.get(call, {}).values())
+        return [notice for request in requests if (notice := self.settle(request.id)) is not None]
+
+    def _forget(self, request_id: RequestId) -> AskedQuestion | None:
+        """Return what is known of a question that is over; the next one for the user gets its turn if this was an earlier one."""
+        asked = self.recorded.pop(request_id, None)
+        earlier = None if asked is None else self.earlier.get(asked.call)
+        if asked is None or earlier is None or asked.key not in earlier or earlier[asked.key].id != request_id:
+            return asked
+        del earlier[asked.key]
+        if asked.in_turn and not any(request.in_turn for request in earlier.values()):
+            self.pass_turn(asked.call)
+        if not earlier:
+            del self.earlier[asked.call]
+        return asked
+
+    # turns
+
+    async def wait_turn(self, call: Call) -> None:
+        """Wait until the user has answered what the call asked before. A cancel while waiting gives the turn up."""
+        if call not in self.prompting:
+            self.prompting[call] = None
+            return
+        turn = self.prompting[call] = self.prompting[call] or trio.lowlevel.ParkingLot()
+        call.actor.mailbox.admit(len(turn))
+        await turn.park()
+        try:
+            # The call may have been cancelled since it was given its turn.
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except BaseException:
+            self.pass_turn(call)
+            raise
+
+    def pass_turn(self, call: Call) -> None:
+        """Let the next lane of the call put its question to the user."""
+        turn = self.prompting[call]
+        if turn:
+            turn.unpark()
+        else:
+            del self.prompting[call]
+
+
+RECORDED: Final = (Model, PeerError, RemoteProtocolError)
+"""What a client has answered. Anything else, such as the end of the connection, is no answer: a replay asks again."""

@@ -1,0 +1,133 @@
+"""A durable store with everything in it sealed, and with a time limit for everything that it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import trio
+
+from ..logs import RepeatedRecords, peer_logger
+from ..protocol.sealing.at_rest import Unsealable, Vault
+from ..storage import Append, Change, Put, Record, Store, StoreTimeout, UnreadableRecord
+
+logger = peer_logger("trio_mcp.stores")
+
+SECONDS: Final = 5.0
+"""How long the store may take for anything."""
+
+
+class SealedStore:
+    """Passes everything on to another store: values sealed, and the names of owners as digests.
+
+    Args:
+        store: what keeps it.
+        name: of the store, for errors.
+        seconds: how long it may take for anything.
+    """
+
+    def __init__(self, store: Store, vault: Vault, name: str, seconds: float = SECONDS) -> None:
+        self._store = store
+        self._vault = vault
+        self._name = name
+        self._seconds = seconds
+        self._records = RepeatedRecords(logger)
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives the process."""
+        return self._store.durable
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Make all changes or none, like `Store.write`."""
+        sealed = [self._sealed(change) for change in changes]
+        with trio.move_on_after(self._seconds):
+            return await self._store.write(sealed)
+        raise self._timeout("keep something")
+
+    async def read(self, kind: str, key: str) -> Record | None:
+        """Return a record, like `Store.read`."""
+        with trio.move_on_after(self._seconds):
+            record = await self._store.read(kind, key)
+            return None if record is None else self._opened(record)
+        raise self._timeout("find something")
+
+    async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
+        """Return records in the order of their keys, like `Store.list`."""
+        opened: list[Record] = []
+        with trio.move_on_after(self._seconds):
+            names = [None] if owner is None else [owner] if not owner else self._vault.names(owner)
+            for name in names:
+                for record in await self._store.list(kind, owner=name, after=after, limit=limit):
+                    try:
+                        opened.append(self._opened(record, owner))
+                    except UnreadableRecord as error:
+                        self._records.log("%s", error)
+            # With several keys there are several names for one owner.
+            return sorted(opened, key=lambda record: record.key)[:limit]
+        raise self._timeout("list something")
+
+    async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
+        """Return entries of a log, like `Store.entries`."""
+        with trio.move_on_after(self._seconds):
+            sealed = await self._store.entries(kind, key, after, limit)
+            try:
+                return [
+                    self._vault.open(entry, entry_place(kind, key, number))
+                    for number, entry in enumerate(sealed, after + 1)
+                ]
+            except Unsealable as error:
+                raise UnreadableRecord(f"the log {key!r:.80} of kind {kind} cannot be opened: {error}") from None
+        raise self._timeout("read a log")
+
+    async def join(self, node: str) -> None:
+        """Say that this process lives under that name, like `Store.join`."""
+        with trio.move_on_after(self._seconds):
+            return await self._store.join(node)
+        raise self._timeout("join")
+
+    async def is_alive(self, node: str) -> bool:
+        """Return whether the process of that name lives, like `Store.is_alive`."""
+        with trio.move_on_after(self._seconds):
+            return await self._store.is_alive(node)
+        raise self._timeout("look for a process")
+
+    def close(self) -> None:
+        """Log what was only counted."""
+        self._records.close()
+
+    def __repr__(self) -> str:
+        return f"<SealedStore of {self._store!r}>"
+
+    def _sealed(self, change: Change) -> Change:
+        if isinstance(change, Put):
+            record = change.record
+            value = self._vault.seal(record.value, record_place(record.kind, record.key))
+            owner = self._vault.names(record.owner)[0] if record.owner else ""
+            return Put(record._replace(value=value, owner=owner))
+        if isinstance(change, Append):
+            kind, key = change.kind, change.key
+            numbered = enumerate(change.entries, change.first)
+            return change._replace(
+                entries=[self._vault.seal(entry, entry_place(kind, key, number)) for number, entry in numbered]
+            )
+        return change
+
+    def _opened(self, record: Record, owner: str | None = None) -> Record:
+        try:
+            value = self._vault.open(record.value, record_place(record.kind, record.key))
+        except Unsealable as error:
+            raise UnreadableRecord(f"the {record.kind} {record.key!r:.80} cannot be opened: {error}") from None
+        return record._replace(value=value, owner=record.owner if owner is None else owner)
+
+    def _timeout(self, what: str) -> StoreTimeout:
+        return StoreTimeout(f"the store {self._name} took more than {self._seconds:g} seconds to {what}")
+
+
+def record_place(kind: str, key: str) -> bytes:
+    """Return what binds a sealed value to its record. Neither part has a NUL, so no two places are alike."""
+    return f"record\0{kind}\0{key}".encode()
+
+
+def entry_place(kind: str, key: str, number: int) -> bytes:
+    return f"entry\0{kind}\0{key}\0{number}".encode()

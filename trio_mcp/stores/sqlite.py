@@ -1,0 +1,219 @@
+"""A store in a SQLite file: one writer, which commits what waits in one transaction, and one reader beside it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import trio
+
+from ..storage import Change, Record, StoreError
+from .nodes import Nodes
+
+if TYPE_CHECKING:
+    import sqlite3
+
+T = TypeVar("T")
+logger = logging.getLogger("trio_mcp.stores")
+
+SWEEP_SECONDS: Final = 5.0
+"""Seconds between two searches for what has expired."""
+MOST_WAITING: Final = 10_000
+"""Writes that may wait; a further one fails."""
+
+
+@dataclass(slots=True, eq=False)
+class Write:
+    """A write that waits for its commit."""
+
+    changes: Sequence[Change]
+    done: trio.Event = field(default_factory=trio.Event)
+    failure: StoreError | None = None
+
+
+class SqliteStore:
+    """Keeps records and logs in a file; opened by `open_sqlite`. Several processes may use one file.
+
+    A write that has returned survives the end of the process, however it ends. If the machine dies, the last ones may be lost,
+    and nothing else is damaged (`PRAGMA synchronous = NORMAL`).
+    """
+
+    durable = True
+
+    def __init__(
+        self, path: Path, writer: sqlite3.Connection, reader: sqlite3.Connection, clock: Callable[[], float]
+    ) -> None:
+        self.path = path
+        self._writer = writer
+        self._reader = reader
+        self._clock = clock
+        self._nodes = Nodes(path.with_name(f"{path.name}.nodes"))
+        self._waiting: list[Write] = []
+        self._wakened = trio.lowlevel.ParkingLot()
+        self._write_thread, self._read_thread = trio.CapacityLimiter(1), trio.CapacityLimiter(1)
+        self._is_closing = False
+        self._closed = False
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        """Make all changes or none, like `Store.write`."""
+        if self._closed:
+            raise StoreError(f"the store {self.path} is closed")
+        if len(self._waiting) >= MOST_WAITING:
+            raise StoreError(f"{MOST_WAITING} writes already wait for the store {self.path}, which is the limit")
+        write = Write(changes)
+        self._waiting.append(write)
+        self._wakened.unpark()
+        await write.done.wait()
+        if write.failure is not None:
+            raise write.failure
+
+    async def read(self, kind: str, key: str) -> Record | None:
+        """Return a record, like `Store.read`."""
+        from . import sqlite_file  # noqa: PLC0415  loads sqlite3
+
+        return await self._look_up(sqlite_file.read, kind, key, self._clock())
+
+    async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
+        """Return records in the order of their keys, like `Store.list`."""
+        from . import sqlite_file  # noqa: PLC0415
+
+        return await self._look_up(sqlite_file.list_records, kind, owner, after, limit, self._clock())
+
+    async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
+        """Return entries of a log, like `Store.entries`."""
+        from . import sqlite_file  # noqa: PLC0415
+
+        return await self._look_up(sqlite_file.entries, kind, key, after, limit, self._clock())
+
+    async def join(self, node: str) -> None:
+        """Say that this process lives under that name, like `Store.join`."""
+        await trio.lowlevel.checkpoint()
+        self._nodes.join(node)
+
+    async def is_alive(self, node: str) -> bool:
+        """Return whether the process of that name lives, like `Store.is_alive`."""
+        await trio.lowlevel.checkpoint()
+        return self._nodes.is_alive(node)
+
+    async def _look_up(self, query: Callable[..., T], *args: object) -> T:
+        import sqlite3  # noqa: PLC0415
+
+        from . import sqlite_file  # noqa: PLC0415
+
+        if self._closed:
+            raise StoreError(f"the store {self.path} is closed")
+        try:
+            # A reader that hangs, on a file of a network say, keeps the one thread: the next ones wait for it, in their time.
+            return await trio.to_thread.run_sync(
+                partial(query, self._reader, *args), limiter=self._read_thread, abandon_on_cancel=True
+            )
+        except sqlite3.Error as error:
+            raise sqlite_file.failure_of(error) from None
+
+    # the writer
+
+    async def run(self) -> None:
+        """Commit what waits, again and again, and drop what has expired; ends after `stop`, when nothing waits."""
+        due = trio.current_time() + SWEEP_SECONDS
+        while self._waiting or not self._is_closing:
+            if self._waiting:
+                await self._commit_waiting()
+            elif trio.current_time() >= due:
+                due = trio.current_time() + (0 if await self._sweep() else SWEEP_SECONDS)
+            else:
+                with trio.move_on_at(due):
+                    await self._wakened.park()
+
+    def stop(self) -> None:
+        """Let `run` end when nothing waits any more."""
+        self._is_closing = True
+        self._wakened.unpark_all()
+
+    async def _commit_waiting(self) -> None:
+        from . import sqlite_file  # noqa: PLC0415
+
+        batch, self._waiting = self._waiting, []
+        work = partial(sqlite_file.write_together, self._writer, [write.changes for write in batch], self._clock())
+        failures: list[StoreError | None] = [StoreError("the store was closed")] * len(batch)
+        try:
+            # Whole, also in a cancel: who waits must learn what became of it.
+            with trio.CancelScope(shield=True):
+                failures = await trio.to_thread.run_sync(work, limiter=self._write_thread)
+        except Exception as error:
+            logger.exception("the store %s failed", self.path)
+            failures = [StoreError(f"the store failed: {error}")] * len(batch)
+        finally:
+            for write, failure in zip(batch, failures, strict=True):
+                write.failure = failure
+                write.done.set()
+
+    async def _sweep(self) -> bool:
+        """Drop some of what has expired; return whether there is more."""
+        import sqlite3  # noqa: PLC0415
+
+        from . import sqlite_file  # noqa: PLC0415
+
+        try:
+            work = partial(sqlite_file.drop_expired, self._writer, self._clock())
+            return await trio.to_thread.run_sync(work, limiter=self._write_thread)
+        except sqlite3.Error as error:
+            logger.warning("the store %s cannot drop what has expired: %s", self.path, error)
+            return False
+
+    async def close(self) -> None:
+        """Close the file, when `run` has ended."""
+        from . import sqlite_file  # noqa: PLC0415
+
+        self._closed = True
+        self._nodes.leave()
+        for write in self._waiting:
+            write.failure = StoreError(f"the store {self.path} was closed")
+            write.done.set()
+        async with self._read_thread:
+            self._reader.close()
+        await trio.to_thread.run_sync(sqlite_file.close_database, self._writer, limiter=self._write_thread)
+
+    def __repr__(self) -> str:
+        return f"<SqliteStore {self.path} waiting={len(self._waiting)}>"
+
+
+@asynccontextmanager
+async def open_sqlite(target: str, *, clock: Callable[[], float] = time.time) -> AsyncIterator[SqliteStore]:
+    """Open a store in a file, which is made if it does not exist; leaving the block writes everything and closes it.
+
+    Args:
+        target: the path of the file.
+        clock: the time in Unix seconds.
+
+    Raises:
+        ConfigurationError: it cannot be opened, or is no store of this version; nothing was changed.
+    """
+    from . import sqlite_file  # noqa: PLC0415
+
+    path = await trio.to_thread.run_sync(Path(target).expanduser)
+    writer = await trio.to_thread.run_sync(sqlite_file.open_database, path)
+    reader = await trio.to_thread.run_sync(sqlite_file.open_database, path)
+    store = SqliteStore(path, writer, reader, clock)
+    try:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(store.run)
+            try:
+                yield store
+            finally:
+                store.stop()
+                # What waits is still written.
+                nursery.cancel_scope.shield = True
+                nursery.cancel_scope.deadline = trio.current_time() + CLOSE_SECONDS
+    finally:
+        with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_SECONDS):
+            await store.close()
+
+
+CLOSE_SECONDS: Final = 10.0
+"""How long the last writes, and the closing of the file, may take."""
