@@ -10,19 +10,15 @@ from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ...protocol.codec import codec_for
-from ...protocol.codec.reading import LogThreshold, RequestTerms
-from ...protocol.jsonrpc import Encoded, ErrorDetail
+from ...protocol.codec.restoring import StoredTerms
+from ...protocol.jsonrpc import ErrorDetail
 from ...runtime.loop_turn import LoopTurn
 from ...storage import Record
 from ...types import (
     CallToolRequestParams,
     CallToolResult,
-    ClientCapabilities,
-    Implementation,
     JsonObject,
     JsonValue,
-    ProgressToken,
 )
 from ..caller import Caller
 from ..calls.facts import RequestFacts
@@ -52,11 +48,7 @@ class TaskCall(BaseModel):
     model_config = ConfigDict(frozen=True, defer_build=True)
 
     params: JsonObject
-    revision: str
-    capabilities: JsonObject
-    client_info: JsonObject | None
-    progress_token: ProgressToken | None
-    asks_in_rounds: bool
+    terms: StoredTerms
     principal: str | None
     scopes: tuple[str, ...]
     claims: JsonObject | None
@@ -65,14 +57,10 @@ class TaskCall(BaseModel):
     @classmethod
     def of(cls, facts: RequestFacts, params: CallToolRequestParams) -> Self:
         """Return the call that a request makes."""
-        terms, known = facts.terms, facts.known_caller
+        known = facts.known_caller
         return cls(
             params=params.wire(),
-            revision=terms.codec.revision.name,
-            capabilities=terms.client_capabilities.wire(),
-            client_info=None if terms.client_info is None else terms.client_info.wire(),
-            progress_token=terms.progress_token,
-            asks_in_rounds=terms.asks_in_rounds,
+            terms=StoredTerms.of(facts.terms),
             principal=facts.principal,
             scopes=() if known is None else tuple(sorted(known.scopes)),
             claims=None if known is None else known.claims,
@@ -88,16 +76,7 @@ class TaskCall(BaseModel):
         caller = None
         if self.principal is not None and (self.scopes or self.claims is not None):
             caller = Caller(self.principal, self.scopes, self.claims)
-        terms = RequestTerms(
-            codec_for(self.revision),
-            ClientCapabilities.model_validate(self.capabilities),
-            None if self.client_info is None else Implementation.model_validate(self.client_info),
-            LogThreshold(None),
-            self.progress_token,
-            Encoded(b"{}"),
-            self.asks_in_rounds,
-        )
-        return RequestFacts(0, "tools/call", terms, self.principal, {}, LoopTurn(), self.size, caller)
+        return RequestFacts(0, "tools/call", self.terms.terms(), self.principal, {}, LoopTurn(), self.size, caller)
 
 
 class TaskRecord(NamedTuple):
