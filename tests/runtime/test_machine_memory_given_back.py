@@ -13,9 +13,10 @@ def test_over_half_free_memory_is_given_back_for_every_part_that_is_asked_for(mo
     monkeypatch.setattr(memory_budget, "give_back_free_memory", lambda: trims.append(None))
     budget = MemoryBudget(64 * 1024)
     account = budget.open()
-    account.check(30 * 1024)
+    account.check(10 * 1024)
     assert trims == []
-    account.draw(33 * 1024)
+    for _ in range(3):
+        budget.open().draw(11 * 1024)
     for _ in range(9):
         account.check(512)
     assert len(trims) == 2
