@@ -17,7 +17,7 @@ def test_over_half_free_memory_is_given_back_for_every_part_that_is_asked_for(mo
     assert trims == []
     for _ in range(3):
         budget.open().draw(11 * 1024)
-    for _ in range(9):
+    for _ in range(10):
         account.check(512)
     assert len(trims) == 2
 
