@@ -90,7 +90,7 @@ class ModernTask(LegacyTask):
     def request(self, method: str, **params: Any) -> RequestId:
         return self.talk.ask(method, DECLARES, **params)
 
-    def create(self, name: str, arguments: Json | None = None, ttl: int | None = None) -> RequestId:  # noqa: ARG002
+    def create(self, name: str, arguments: Json | None = None, ttl: int | None = None) -> RequestId:
         return self.request("tools/call", name=name, arguments=arguments or {})
 
     def created(self, reply: Json) -> Json:

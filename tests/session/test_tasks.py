@@ -532,7 +532,7 @@ async def test_no_progress_and_no_log_reaches_the_client_of_a_modern_task() -> N
 
     async with task_in(ModernTask, Reporting()) as task:
         meta = {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
-        from task_talk import DECLARES  # noqa: PLC0415
+        from task_talk import DECLARES
 
         task.id = (await task.talk.result(task.talk.leg("wait", meta=meta, capabilities=DECLARES)))["taskId"]
         await wait_all_tasks_blocked()

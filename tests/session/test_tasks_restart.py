@@ -100,8 +100,7 @@ async def test_a_task_that_must_not_run_again_has_failed_with_the_cause(era: typ
     async with Process(disk, work, "parked").task(era, task.id) as again:
         assert await again.status() == "failed"
         outcome = await again.outcome()
-        error = outcome["error"] if era is LegacyTask else outcome["error"]
-        assert "restarted" in error["message"]
+        assert "restarted" in outcome["error"]["message"]
     assert work.runs == 1
 
 
@@ -180,7 +179,7 @@ async def test_an_outcome_that_cannot_be_stored_is_shown_from_memory(era: type[L
 
 
 def fail_tasks(changes: Any) -> None:
-    from trio_mcp.storage import StoreError  # noqa: PLC0415
+    from trio_mcp.storage import StoreError
 
     if any(isinstance(change, Put) and change.record.kind == "task" for change in changes):
         raise StoreError("the disk is full")

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import trio
 
-from ...errors import LimitExceeded, LocalProtocolError
+from ...errors import LimitExceeded, LocalProtocolError, without_traceback
 from ...protocol.jsonrpc import SERVER_BUSY, ErrorDetail
 from ...runtime import CancelReason, Journal
 from ...storage import Put, Remove, Store, StoreError
@@ -88,9 +88,10 @@ class Creating:
                 try:
                     begin_work(tasks.services, task, self._plan, self._facts)
                     return tasks.created(task, self._facts)
-                except BaseException:
-                    await self._take_back()
-                    raise
+                except (LimitExceeded, LocalProtocolError) as error:
+                    refused = without_traceback(error)
+                await self._take_back()
+                raise refused
         await self._take_back()
         return None
 

@@ -14,7 +14,6 @@ from ..calls.call import Call
 from ..calls.facts import Question
 from .open_task import OpenTask
 
-
 PROMPT: Final = "elicit"
 """The kind of the questions that the user sees."""
 
