@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
 
 class JournalStore(Protocol):
@@ -158,3 +158,8 @@ class Store(Protocol):
     async def is_alive(self, node: str) -> bool:
         """Return whether the process of that name lives."""
         ...
+
+
+def as_store(store: Store | JournalStore | None) -> Store | None:
+    """Return a store that keeps records and logs; None for one that keeps nothing but journals."""
+    return cast("Store", store) if hasattr(store, "durable") else None

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-from ..checks import check_callable, check_instance, check_int, check_seconds
+from ..checks import check_callable, check_instance, check_int, check_seconds, check_str
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
 from ..runtime import Limits as ActorLimits
-from ..storage import JournalStore
+from ..storage import JournalStore, Store
 from .token_usage import TokenEstimate, estimate_tokens
+
+MAX_NODE: Final = 64
+"""Characters of the name of a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +37,9 @@ class ServiceOptions:
         keys: keys that encrypt `requestState`; when None, those of `TRIO_MCP_KEYS`, or else random ones for the life of the
             process.
         max_state: bytes of the journal (recorded answers and steps) inside a `requestState`; a larger one goes to the store.
-        store: stores journals over `max_state`; without it such a call cannot be replayed.
+        store: keeps what must outlive the process: journals over `max_state`; and, where it is durable, the steps of calls that
+            may be replayed, and the sessions of legacy clients over HTTP. Without it such a call cannot be replayed.
+        node: a name for this process among those that share the store, for people; a random part is added at each start.
         always_replay: replay the call on every retry, as if the process had restarted: for tests of tools (`trio_mcp.testing`).
         watched: resources that one session, or one `subscriptions/listen`, may subscribe to.
         max_depth: how deep the branches of a call may nest, whatever its tool or a branch says.
@@ -55,7 +61,8 @@ class ServiceOptions:
     outbox: int = 256
     keys: KeyRing | None = None
     max_state: int = 32 * 1024
-    store: JournalStore | None = None
+    store: Store | JournalStore | None = None
+    node: str | None = None
     always_replay: bool = False
     watched: int = 1000
     max_depth: int = MAX_DEPTH
@@ -73,6 +80,8 @@ class ServiceOptions:
         check_seconds("result_ttl", self.result_ttl, positive=True, finite=True)
         for name, least in (("outbox", 1), ("max_state", 0), ("watched", 0), ("max_depth", 0)):
             check_int(name, getattr(self, name), least=least)
+        if self.node is not None and not (0 < len(check_str("node", self.node)) <= MAX_NODE):
+            raise ValueError(f"node must have 1 to {MAX_NODE} characters")
         if self.tell_errors is not None:
             check_instance("tell_errors", self.tell_errors, bool, "True, False or None")
         check_instance("actors", self.actors, ActorLimits, "trio_mcp.runtime.Limits(...)")

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import InitVar, dataclass
 from types import MappingProxyType
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import trio
 
@@ -22,7 +22,7 @@ from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
 from ..runtime.loop_turn import LoopTurn
-from ..storage import Store
+from ..storage import as_store
 from ..types import Implementation, ServerCapabilities, declares
 from .caller import Caller
 from .calls.call import Call, RequestCheck, Route
@@ -87,12 +87,13 @@ class Service:
             keys=keys,
             audience=self.identity.name,
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
-            node=secrets.token_urlsafe(8),
+            # New at each start: a state that an earlier process has sealed is not one of this process.
+            node="-".join(filter(None, (self.options.node, secrets.token_urlsafe(8)))),
             kept=KeptResults(self.options.result_ttl, self.supervisor),
             state=self.state,
             records=self.records,
             routes=self.routes,
-            store=cast("Store | None", self.options.store) if hasattr(self.options.store, "durable") else None,
+            store=as_store(self.options.store),
         )
 
     def open_account(self, peer: Peer) -> Account:
@@ -197,6 +198,8 @@ async def open_service(
         )
         with closing(service.records), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
+            if service.calls.log_store is not None:
+                await service.calls.log_store.join(service.calls.node)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

@@ -32,6 +32,7 @@ from .envelope import Envelope
 from .listen_requests import listen_plan
 from .service import Service
 from .sizes import SUBSCRIPTION_SIZE
+from .snapshot import SessionSnapshot
 from .subscriptions import Subscriber
 
 logger = peer_logger("trio_mcp.session")
@@ -53,6 +54,40 @@ class SessionState:
     _outbox: Outbox[Envelope] | None = None
     _declared: ServerCapabilities | None = None
     """What `initialize` was answered with: a repeated one gets the same. None before the first."""
+    changes: int = 0
+    """Counts what changes the snapshot."""
+
+    # over a restart
+
+    def snapshot(self) -> SessionSnapshot:
+        """Return what the next process needs to go on with the session, which is open."""
+        terms, subscriber = self._connection.terms, self._subscriber
+        assert terms.proposed_version is not None
+        assert terms.client_info is not None
+        return SessionSnapshot(
+            revision=terms.codec.revision.name,
+            proposed=terms.proposed_version,
+            capabilities=terms.client_capabilities.wire(),
+            client_info=terms.client_info.wire(),
+            log_level=terms.log_threshold.level,
+            initialized=subscriber is not None,
+            watched=() if subscriber is None else tuple(subscriber.uris),
+        )
+
+    def restore(self, snapshot: SessionSnapshot) -> None:
+        """Go on with a session of an earlier process.
+
+        Raises:
+            LimitExceeded: the memory budget has no room for it.
+            RemoteProtocolError: its revision is not supported any more.
+            ValueError: another version of this package wrote the snapshot.
+        """
+        self._declared = self._open(snapshot.handshake, snapshot.revision)
+        self._connection.terms.log_threshold.level = snapshot.log_level
+        if snapshot.initialized:
+            self.initialized()
+        for uri in snapshot.watched:
+            self.subscribe(SubscribeRequestParams(uri=uri))
 
     # messages that belong to no request
 
@@ -72,6 +107,7 @@ class SessionState:
     def initialized(self) -> None:
         """The client is ready: from now on it is notified of changes (L-LC-5s)."""
         if self._subscriber is None:
+            self.changes += 1
             lists = (TOOLS, PROMPTS, RESOURCES)
             self._subscriber = Subscriber(lists, self._service.options.watched, self._send_changes)
             self._service.subscriptions.add(self._subscriber)
@@ -117,7 +153,7 @@ class SessionState:
         """
         assert isinstance(params, InitializeRequestParams)
         if self._declared is None:
-            self._declared = self._open(params)
+            self._declared = self._open(params, negotiated_version(params.protocol_version))
         codec = self._connection.terms.codec
         result = InitializeResult(
             protocol_version=codec.revision.name,
@@ -127,7 +163,7 @@ class SessionState:
         )
         return codec.encode_result("initialize", result)
 
-    def _open(self, params: InitializeRequestParams) -> ServerCapabilities:
+    def _open(self, params: InitializeRequestParams, version: str) -> ServerCapabilities:
         """Open the session; return what the server offers now."""
         if (size := len(params.encode())) > MAX_INITIALIZE:
             raise RemoteProtocolError(
@@ -135,7 +171,7 @@ class SessionState:
             )
         held = held_size(params.encode())
         self._check(held)
-        self._connection.accept_handshake(params, negotiated_version(params.protocol_version))
+        self._connection.accept_handshake(params, version)
         self._draw(held)
         return self._service.capabilities
 
@@ -161,6 +197,7 @@ class SessionState:
     def set_level(self, params: Model) -> Model:
         assert isinstance(params, SetLevelRequestParams)
         self._connection.terms.log_threshold.level = params.level
+        self.changes += 1
         return EmptyResult()
 
     def subscribe(self, params: Model) -> Model:
@@ -172,6 +209,7 @@ class SessionState:
         self._check(size)
         self._service.subscriptions.subscribe(self._subscriber, params.uri)
         self._draw(size)
+        self.changes += 1
         return EmptyResult()
 
     def unsubscribe(self, params: Model) -> Model:
@@ -180,6 +218,7 @@ class SessionState:
         if self._subscriber is not None and params.uri in self._subscriber.uris:
             self._service.subscriptions.unsubscribe(self._subscriber, params.uri)
             self._draw(-SUBSCRIPTION_SIZE - len(params.uri))
+            self.changes += 1
         return EmptyResult()
 
     def listen(self, params: Model) -> Plan:

@@ -117,7 +117,7 @@ class CallInRounds(Call[RequestDigest]):
             self._send_round(legs, {"node": node})
             return
         payload = self.memory.payload(
-            node, legs.records(), self.services.options.max_state, self.services.options.store, self.services.records
+            node, legs.records(), self.services.options.max_state, self.services.journals, self.services.records
         )
         if payload.journal_key is None:
             self._send_round(legs, payload.wire())
@@ -127,7 +127,7 @@ class CallInRounds(Call[RequestDigest]):
 
     async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
         """Store a journal that is too large to travel, and end the leg unless it is over by then."""
-        store = self.services.options.store
+        store = self.services.journals
         assert store is not None
         try:
             stored = await payload.stored(store, self.services.options.actors.park_ttl, self.services.records)

@@ -90,7 +90,7 @@ class Retry:
         """Replay a call of which something is in the store. The client may disconnect, or send a copy, until it has come."""
         services = self.services
         try:
-            fetched = payload if payload.journal_key is None else await payload.fetched(services.options.store)
+            fetched = payload if payload.journal_key is None else await payload.fetched(services.journals)
             logged = () if services.log_store is None else await read_log(services.log_store, self.claims.call_id)
             # Both again: another request of the client may have carried the call on while this one waited for the store.
             if self.target.finished or self.join(fetched):

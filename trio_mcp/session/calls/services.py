@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
 
 from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.connection import StrayKind
@@ -15,7 +15,7 @@ from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
 from ...sampling import SamplingProvider
-from ...storage import Store
+from ...storage import JournalStore, Store
 from ...types import JsonObject, Model, Tool
 from ..kept_results import KeptResults
 from ..options import ServiceOptions
@@ -23,7 +23,7 @@ from ..raised import RaisedErrors
 from .directory import CallDirectory
 from .ended import EndedCall
 from .facts import RequestFacts
-from .log import CallLog
+from .log import CallLog, StoredJournals
 from .url_elicitations import UrlElicitations
 
 C = TypeVar("C")
@@ -123,6 +123,11 @@ class CallServices(Generic[C]):
     def log_store(self) -> Store | None:
         """The store, if it outlives this process."""
         return self.store if self.store is not None and self.store.durable else None
+
+    @cached_property
+    def journals(self) -> JournalStore | None:
+        """Where journals are kept that are too large to travel; None if nowhere."""
+        return cast("JournalStore | None", self.options.store) if self.store is None else StoredJournals(self.store)
 
     def open_log(self, key: str, lifetime: float, count: int = 0) -> CallLog:
         """Return the log of a call, each part of which expires `lifetime` seconds after it was written.
