@@ -10,6 +10,7 @@ import pytest
 import trio
 from crashing_store import CrashingStore, Disk
 from talk import Round, Talk, accept, talk_to
+from trio.testing import MockClock
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.request_state import KeyRing
@@ -18,7 +19,7 @@ from trio_mcp.storage import StoreError
 from trio_mcp.types import ToolAnnotations
 
 KEYS = KeyRing.random()
-Tool = Callable[..., Coroutine[Any, Any, str]]
+Tool = Callable[..., Coroutine[Any, Any, object]]
 
 
 class Process:
@@ -182,6 +183,16 @@ async def test_a_step_whose_intent_was_not_recorded_does_not_run() -> None:
     assert work.charged == 0
 
 
+async def test_a_step_does_not_run_while_the_store_hangs(autojump_clock: MockClock) -> None:
+    disk, work = Disk(), Work()
+    asked = await first_round(disk, work.tool)
+    process = Process(disk, work.tool)
+    process.store.on_write = lambda _changes: process.store.crash()
+    async with process.talk() as talk:
+        await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
+    assert work.charged == 0
+
+
 async def test_the_last_phase_of_a_handoff_does_not_run_twice() -> None:
     work = Work()
 
@@ -211,6 +222,29 @@ async def test_the_last_phase_of_a_handoff_does_not_run_twice() -> None:
         text = await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
     assert "step 'after' may have run" in text
     assert work.charged == 1
+
+
+async def test_a_journal_that_is_too_large_to_travel_is_kept_in_the_store() -> None:
+    disk = Disk()
+
+    async def tool(ctx: Context) -> int:
+        text = await ctx.step("read", lambda: "x" * 100_000)
+        await ctx.elicit("Sure?", bool)
+        return len(text)
+
+    asked = await first_round(disk, tool)
+    assert [kind for kind, _ in disk.records] == ["journal"]
+    async with Process(disk, tool).talk() as talk:
+        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "100000"
+
+
+async def test_a_process_has_a_new_name_at_each_start() -> None:
+    names = []
+    for _ in range(2):
+        async with talk_to(Server("tester", options=ServiceOptions(node="web-1"))) as talk:
+            names.append(talk.service.calls.node)
+    assert len(set(names)) == 2
+    assert all(name.startswith("web-1-") for name in names)
 
 
 async def test_a_first_leg_writes_nothing() -> None:

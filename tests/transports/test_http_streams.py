@@ -16,6 +16,7 @@ from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from trio_mcp.storage import LogKey
 from trio_mcp.stores import MemoryEventStore
+from trio_mcp_transports.http.sessions.breaker import Breaker
 from trio_mcp_transports.http.sessions.event_log import EventLog
 
 # what a stream looks like
@@ -316,7 +317,8 @@ async def test_a_cancelled_write_that_came_after_the_end_of_its_session_is_forgo
             await super().append(key, first, events)
 
     store = SessionEndsFirst()
-    log = EventLog(store, None, "session", RepeatedRecords(peer_logger("trio_mcp.http")))
+    records = RepeatedRecords(peer_logger("trio_mcp.http"))
+    log = EventLog(store, None, "session", records, Breaker("the store failed", records))
     log.opened = 1
     with trio.CancelScope() as scope:
         scope.cancel()

@@ -255,6 +255,10 @@ class Connection:
         """Wait for the answer to a request that this side sent before it was restarted; nothing is sent."""
         self._pending[request_id] = PendingRequest(method, self.terms.codec, may_be_task=False)
 
+    def method_of(self, request_id: RequestId) -> str:
+        """Return the method of a request of ours that has no answer yet."""
+        return self._pending[request_id].method
+
     def withdraw(self, request_id: RequestId, reason: str) -> Notification | None:
         """Stop waiting for an answer; the notification tells the peer (None when it has answered, or must not be told).
 

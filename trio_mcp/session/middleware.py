@@ -19,14 +19,25 @@ from .envelope import ANONYMOUS, Envelope, MessageFacts, Peer, Received
 from .replies import ReplyTarget
 from .server import ServerSession
 from .service import Service
+from .snapshot import SessionSnapshot
 
 
-def make_session(service: Service, *, shared_channel: bool = True, account: Account | None = None) -> ServerSession:
-    """Return a session, which passes each message to the middleware of the service if there is any."""
+def make_session(
+    service: Service,
+    *,
+    shared_channel: bool = True,
+    account: Account | None = None,
+    snapshot: SessionSnapshot | None = None,
+) -> ServerSession:
+    """Return a session, which passes each message to the middleware of the service if there is any.
+
+    Args:
+        shared_channel, account, snapshot: see `ServerSession`. The session of a proxy has no snapshot.
+    """
     if service.session_type is not None:
         return cast("ServerSession", service.session_type(service, shared_channel=shared_channel, account=account))
     kind = WatchedSession if service.message_middleware else ServerSession
-    return kind(service, shared_channel=shared_channel, account=account)
+    return kind(service, shared_channel=shared_channel, account=account, snapshot=snapshot)
 
 
 class WatchedSession(ServerSession):

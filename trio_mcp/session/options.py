@@ -5,14 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
-from ..checks import check_callable, check_instance, check_int, check_seconds, mistake
+from ..checks import check_callable, check_instance, check_int, check_seconds, check_str, mistake
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore, Store
 from .task_options import TaskOptions
 from .token_usage import TokenEstimate, estimate_tokens
+
+MAX_NODE: Final = 64
+"""Characters of the name of a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +41,7 @@ class ServiceOptions:
         store: where everything is kept that outlives the process: the path of a file, such as "state.db", or a `Store`. It needs
             keys. See docs/stores.md. A `JournalStore` keeps journals over `max_state` alone; without either, such a call cannot
             be replayed.
+        node: a name for this process among those that share the store, for people; a random part is added at each start.
         always_replay: replay the call on every retry, as if the process had restarted: for tests of tools (`trio_mcp.testing`).
         watched: resources that one session, or one `subscriptions/listen`, may subscribe to.
         max_depth: how deep the branches of a call may nest, whatever its tool or a branch says.
@@ -60,6 +65,7 @@ class ServiceOptions:
     keys: KeyRing | None = None
     max_state: int = 32 * 1024
     store: str | Store | JournalStore | None = None
+    node: str | None = None
     always_replay: bool = False
     watched: int = 1000
     max_depth: int = MAX_DEPTH
@@ -83,6 +89,8 @@ class ServiceOptions:
         check_seconds("result_ttl", self.result_ttl, positive=True, finite=True)
         for name, least in (("outbox", 1), ("max_state", 0), ("watched", 0), ("max_depth", 0)):
             check_int(name, getattr(self, name), least=least)
+        if self.node is not None and not (0 < len(check_str("node", self.node)) <= MAX_NODE):
+            raise ValueError(f"node must have 1 to {MAX_NODE} characters")
         if self.tell_errors is not None:
             check_instance("tell_errors", self.tell_errors, bool, "True, False or None")
         if not isinstance(self.store, str | Store | JournalStore | None):

@@ -11,6 +11,7 @@ import trio
 from ..errors import LimitExceeded
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail, ErrorResponse, RequestId, Response
 from ..runtime import CancelReason, Outbox
+from ..types import Model
 from .envelope import Envelope
 
 LegOutcome: TypeAlias = Encoded | ErrorDetail | None
@@ -52,6 +53,8 @@ class ReplyTarget:
     """What will answer the request; None before it has started, and after the end."""
     finished: bool = field(default=False, init=False)
     """The reply was sent, or there will be none."""
+    params: Model | None = field(default=None, init=False)
+    """Those of the request, where a store may keep it for the next process; None elsewhere, and after the end."""
     end_response: Callable[[float | None], Awaitable[None]] | None = field(default=None, init=False)
     """Ends the stream that the reply would go out on; the argument is the seconds the client waits before it asks for the
     rest. None where a stream cannot be ended early."""
@@ -86,7 +89,7 @@ class ReplyTarget:
         """Remove the request from the open ones."""
         self.finished = True
         # Both know this target: without a reference back, nothing is left to the garbage collector.
-        self.work = self.end_response = None
+        self.work = self.params = self.end_response = None
         if self.open_requests is not None:
             self.open_requests.discard(self)
 

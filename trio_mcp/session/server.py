@@ -57,6 +57,7 @@ from .calls.call import Plan
 from .calls.earlier import EarlierRun
 from .calls.facts import RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
+from .calls.log import CallLog
 from .calls.pending_asks import PendingAsks
 from .calls.retries import carry_on
 from .channel import MESSAGE_COST
@@ -64,6 +65,7 @@ from .envelope import Envelope, Peer, Received
 from .replies import OpenRequests, ReplyTarget
 from .service import Service
 from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
+from .snapshot import SessionSnapshot
 
 logger = peer_logger("trio_mcp.session")
 
@@ -83,16 +85,27 @@ class ServerSession:
     Args:
         shared_channel: see `Connection`.
         account: counts what the session keeps; its owner closes it. None counts nothing.
+        snapshot: what an earlier process has kept of the session, which goes on here; see `SessionState.restore` for the errors.
     """
 
-    def __init__(self, service: Service, *, shared_channel: bool = True, account: Account | None = None) -> None:
+    def __init__(
+        self,
+        service: Service,
+        *,
+        shared_channel: bool = True,
+        account: Account | None = None,
+        snapshot: SessionSnapshot | None = None,
+    ) -> None:
+        first_id = 1 if snapshot is None else snapshot.next_request_id
         self.service = service
-        self.connection = Connection(Side.CLIENT, shared_channel=shared_channel)
+        self.connection = Connection(Side.CLIENT, shared_channel=shared_channel, first_id=first_id)
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
         self._asks = PendingAsks(self.connection, self._state.notify, account)
         self._records: RepeatedRecords | None = None
+        if snapshot is not None:
+            self._state.restore(snapshot)
 
     def receive(
         self,
@@ -179,7 +192,9 @@ class ServerSession:
                 logger.debug("a message was ignored: %s", why)
         return None
 
-    def resume(self, request: Request, target: ReplyTarget, peer: Peer, run: EarlierRun) -> None:
+    def resume(
+        self, request: Request, target: ReplyTarget, peer: Peer, run: EarlierRun, log: CallLog | None = None
+    ) -> None:
         """Serve a request that came before the server was restarted, and whose reply is still owed.
 
         The call runs again if its tool may be replayed, and with what it had recorded; else its reply is an error that says so.
@@ -187,10 +202,11 @@ class ServerSession:
         Args:
             request: as it came, with decoded params.
             peer: who asks for the reply now.
+            log: of the call, for what it does from now on.
         """
         match self.connection.receive(request):
             case RequestIn() as event:
-                self._serve(event, target, peer, 0, run)
+                self._serve(event, target, peer, 0, (run, log))
             case Rejected(error):
                 target.finish(error_response(error).error)
             case other:
@@ -211,7 +227,7 @@ class ServerSession:
     def close(self, reason: CancelReason) -> None:
         """Cancel every running call of a connection that has ended. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
-        self._state.close()
+        self._state.close(reason)
         self._asks.close()
         if self._records is not None:
             self._records.close()
@@ -225,6 +241,24 @@ class ServerSession:
         once, until there is one again.
         """
         self._state.attach(outbox)
+
+    def snapshot(self) -> SessionSnapshot:
+        """Return what the next process needs to go on with this session, which is initialized."""
+        return self._state.snapshot()
+
+    @property
+    def changes(self) -> int:
+        """Counts the changes of the snapshot."""
+        return self._state.changes
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers have come that would not survive a crash, and should."""
+        return self._asks.has_answers
+
+    async def commit_answers(self) -> None:
+        """Return when the answers that have come would survive a crash; a store that fails is logged."""
+        await self._asks.commit_answers()
 
     @property
     def initialized(self) -> bool:
@@ -249,7 +283,12 @@ class ServerSession:
     # one step each
 
     def _serve(
-        self, request: RequestIn, target: ReplyTarget, peer: Peer, size: int, run: EarlierRun | None = None
+        self,
+        request: RequestIn,
+        target: ReplyTarget,
+        peer: Peer,
+        size: int,
+        run: tuple[EarlierRun, CallLog | None] | None = None,
     ) -> None:
         facts = RequestFacts(
             request.id,
@@ -268,7 +307,7 @@ class ServerSession:
             answer = (
                 self._answer(facts, request.params, target)
                 if run is None
-                else self._resumed(facts, request.params, target, run)
+                else self._resumed(facts, request.params, target, *run)
             )
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
             failures = self.service.calls.failures
@@ -308,16 +347,21 @@ class ServerSession:
             CallInRounds(service.calls, answer, facts, target, RequestDigest(params))
         else:
             CallByRequests(service.calls, answer, facts, target, self._asks)
+            if service.calls.is_durable:
+                target.params = params
         return None
 
-    def _resumed(self, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun) -> Encoded | None:
+    def _resumed(
+        self, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun, log: CallLog | None
+    ) -> Encoded | None:
         """Return the answer to a request from before a restart, or None if a call was started that will answer it."""
         answer = self._route(facts, params)
         if isinstance(answer, Encoded):
             return answer
         if not isinstance(answer, Plan):
             return facts.terms.codec.encode_result(facts.method, answer, self.service.calls.server_info_json)
-        resume_request(self.service.calls, answer, facts, target, self._asks, run)
+        resume_request(self.service.calls, answer, facts, target, self._asks, run, log)
+        target.params = params
         return None
 
     def _route(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:

@@ -93,7 +93,8 @@ class Service:
             keys=keys,
             audience=self.identity.name,
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
-            node=secrets.token_urlsafe(8),
+            # New at each start: a state that an earlier process has sealed is not one of this process.
+            node="-".join(filter(None, (self.options.node, secrets.token_urlsafe(8)))),
             kept=KeptResults(self.options.result_ttl, self.supervisor),
             state=self.state,
             records=self.records,

@@ -15,7 +15,7 @@ from ..protocol.json_limits import held_size
 from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
 from ..protocol.uri.uris import check_uri
-from ..runtime import Account, Outbox
+from ..runtime import Account, CancelReason, Outbox
 from ..types import (
     DiscoverResult,
     EmptyResult,
@@ -35,6 +35,7 @@ from .envelope import Envelope
 from .listen_requests import listen_plan
 from .service import Service
 from .sizes import SUBSCRIPTION_SIZE
+from .snapshot import SessionSnapshot
 from .subscriptions import Subscriber
 
 logger = peer_logger("trio_mcp.session")
@@ -57,13 +58,51 @@ class SessionState:
     _declared: ServerCapabilities | None = None
     """What `initialize` was answered with: a repeated one gets the same. None before the first."""
     _facts: SessionFacts | None = None
+    changes: int = 0
+    """Counts what changes the snapshot."""
 
     @property
     def facts(self) -> SessionFacts:
         """The session as what outlives a request knows it; made when the first such thing needs it."""
         if self._facts is None:
             self._facts = SessionFacts(secrets.token_urlsafe(16), self.notify, self._notify_task)
+            self.changes += 1
         return self._facts
+
+    # over a restart
+
+    def snapshot(self) -> SessionSnapshot:
+        """Return what the next process needs to go on with the session, which is open."""
+        terms, subscriber = self._connection.terms, self._subscriber
+        assert terms.proposed_version is not None
+        assert terms.client_info is not None
+        return SessionSnapshot(
+            revision=terms.codec.revision.name,
+            proposed=terms.proposed_version,
+            capabilities=terms.client_capabilities.wire(),
+            client_info=terms.client_info.wire(),
+            log_level=terms.log_threshold.level,
+            initialized=subscriber is not None,
+            watched=() if subscriber is None else tuple(subscriber.uris),
+            owner=None if self._facts is None else self._facts.owner,
+        )
+
+    def restore(self, snapshot: SessionSnapshot) -> None:
+        """Go on with a session of an earlier process.
+
+        Raises:
+            LimitExceeded: the memory budget has no room for it.
+            RemoteProtocolError: its revision is not supported any more.
+            ValueError: another version of this package wrote the snapshot.
+        """
+        self._declared = self._open(snapshot.handshake, snapshot.revision)
+        self._connection.terms.log_threshold.level = snapshot.log_level
+        if snapshot.initialized:
+            self.initialized()
+        for uri in snapshot.watched:
+            self._watch(uri)
+        if snapshot.owner is not None:
+            self._facts = SessionFacts(snapshot.owner, self.notify, self._notify_task)
 
     # messages that belong to no request
 
@@ -89,17 +128,20 @@ class SessionState:
     def initialized(self) -> None:
         """The client is ready: from now on it is notified of changes (L-LC-5s)."""
         if self._subscriber is None:
+            self.changes += 1
             lists = (TOOLS, PROMPTS, RESOURCES)
             self._subscriber = Subscriber(lists, self._service.options.watched, self._send_changes)
             self._service.subscriptions.add(self._subscriber)
 
-    def close(self) -> None:
+    def close(self, reason: CancelReason) -> None:
         if self._subscriber is not None:
             self._service.subscriptions.discard(self._subscriber)
         self._subscriber = self._outbox = None
         if self._facts is not None:
             self._facts.notify = self._facts.notify_task = None
-            self._service.tasks.end_session(self._facts)
+            # A session that only its process gives up goes on in the next one, and so do its tasks.
+            if reason is not CancelReason.SHUTDOWN:
+                self._service.tasks.end_session(self._facts)
             self._facts = None
 
     def _send_changes(self) -> None:
@@ -138,7 +180,7 @@ class SessionState:
         """
         assert isinstance(params, InitializeRequestParams)
         if self._declared is None:
-            self._declared = self._open(params)
+            self._declared = self._open(params, negotiated_version(params.protocol_version))
         codec = self._connection.terms.codec
         result = InitializeResult(
             protocol_version=codec.revision.name,
@@ -148,7 +190,7 @@ class SessionState:
         )
         return codec.encode_result("initialize", result)
 
-    def _open(self, params: InitializeRequestParams) -> ServerCapabilities:
+    def _open(self, params: InitializeRequestParams, version: str) -> ServerCapabilities:
         """Open the session; return what the server offers now."""
         if (size := len(params.encode())) > MAX_INITIALIZE:
             raise RemoteProtocolError(
@@ -156,7 +198,7 @@ class SessionState:
             )
         held = held_size(params.encode())
         self._check(held)
-        self._connection.accept_handshake(params, negotiated_version(params.protocol_version))
+        self._connection.accept_handshake(params, version)
         self._draw(held)
         return self._service.capabilities
 
@@ -182,18 +224,23 @@ class SessionState:
     def set_level(self, params: Model, _facts: RequestFacts) -> Model:
         assert isinstance(params, SetLevelRequestParams)
         self._connection.terms.log_threshold.level = params.level
+        self.changes += 1
         return EmptyResult()
 
     def subscribe(self, params: Model, _facts: RequestFacts) -> Model:
         """Subscribe to a resource. It may come before `notifications/initialized`, which it then implies."""
         assert isinstance(params, SubscribeRequestParams)
+        self._watch(params.uri)
+        self.changes += 1
+        return EmptyResult()
+
+    def _watch(self, uri: str) -> None:
         self.initialized()
         assert self._subscriber is not None
-        size = 0 if params.uri in self._subscriber.uris else SUBSCRIPTION_SIZE + len(params.uri)
+        size = 0 if uri in self._subscriber.uris else SUBSCRIPTION_SIZE + len(uri)
         self._check(size)
-        self._service.subscriptions.subscribe(self._subscriber, params.uri)
+        self._service.subscriptions.subscribe(self._subscriber, uri)
         self._draw(size)
-        return EmptyResult()
 
     def unsubscribe(self, params: Model, _facts: RequestFacts) -> Model:
         assert isinstance(params, UnsubscribeRequestParams)
@@ -201,6 +248,7 @@ class SessionState:
         if self._subscriber is not None and params.uri in self._subscriber.uris:
             self._service.subscriptions.unsubscribe(self._subscriber, params.uri)
             self._draw(-SUBSCRIPTION_SIZE - len(params.uri))
+            self.changes += 1
         return EmptyResult()
 
     def listen(self, params: Model, facts: RequestFacts) -> Plan:

@@ -12,6 +12,8 @@ from .access import HttpRejection
 from .quota import Quota
 
 ID_BYTES: Final = 24
+ID_LENGTH: Final = 32
+"""Characters of an id."""
 
 
 class OpenSession:

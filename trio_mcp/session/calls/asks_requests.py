@@ -19,15 +19,16 @@ from ...errors import (
     RemoteProtocolError,
 )
 from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
-from ...runtime import CALL_OVER_MESSAGE, Actor, Journal, Lane, Outcome, Slot
+from ...runtime import CALL_OVER_MESSAGE, Actor, CancelReason, Journal, Lane, Outcome, Returned, Slot
 from ...types import ClientCapabilities, ElicitationCompleteNotificationParams, Model
 from ...types.capabilities import lacks
 from ..envelope import Envelope, content_size
-from ..replies import ReplyTarget
+from ..replies import LegOutcome, ReplyTarget
 from .call import Call, Plan
 from .earlier import EarlierRun, failing_body
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
+from .log import CallLog
 from .memory import CallMemory
 from .pending_asks import ELICITATION_COMPLETE, AskedQuestion, PendingAsks
 from .services import CallServices
@@ -120,11 +121,32 @@ class CallByRequests(Call[PendingAsks]):
         memory.note_other_question(asked.key)
         return None
 
+    # a durable store
+
+    def keep_in(self, log: CallLog) -> None:
+        """Write what the call records and asks to a log from now on, and first what there is of both."""
+        self._origin.keep_in(self, log)
+
+    def report_above(self, progress: float) -> None:
+        """Report only progress above this value, which an earlier run has reported."""
+        self._opened_reports().continue_above(progress)
+
+    @property
+    def continues_elsewhere(self) -> bool:
+        is_kept = self.memory is not None and self.memory.log is not None
+        return is_kept and self.actor.reason is CancelReason.SHUTDOWN
+
     def _on_actor_done(self, actor: Actor, outcome: Outcome) -> None:
-        if self._origin.earlier:
+        if self._origin.earlier and not self.continues_elsewhere:
             for notice in self._origin.abandoned(self):
                 self.post(notice)
         super()._on_actor_done(actor, outcome)
+
+    def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
+        # The next process answers. The client, whose response ends without one, asks there for the rest.
+        if self.continues_elsewhere and not isinstance(outcome, Returned):
+            return None
+        return super()._leg_outcome(outcome)
 
     # requests
 
@@ -151,6 +173,9 @@ class CallByRequests(Call[PendingAsks]):
 
         This runs in the step in which that happens: for a stuck call, before the call is answered for.
         """
+        if self.continues_elsewhere:
+            # Its user may answer in the next process.
+            return
         notice = self._origin.settle(request_id)
         if notice is not None:
             self.post(notice)
@@ -163,14 +188,23 @@ def resume_request(
     target: ReplyTarget,
     origin: PendingAsks,
     run: EarlierRun,
+    log: CallLog | None,
 ) -> None:
-    """Start the call of a request from before a restart once more, with what its earlier run has left."""
+    """Start the call of a request from before a restart once more, with what its earlier run has left.
+
+    Args:
+        log: where it is recorded further; it has what the earlier run recorded.
+    """
     loss = run.loss(plan, always_replay=services.options.always_replay)
     if loss is not None:
         plan = plan._replace(run=failing_body(loss))
     call = CallByRequests(services, plan, facts, target, origin, None, Journal(run.entries))
     # Its body has not run yet.
     origin.resume(call, run.requests)
+    if call.memory is not None and log is not None:
+        call.memory.continue_in(log)
+    if run.progress is not None:
+        call.report_above(run.progress)
 
 
 async def recalled(kind: str, known: T | PeerError | RemoteProtocolError) -> T:

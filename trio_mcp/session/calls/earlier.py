@@ -43,12 +43,14 @@ class EarlierRun:
         requests: what it asked and has no answer yet, by the keys of the questions.
         begun: the steps that were running, as they are named in the journal.
         logged: how many entries its log has.
+        progress: the last value that its client was told; None if it was told none.
     """
 
     entries: tuple[JournalEntry, ...] = ()
     requests: Mapping[str, EarlierRequest] = field(default_factory=dict[str, EarlierRequest])
     begun: tuple[str, ...] = ()
     logged: int = 0
+    progress: float | None = None
 
     def loss(self, plan: Plan, *, always_replay: bool = False) -> CallLost | None:
         """Return the error of a call that must not be replayed, None if it may."""

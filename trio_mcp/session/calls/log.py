@@ -29,11 +29,14 @@ from ...logs import RepeatedRecords
 from ...protocol.jsonrpc import RequestId
 from ...protocol.strict_json import dumps
 from ...runtime import EntryKind, JournalEntry
-from ...storage import Append, Store
+from ...storage import Append, Change, Store, StoreError
 from ...types import JsonValue
 
 LOG_KIND: Final = "call"
 """The kind of the logs, and of the records of calls, in a store."""
+
+JOURNAL_KIND: Final = "journal"
+"""The kind of the records of journals that are too large to travel."""
 
 COMMIT_SECONDS: Final = 5.0
 """How long the store may take to keep what a call has done, before the call goes on."""
@@ -53,7 +56,7 @@ class CallLog:
         count: entries that are in it already.
     """
 
-    __slots__ = ("_count", "_expires_at", "_lock", "_pending", "_records", "_store", "key")
+    __slots__ = ("_closed", "_count", "_expires_at", "_lock", "_pending", "_records", "_store", "key")
 
     def __init__(
         self, store: Store, key: str, expires_at: Callable[[], float], records: RepeatedRecords, count: int = 0
@@ -64,16 +67,26 @@ class CallLog:
         self._expires_at = expires_at
         self._count = count
         self._pending: list[bytes] = []
+        self._closed = False
         self._lock = trio.Lock()
 
     def add(self, *entries: JournalEntry) -> None:
         """Add entries, which the next `commit` writes."""
-        self._pending += [encoded_entry(entry) for entry in entries]
+        if not self._closed:
+            self._pending += [encoded_entry(entry) for entry in entries]
 
-    async def commit(self) -> None:
+    def close(self) -> None:
+        """Write nothing more: another process runs the call. What is about to be done here raises `StoreError`."""
+        self._closed = True
+        self._pending.clear()
+
+    async def commit(self, *first: Change) -> None:
         """Return when everything that was added before is in the store.
 
         A cancel, or a failure, leaves what was not written to the next commit.
+
+        Args:
+            first: further changes, which are made together with it.
 
         Raises:
             StoreError: whatever the store raises.
@@ -81,12 +94,22 @@ class CallLog:
         wanted = self._count + len(self._pending)
         async with self._lock:
             # Another lane may have written it while this one waited.
-            if wanted <= self._count:
+            if wanted <= self._count and not first:
                 return
             entries = tuple(self._pending)
-            await self._store.write([Append(LOG_KIND, self.key, self._count + 1, entries, self._expires_at())])
+            appended = [Append(LOG_KIND, self.key, self._count + 1, entries, self._expires_at())] if entries else []
+            await self._store.write([*first, *appended])
             del self._pending[: len(entries)]
             self._count += len(entries)
+
+    async def commit_in_time(self) -> None:
+        """Commit. Raises `StoreError`, also if it takes longer than `COMMIT_SECONDS`, and once it is closed."""
+        if self._closed:
+            raise StoreError("another process runs this call now")
+        with trio.move_on_after(COMMIT_SECONDS) as scope:
+            await self.commit()
+        if scope.cancelled_caught:
+            raise StoreError(f"the store did not keep what a call is about to do within {COMMIT_SECONDS:g} seconds")
 
     async def commit_or_report(self) -> None:
         """Commit, also while the caller is cancelled; log a store that fails, or takes longer than `COMMIT_SECONDS`."""

@@ -85,7 +85,7 @@ class CallMemory:
         self._running[name] = None
         if self.log is not None:
             self.log.add(intent(name))
-            await self.log.commit()
+            await self.log.commit_in_time()
 
     def fail_step(self, name: str, *, was_given_up: bool) -> None:
         """Record that a step was not done, unless the whole call was given up while it ran."""

@@ -21,11 +21,13 @@ import trio
 from ...errors import LimitExceeded, PeerError, RemoteProtocolError, without_traceback
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
-from ...runtime import Account, Actor
+from ...runtime import Account, Actor, EntryKind, JournalEntry
 from ...types import ElicitationCompleteNotificationParams, Model
 from .call import Call
 from .earlier import EarlierRequest
 from .facts import Question
+from .log import CallLog, asked_entry
+from .memory import CallMemory
 from .url_elicitations import SessionPages, UrlElicitations
 
 T = TypeVar("T", bound=Model)
@@ -66,6 +68,8 @@ class PendingAsks:
     """What an earlier run of a call has asked and has no answer yet, by key. Together they hold the turn of the call."""
     prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
     """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
+    _answered: list[CallMemory] | None = None
+    """The calls that have got answers which are not in their logs yet."""
     _pages: SessionPages | None = None
     """The pages whose completion the client is notified of; None before the first."""
     _closed: bool = False
@@ -104,13 +108,17 @@ class PendingAsks:
         self.actors[request.id] = actor
         if asked is not None:
             self.recorded[request.id] = asked
+            if asked.call.memory is not None:
+                asked.call.memory.add_to_log(entry_of(request.id, question.method, asked))
         return request
 
     def settle(self, request_id: RequestId) -> Notification | None:
         """Stop waiting for an answer; the notification tells the client, if it still owes one."""
         if self.actors.pop(request_id, None) is None:
             return None
-        self._forget(request_id)
+        asked = self._forget(request_id)
+        if asked is not None and asked.call.memory is not None:
+            asked.call.memory.add_to_log(JournalEntry(EntryKind.WITHDRAWN, asked.key, None))
         return self._connection.withdraw(request_id, "the call no longer needs the answer")
 
     def deliver(self, request_id: RequestId, result: Model | Exception, size: int) -> None:
@@ -123,9 +131,33 @@ class PendingAsks:
         except LimitExceeded as error:
             result = without_traceback(error)
         asked = self._forget(request_id)
-        if asked is not None and asked.call.memory is not None and isinstance(result, RECORDED):
-            asked.call.memory.record_reply(asked.key, result, asked.fingerprint)
+        memory = None if asked is None else asked.call.memory
+        if asked is not None and memory is not None and isinstance(result, RECORDED):
+            memory.record_reply(asked.key, result, asked.fingerprint)
+            if memory.log is not None:
+                self._answered = [*(self._answered or ()), memory]
         actor.mailbox.post(str(request_id), result)
+
+    # in a durable store
+
+    def keep_in(self, call: Call, log: CallLog) -> None:
+        """Write what a call records, and what it asks, to a log from now on, and first what there is of both."""
+        if call.memory is not None:
+            mine = ((number, asked) for number, asked in self.recorded.items() if asked.call is call)
+            method_of = self._connection.method_of
+            requests = [entry_of(number, method_of(number), asked) for number, asked in mine]
+            call.memory.keep_in(log, requests)
+
+    @property
+    def has_answers(self) -> bool:
+        """Whether answers have come that are not in the logs of their calls yet."""
+        return self._answered is not None
+
+    async def commit_answers(self) -> None:
+        """Return when the answers that have come are in the logs of their calls; a store that fails is logged."""
+        answered, self._answered = self._answered, None
+        for memory in answered or ():
+            await memory.commit()
 
     # those of an earlier run
 
@@ -187,6 +219,11 @@ class PendingAsks:
             turn.unpark()
         else:
             del self.prompting[call]
+
+
+def entry_of(request_id: RequestId, method: str, asked: AskedQuestion) -> JournalEntry:
+    """Return the entry of a question for the log of its call."""
+    return asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
 
 
 RECORDED: Final = (Model, PeerError, RemoteProtocolError)

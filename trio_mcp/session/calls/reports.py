@@ -54,6 +54,8 @@ class ProgressReports:
     """The last value of the author."""
     _sent: float = -math.inf
     """The last value that was sent."""
+    _told_before: float = -math.inf
+    """The last value that an earlier run of the call sent; what a replay reports up to there is not news."""
     _records: RepeatedRecords | None = None
     _heartbeat: trio.CancelScope | None = None
 
@@ -69,8 +71,14 @@ class ProgressReports:
         self._records.log(DROPPED, target, value, self._last)
         return False
 
+    def continue_above(self, value: float) -> None:
+        """Send only what is above this value, which an earlier run of the call has sent."""
+        self._told_before = self._sent = value
+
     def value_to_send(self, value: float) -> float | None:
         """Return an accepted value, or the next float above the last heartbeat if that is more; None if there is none."""
+        if value <= self._told_before:
+            return None
         return self._send(value if value > self._sent else next_float(self._sent))
 
     def heartbeat_value(self) -> float | None:

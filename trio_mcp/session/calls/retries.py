@@ -91,7 +91,7 @@ class Retry:
         services = self.services
         try:
             fetched = payload if payload.journal_key is None else await payload.fetched(services.journals)
-            logged = await read_log(services.store, self.claims.call_id) if services.is_durable else ()
+            logged = () if services.log_store is None else await read_log(services.log_store, self.claims.call_id)
             # Both again: another request of the client may have carried the call on while this one waited for the store.
             if self.target.finished or self.join(fetched):
                 return

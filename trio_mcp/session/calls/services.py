@@ -133,6 +133,11 @@ class CallServices(Generic[C]):
         given = self.options.store
         return given if isinstance(given, JournalStore) else None
 
+    @cached_property
+    def log_store(self) -> Store | None:
+        """The store, if it outlives this process."""
+        return self.store if self.store.durable else None
+
     def open_log(self, key: str, lifetime: float, count: int = 0) -> CallLog:
         """Return the log of a call, each part of which expires `lifetime` seconds after it was written.
 

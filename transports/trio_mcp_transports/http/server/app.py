@@ -30,7 +30,6 @@ from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Se
 from trio_mcp.session.channel import MESSAGE_COST
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
-from trio_mcp.stores import MemoryEventStore
 
 from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
 from ...asgi.authentication import Authenticate, authenticated_peer, check_scopes, has_same_rights
@@ -52,6 +51,7 @@ from ...hypercorn.guard import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint
+from ..sessions.opening import legacy_endpoint
 from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, not_found_text
 
@@ -136,8 +136,7 @@ class McpApp:
         self._server = server
         self._paths = paths
         self._access = access
-        # Compared with None: a store with a length is falsy while it is empty.
-        self._event_store = MemoryEventStore(memory=server.options.memory) if event_store is None else event_store
+        self._event_store = event_store
         self._authenticate = authenticate
         self._records = RepeatedRecords(logger)
         self._json_limits = JsonLimits(max_bytes=self.limits.body, max_values=self.limits.values)
@@ -242,7 +241,7 @@ class McpApp:
         install()
         try:
             async with self._server.open_service() as service, trio.open_nursery() as nursery:
-                legacy = LegacyEndpoint(service, self._event_store, self.limits, nursery)
+                legacy = legacy_endpoint(service, self._event_store, self.limits, nursery)
                 websockets = WebSockets(service, self.limits)
                 sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
                 self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)

@@ -17,8 +17,8 @@ from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
-from trio_mcp.runtime import CancelReason, Outbox
-from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, Service, make_session
+from trio_mcp.runtime import Account, CancelReason, Outbox
+from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service, make_session
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.storage import EventStore
 
@@ -26,8 +26,12 @@ from ...asgi.access import ALLOW, HttpRejection, check_stream
 from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, ended_when_expired
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Respond, check_room, respond
-from .event_log import read_event_id
+from ...asgi.sessions import ID_LENGTH
+from .breaker import Breaker
+from .claims import Claims
+from .event_log import NOT_KEPT, read_event_id
 from .sessions import LegacySession, LegacySessions
+from .stored import SessionHome
 from .streams import BackgroundLogger, SessionStream, StreamReader
 
 
@@ -36,12 +40,23 @@ class LegacyEndpoint:
 
     Args:
         nursery: owns what goes on without a connection; it is the caller's.
+        home: where sessions outlive the process; None if they do not.
     """
 
-    def __init__(self, service: Service, store: EventStore, limits: HttpLimits, nursery: trio.Nursery) -> None:
-        self.sessions = LegacySessions(limits, nursery.start_soon)
+    def __init__(
+        self,
+        service: Service,
+        store: EventStore,
+        limits: HttpLimits,
+        nursery: trio.Nursery,
+        home: SessionHome | None = None,
+    ) -> None:
+        self.sessions = LegacySessions(limits, nursery.start_soon, home)
         self._service = service
         self._store = store
+        self._home = home
+        self._breaker = Breaker(NOT_KEPT, service.records)
+        self._claims = None if home is None else Claims(home, self._new_session, self._new_stream, self._on_reader_gone)
         self._grace = limits.disconnect_grace
         self._nursery = nursery
 
@@ -53,6 +68,23 @@ class LegacyEndpoint:
         is_handshake = isinstance(message, Request) and message.method == "initialize"
         if is_handshake and SESSION_HEADER not in headers:
             return self._open_session(envelope, incoming)
+        if self._may_be_elsewhere(headers):
+            return partial(self._process_claimed, envelope, incoming)
+        return self._process(envelope, incoming)
+
+    async def _process_claimed(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> None:
+        """Process a message for a session that an earlier process may have had."""
+        with self._service.open_account(envelope.peer) as account:
+            account.draw(envelope.size)
+            await self._claim(incoming.peer)
+        respond = self._process(envelope, incoming)
+        # Not kept while a call runs.
+        del envelope
+        await respond()
+
+    def _process(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
+        message = envelope.message
+        is_handshake = isinstance(message, Request) and message.method == "initialize"
         entry = self._find_session(incoming.peer)
         stream = self._new_stream(entry, incoming.peer)
         reader = StreamReader(incoming, stream)
@@ -61,7 +93,21 @@ class LegacyEndpoint:
             return partial(self._process_rest, entry, listener, reader, envelope, incoming)
         if is_handshake and isinstance(listener, ReplyTarget):
             reader.add_header(SESSION_HEADER.encode(), entry.id.encode())
-        return self._response(entry, listener, reader, message, incoming)
+        return self._stored_first(entry, self._response(entry, listener, reader, message, incoming))
+
+    def _stored_first(self, entry: LegacySession, send_response: Respond) -> Respond:
+        """Return what sends a response when what the message has changed is stored."""
+        session, place = entry.session, entry.place
+        if place is None or not (session.has_answers or session.changes != place.saved):
+            return send_response
+        return partial(self._store_and_respond, entry, send_response)
+
+    async def _store_and_respond(self, entry: LegacySession, send_response: Respond) -> None:
+        if entry.session.has_answers:
+            await entry.session.commit_answers()
+        if entry.place is not None and entry.session.changes != entry.place.saved:
+            await self.sessions.save(entry)
+        await send_response()
 
     async def _process_rest(
         self,
@@ -85,7 +131,8 @@ class LegacyEndpoint:
         except BaseException:
             reader.stream.retire()
             raise
-        await self._response(entry, batch if batch.expects_reply else None, reader, envelope.message, incoming)()
+        listener = batch if batch.expects_reply else None
+        await self._stored_first(entry, self._response(entry, listener, reader, envelope.message, incoming))()
 
     def _response(
         self,
@@ -114,7 +161,7 @@ class LegacyEndpoint:
         check_stream(headers)
         if SESSION_HEADER not in headers:
             raise HttpRejection(405, "Without a session there is no stream to get: POST a message instead.", [ALLOW])
-        entry = self._find_session(incoming.peer)
+        entry = await self._found_session(incoming.peer)
         # A stream that is opened during a drain would hold up the end of it. A 503 tells the client to come back.
         self.sessions.quota.check_not_draining()
         if last := headers.get("last-event-id"):
@@ -128,7 +175,12 @@ class LegacyEndpoint:
         check_version(peer.headers)
         if SESSION_HEADER not in peer.headers:
             raise HttpRejection(405, "There is no session to delete.", [ALLOW])
-        self.sessions.end(self._find_session(peer), CancelReason.DISCONNECT)
+        entry = await self._found_session(peer)
+        place, entry.place = entry.place, None
+        self.sessions.end(entry, CancelReason.DISCONNECT)
+        if place is not None and self._home is not None:
+            # Before its client is told that it is gone.
+            await self._home.remove(place)
         await respond(incoming.send, 204)
 
     # sessions
@@ -142,13 +194,32 @@ class LegacyEndpoint:
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
             account.draw(SESSION_SIZE)
-            entry = self.sessions.add(LegacySession(session, envelope.peer.principal, account, self._store))
+            entry = self._new_session(session, envelope.peer.principal, account)
+            self.sessions.add(entry)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
+            if self._home is not None:
+                entry.store_in(self._home, self._home.new_place(entry.id, entry.principal))
+                return partial(self._open_stored, self._home, entry, exchange)
             # A proxy has the answer only when its server has answered.
             if isinstance(target, ReplyTarget) and not target.finished:
                 return partial(self._open_later, entry, target, exchange)
         exchange.outbox.close()
         return partial(run_to_end, exchange)
+
+    async def _open_stored(self, home: SessionHome, entry: LegacySession, exchange: Exchange) -> None:
+        """Send the answer to a handshake when the session is stored; end it if it cannot be.
+
+        Raises:
+            HttpRejection: 503, it cannot.
+        """
+        try:
+            assert entry.place is not None
+            await home.open(entry.place, entry.session)
+        except BaseException:
+            self.sessions.end(entry, CancelReason.DISCONNECT)
+            exchange.outbox.close()
+            raise
+        await run_to_end(exchange)
 
     async def _open_later(self, entry: LegacySession, target: ReplyTarget, exchange: Exchange) -> None:
         """Send the answer to a handshake when there is one; end the session if there is none, or it is an error."""
@@ -166,6 +237,30 @@ class LegacyEndpoint:
                 400, "The Mcp-Session-Id header is missing: send initialize first and repeat the id it returns."
             )
         return self.sessions.find(session_id, peer.principal)
+
+    # sessions of an earlier process
+
+    def _may_be_elsewhere(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a request names a session that this process does not have, and the store may."""
+        session_id = headers.get(SESSION_HEADER)
+        return (
+            self._home is not None
+            and session_id is not None
+            and len(session_id) == ID_LENGTH
+            and not self.sessions.knows(session_id)
+        )
+
+    async def _claim(self, peer: Peer) -> None:
+        """Go on with the session that a request names, if the store has it. Raises as `Claims.claim` does."""
+        assert self._claims is not None
+        self.sessions.quota.check_not_draining()
+        await self._claims.claim(peer.headers[SESSION_HEADER], peer, self.sessions)
+
+    async def _found_session(self, peer: Peer) -> LegacySession:
+        """Return the session that a request names, also one of an earlier process. Raises as `_find_session` and `_claim` do."""
+        if self._may_be_elsewhere(peer.headers):
+            await self._claim(peer)
+        return self._find_session(peer)
 
     # streams
 
@@ -186,6 +281,11 @@ class LegacyEndpoint:
         for envelope in streams.standalone.retire() if streams.standalone is not None else ():
             stream.outbox.post(envelope)
         streams.standalone = stream
+        if entry.place is not None:
+            # Before its client learns the id of an event on it.
+            stream.assign_number()
+            entry.place.standalone = stream.number
+            await self.sessions.save(entry)
         reader = StreamReader(incoming, stream)
         async with ended_when_expired(reader, incoming.expiry):
             await self._serve_stream(entry, reader, reader.listen)
@@ -264,6 +364,13 @@ class LegacyEndpoint:
             entry.session.disconnect(stream.listener)
             # Its call was cancelled without an answer, so there is no end that a client could come back for.
             await entry.streams.log.forget(stream.number)
+            if stream.kept and entry.streams.keeper is not None:
+                await entry.streams.keeper.release(stream.kept)
+
+    def _new_session(
+        self, session: ServerSession, principal: str | None, account: Account, id: str | None = None
+    ) -> LegacySession:
+        return LegacySession(session, principal, account, self._store, self._breaker, id=id)
 
     def _new_stream(self, entry: LegacySession, peer: Peer, size: int = 0) -> SessionStream:
         return SessionStream(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 import trio
@@ -18,6 +19,8 @@ from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
 
 from ...asgi.access import HttpRejection
 from ...asgi.failures import log_failures
+from .breaker import Breaker
+from .left_streams import LeftStream, read_stream
 
 STORE_SECONDS: Final = 5.0
 """How long a store may take for one thing."""
@@ -54,12 +57,16 @@ class EventLog:
 
     Args:
         records: counts how often the store failed.
+        breaker: of the store.
     """
 
-    __slots__ = ("_principal", "_records", "_session", "_store", "opened", "sealed")
+    __slots__ = ("_breaker", "_principal", "_records", "_session", "_store", "is_left", "opened", "sealed")
 
-    def __init__(self, store: EventStore, principal: str | None, session: str, records: RepeatedRecords) -> None:
+    def __init__(
+        self, store: EventStore, principal: str | None, session: str, records: RepeatedRecords, breaker: Breaker
+    ) -> None:
         self._store = store
+        self._breaker = breaker
         self._records = records
         self._principal = principal
         self._session = session
@@ -67,15 +74,16 @@ class EventLog:
         """Streams that were ever opened; their numbers are 1 to this."""
         self.sealed = False
         """The session is over: nothing is kept any more, except for a moment what was being written then."""
+        self.is_left = False
+        """Another process writes it: nothing is kept or forgotten here."""
 
     async def append(self, stream: int, first: int, events: Sequence[bytes]) -> None:
         """Keep events. A store that fails costs them their place in the log, not their way to the client."""
-        if self.sealed or not events:
+        if self.sealed or self.is_left or not events:
             return
         try:
-            # A store that hangs must not hold up the stream for longer than a client would wait.
-            with log_failures(NOT_KEPT, self._records), trio.fail_after(STORE_SECONDS):
-                await self._store.append(self._key(stream), first, events)
+            # A store that hangs must not hold up each stream, and each of its events.
+            await self._breaker.run(partial(self._store.append, self._key(stream), first, events))
         finally:
             # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A
             # cancel comes with the end of the application, so this runs for a cancelled write too.
@@ -111,6 +119,10 @@ class EventLog:
         with log_failures(NOT_FORGOTTEN, self._records), trio.CancelScope(shield=True):
             with trio.fail_after(STORE_SECONDS):
                 await self._store.forget(self._principal, self._session, stream)
+
+    async def left(self, stream: int) -> LeftStream:
+        """Return what an earlier process has said on a stream. Raises whatever the store raises."""
+        return await read_stream(self._store, self._key(stream))
 
     def _key(self, stream: int) -> LogKey:
         return LogKey(self._principal, self._session, stream)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TypeAlias
 
 import trio
@@ -18,7 +19,9 @@ from ...asgi.limits import HttpLimits
 from ...asgi.messages import check_room
 from ...asgi.quota import Quota
 from ...asgi.sessions import OpenSession, SessionTable
+from .breaker import Breaker
 from .event_log import EventLog
+from .stored import SessionHome, SessionPlace
 from .streams import SessionStreams
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
@@ -31,15 +34,33 @@ class LegacySession(OpenSession):
     Attributes:
         used: requests that named it; `notifications/initialized` is the first.
         seen: when the last of them came, or was answered.
+        place: where it is stored; None if it ends with the process.
     """
 
-    __slots__ = ("seen", "streams", "used")
+    __slots__ = ("place", "seen", "streams", "used")
 
-    def __init__(self, session: ServerSession, principal: str | None, account: Account, store: EventStore) -> None:
+    def __init__(
+        self,
+        session: ServerSession,
+        principal: str | None,
+        account: Account,
+        store: EventStore,
+        breaker: Breaker,
+        *,
+        id: str | None = None,
+    ) -> None:
         super().__init__(session, principal, account)
+        if id is not None:
+            self.id = id
         self.seen = trio.current_time()
-        self.streams = SessionStreams(EventLog(store, principal, self.id, session.service.records))
+        self.streams = SessionStreams(EventLog(store, principal, self.id, session.service.records, breaker))
         self.used = 0
+        self.place: SessionPlace | None = None
+
+    def store_in(self, home: SessionHome, place: SessionPlace) -> None:
+        """Keep it, and what its calls do, at this place."""
+        self.place = place
+        self.streams.keeper = home.keeper(place)
 
     def close_streams(self) -> None:
         standalone = self.streams.standalone
@@ -64,13 +85,15 @@ class LegacySessions(SessionTable[LegacySession]):
 
     Args:
         spawn: for the forgetting of what was logged.
+        home: where sessions outlive the process; None if they do not.
     """
 
-    def __init__(self, limits: HttpLimits, spawn: Spawn) -> None:
+    def __init__(self, limits: HttpLimits, spawn: Spawn, home: SessionHome | None = None) -> None:
         quota = Quota("sessions", limits.sessions, limits.per_principal)
         super().__init__(quota, "send initialize to open another.")
         self._idle_timeout = limits.session_idle
         self._spawn = spawn
+        self._home = home
 
     def make_room(self, principal: str | None, account: Account) -> None:
         """Make room for one more session, which will draw from this account.
@@ -93,6 +116,10 @@ class LegacySessions(SessionTable[LegacySession]):
                 raise HttpRejection(503, rejection, code=SERVER_BUSY)
         check_room(account, SESSION_SIZE)
 
+    def knows(self, session_id: str) -> bool:
+        """Return whether this process has the session of that id."""
+        return session_id in self._sessions
+
     def find(self, session_id: str, principal: str | None) -> LegacySession:
         """Return the session of that id, which is used now."""
         entry = super().find(session_id, principal)
@@ -105,6 +132,12 @@ class LegacySessions(SessionTable[LegacySession]):
         if entry.ended:
             return
         super().end(entry, reason)
+        place, home = entry.place, self._home
+        if place is not None and home is not None:
+            # The next process goes on with it.
+            if reason is CancelReason.SHUTDOWN:
+                return
+            self._spawn(partial(home.remove, place))
         log = entry.streams.log
         log.sealed = True
         # A session that never opened a stream has nothing in the store, and most of them never do: no task for those.
@@ -123,3 +156,19 @@ class LegacySessions(SessionTable[LegacySession]):
                 # A request that runs, or a stream that is read, keeps its session, however long it takes.
                 if entry.idle and entry.seen < oldest:
                     self.end(entry, CancelReason.EXPIRED)
+                else:
+                    await self._touch(entry)
+
+    async def save(self, entry: LegacySession) -> None:
+        """Store what has changed of a session; end it here if another process has it."""
+        if entry.place is None or self._home is None or entry.ended:
+            return
+        if not await self._home.save(entry.place, entry.session):
+            entry.streams.leave()
+            self.end(entry, CancelReason.SHUTDOWN)
+
+    async def _touch(self, entry: LegacySession) -> None:
+        """Let the store keep a session that was used since it was last put, or is in use."""
+        place = entry.place
+        if place is not None and not entry.ended and (not entry.idle or entry.seen > place.touched):
+            await self.save(entry)

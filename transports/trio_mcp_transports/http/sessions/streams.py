@@ -40,11 +40,13 @@ from trio_mcp.protocol.http.sse import encode_event, encode_priming_event, encod
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.runtime import Account, Outbox
 from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
+from trio_mcp.session.kept_requests import KeptRequest
 
 from ...asgi.access import HttpRejection
 from ...asgi.exchange import KEEP_ALIVE_SECONDS, LEGACY_STATUS, Exchange
 from ...asgi.messages import AuthorizedRequest
 from .event_log import EventLog, event_id, never_sent
+from .stored import StreamKeeper
 
 PRIMING_SECONDS: Final = 0.5
 """Seconds that a call may take before its stream is opened with a priming event. Most calls are faster: a plain JSON response is
@@ -63,6 +65,8 @@ class SessionStreams:
     """The streams of one session that have not ended, and the log of all."""
 
     log: EventLog
+    keeper: StreamKeeper | None = field(default=None, init=False)
+    """Keeps the requests of the streams for the next process; None if they end with this one."""
     active: dict[int, SessionStream] = field(default_factory=dict, init=False)
     standalone: SessionStream | None = field(default=None, init=False)
     """The stream for what belongs to no request; it is there from the first GET on."""
@@ -72,10 +76,19 @@ class SessionStreams:
         """Whether the standalone stream has no reader."""
         return self.standalone is None or self.standalone.consumer is None
 
+    def leave(self) -> None:
+        """Write nothing more to the store, and remove nothing: another process has the session."""
+        self.log.is_left = True
+        self.keeper = None
+        for stream in self.active.values():
+            for request in stream.kept or ():
+                if request.log is not None:
+                    request.log.close()
+
     def ended(self, number: int, outbox: Outbox[Envelope]) -> SessionStream:
         """Return a stream that has ended, for a client that reads the rest of it from the log."""
         stream = SessionStream(self, outbox, sends_priming_event=False)
-        stream.number, stream.last = number, sys.maxsize
+        stream.number, stream.last, stream.is_open = number, sys.maxsize, True
         outbox.close()
         return stream
 
@@ -98,7 +111,8 @@ class SessionStream:
     """The messages about one request, or about none, as numbered events.
 
     Attributes:
-        number: 0 until the stream is opened; before that there is no id to resume after, and nothing is logged.
+        number: 0 until it has one.
+        is_open: it has been opened; before that there is no id to resume after, and nothing is logged.
         last: the number of the newest event; of a stream that has ended, more than that.
         extra_grace: seconds that its client was asked to wait before it resumes the stream.
     """
@@ -107,10 +121,13 @@ class SessionStream:
     outbox: Outbox[Envelope]
     sends_priming_event: bool
     number: int = field(default=0, init=False)
+    is_open: bool = field(default=False, init=False)
     last: int = field(default=0, init=False)
     extra_grace: float = field(default=0.0, init=False)
     consumer: StreamReader | BackgroundLogger | None = field(default=None, init=False)
     listener: ReplyTarget | OpenBatch | None = field(default=None, init=False)
+    kept: list[KeptRequest] | None = field(default=None, init=False)
+    """Its requests in the store; None before it was first written to one."""
     _unlogged: list[Envelope] = field(default_factory=list, init=False)
     _writing: bool = field(default=False, init=False)
     # Made when a task has to wait for the append of another: a `trio.Lock` for each stream would take a kilobyte.
@@ -129,11 +146,21 @@ class SessionStream:
         if may_pause and self.sends_priming_event and isinstance(listener, ReplyTarget) and not listener.finished:
             listener.end_response = self.end_response
 
+    def assign_number(self) -> None:
+        """Give it its number, if it has none."""
+        if not self.number:
+            self.streams.log.opened += 1
+            self.number = self.streams.log.opened
+
+    def continue_after(self, number: int, last: int) -> None:
+        """Go on with a stream of an earlier process, after its newest event."""
+        self.number, self.last, self.is_open = number, last, True
+        self.streams.active[number] = self
+
     def open(self) -> bytes:
-        """Give it its number and return its first bytes."""
-        log = self.streams.log
-        log.opened += 1
-        self.number = log.opened
+        """Begin to log it, and return its first bytes."""
+        self.assign_number()
+        self.is_open = True
         self.streams.active[self.number] = self
         return encode_priming_event(event_id(self.number, 0)) if self.sends_priming_event else b""
 
@@ -156,7 +183,7 @@ class SessionStream:
         A cancel leaves the messages to the next flush.
         """
         # The stream was never opened. No client knows an event id of it, so what is left in its outbox cannot be delivered.
-        if not self.number:
+        if not self.is_open:
             self.outbox.take_nowait()
             return b""
         await self.wait_logged()
@@ -167,6 +194,11 @@ class SessionStream:
         try:
             # Taken, but kept until the store has them: a cancel in the middle leaves them to the next flush.
             self._unlogged += self.outbox.take_nowait()
+            keeper = self.streams.keeper
+            kept = self.kept
+            if keeper is not None:
+                kept = self.kept = [] if kept is None else kept
+                await keeper.keep(kept, self.number, self.listener)
             events = [dump(envelope.message) for envelope in self._unlogged]
             first = self.last + 1
             await self.streams.log.append(self.number, first, events)
@@ -174,6 +206,8 @@ class SessionStream:
             # these numbers.
             self.last += len(events)
             self._unlogged = []
+            if keeper is not None and kept and self.done:
+                await keeper.release(kept)
         finally:
             self._writing = False
             written, self._written = self._written, None
@@ -289,7 +323,7 @@ class StreamReader(Exchange):
         """Whether a priming event is still to come: without it the client could not resume the stream (L-HTTP-7s)."""
         # Not before 2025-11-25: some clients of older revisions read the empty data of a priming event as a malformed message,
         # and others do not keep the id of an event that has no data at all.
-        return self.stream.sends_priming_event and not self.stream.number
+        return self.stream.sends_priming_event and not self.stream.is_open
 
     @property
     def _max_silence(self) -> float:
@@ -303,7 +337,7 @@ class StreamReader(Exchange):
 
     async def _events(self) -> bytes:
         stream = self.stream
-        first = b"" if stream.number else stream.open()
+        first = b"" if stream.is_open else stream.open()
         return first + await stream.flush(self)
 
 

@@ -1,0 +1,452 @@
+"""Legacy sessions whose server is killed and started again, with a durable store: nothing is asked or done twice."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, served
+from crashing_store import CrashingStore, Disk
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import ServiceOptions
+from trio_mcp_transports.http import HttpLimits, asgi_app
+
+KEYS = KeyRing.random()
+LIMITS = HttpLimits(session_idle=100, disconnect_grace=30)
+Json = dict[str, Any]
+
+
+class Shop:
+    """The tools of a server, in all its processes."""
+
+    def __init__(self) -> None:
+        self.effects: list[str] = []
+        self.started = trio.Event()
+        self.go_on = trio.Event()
+
+    def server(self, store: CrashingStore | None) -> Server:
+        server = Server("shop", options=ServiceOptions(keys=KEYS, store=store))
+        for tool in (self.order, self.count, self.two, self.slow, self.sampled):
+            server.tool(resume="replay")(tool)
+        server.tool(self.parked)
+        server.tool(self.logs)
+        server.tool(self.unrepeatable)
+        return server
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.step("charge", self.charge)
+        sure = await ctx.elicit("Sure?", bool)
+        await ctx.step("ship", lambda: self.effects.append("shipped"))
+        return f"{sure.action}"
+
+    def charge(self) -> None:
+        self.effects.append("charged")
+
+    async def two(self, ctx: Context) -> str:
+        first = await ctx.elicit("First?", bool)
+        second = await ctx.elicit("Second?", bool)
+        return f"{first.action} {second.action}"
+
+    async def count(self, ctx: Context) -> str:
+        for number in range(1, 5):
+            await ctx.progress(number, 5)
+        await self.wait()
+        await ctx.progress(5, 5)
+        return "counted"
+
+    async def slow(self, ctx: Context) -> str:
+        await ctx.progress(1, 2)
+        await ctx.step("charge", self.slowly)
+        return "done"
+
+    async def slowly(self) -> None:
+        self.charge()
+        await self.wait()
+
+    async def sampled(self, ctx: Context) -> str:
+        return (await ctx.sample("Say yes")).text
+
+    async def unrepeatable(self) -> str:
+        await self.wait()
+        return "done"
+
+    async def logs(self, ctx: Context) -> str:
+        await ctx.info("hello")
+        return "logged"
+
+    async def parked(self, ctx: Context) -> str:
+        return (await ctx.elicit("Sure?", bool)).action
+
+    async def wait(self) -> None:
+        self.started.set()
+        await self.go_on.wait()
+
+
+class Process:
+    """One process of the server, until the end of its block, where it is killed."""
+
+    def __init__(self, peer: AsgiPeer, store: CrashingStore) -> None:
+        self.peer = peer
+        self.store = store
+
+    async def call(self, tool: str, headers: Mapping[str, str], *, id: int = 2) -> Reply:
+        """Call a tool, with a progress token."""
+        return self.peer.start(legacy_call(tool, id=id, _meta={"progressToken": "t"}), headers)
+
+    def resume(self, headers: Mapping[str, str], last: str) -> Reply:
+        return self.peer.start({}, {**headers, "last-event-id": last}, method="GET", sends_body=False)
+
+    async def answer(self, headers: Mapping[str, str], question: Json, value: bool) -> Reply:
+        result = {"action": "accept", "content": {"value": value}}
+        return await self.peer.post({"jsonrpc": "2.0", "id": question["id"], "result": result}, headers)
+
+
+@asynccontextmanager
+async def process(disk: Disk, shop: Shop, *, graceful: bool = False, **options: Any) -> AsyncIterator[Process]:
+    store = CrashingStore(disk)
+    async with served(asgi_app(shop.server(store), limits=LIMITS, **options)) as peer:
+        yield Process(peer, store)
+        if not graceful:
+            store.crash()
+    await store.aclose()
+
+
+def text_of(message: Json) -> str:
+    text: str = message["result"]["content"][0]["text"]
+    return text
+
+
+async def asked(call: Reply, text: str = "Sure?") -> Json:
+    """The question of a call, which has come."""
+    await call.until(text)
+    (question,) = (each for each in call.events if each.get("params", {}).get("message") == text)
+    return question
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+async def test_a_waiting_call_goes_on_in_the_next_process(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("order", headers)
+        question = await asked(call)
+    async with process(disk, shop) as second:
+        rest = second.resume(headers, call.ids[-1])
+        assert (await second.answer(headers, question, value=True)).status == 202
+        await rest.end()
+    assert [each.get("id") for each in rest.events] == [2], "neither the question nor anything else is sent again"
+    assert text_of(rest.last) == "accept"
+    assert shop.effects == ["charged", "shipped"]
+
+
+async def test_an_answer_may_come_before_the_stream_is_resumed(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("two", headers)
+        question = await asked(call, "First?")
+    async with process(disk, shop) as second:
+        assert (await second.answer(headers, question, value=True)).status == 202
+        rest = second.resume(headers, call.ids[-1])
+        assert (await second.answer(headers, await asked(rest, "Second?"), value=True)).status == 202
+        await rest.end()
+    assert text_of(rest.last) == "accept accept"
+
+
+async def test_what_was_acknowledged_survives_a_crash_right_after_it(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("two", headers)
+        question, last = await asked(call, "First?"), call.ids[-1]
+        assert (await first.answer(headers, question, value=True)).status == 202
+        first.store.crash()
+    async with process(disk, shop) as second:
+        rest = second.resume(headers, last)
+        assert (await second.answer(headers, await asked(rest, "Second?"), value=True)).status == 202
+        await rest.end()
+    assert text_of(rest.last) == "accept accept"
+
+
+async def test_a_question_of_the_next_process_has_an_id_of_its_own(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        before = await asked(await first.call("two", headers), "First?")
+    async with process(disk, shop) as second:
+        call = await second.call("parked", headers, id=3)
+        after = await asked(call)
+    assert after["id"] > before["id"]
+
+
+async def test_a_stream_goes_on_with_its_numbers_and_its_progress(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("count", headers)
+        await call.until('"progress":4')
+    shop.go_on.set()
+    half = call.ids[2]
+    async with process(disk, shop) as second:
+        rest = await second.resume(headers, half).end()
+    told = [each["params"]["progress"] for each in rest.events if each.get("method") == "notifications/progress"]
+    numbers = [int(each.partition("-")[2]) for each in rest.ids]
+    assert told == list(range(int(half.partition("-")[2]) + 1, 6))
+    assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+    assert text_of(rest.last) == "counted"
+
+
+async def test_a_call_that_was_in_a_step_ends_and_says_so(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("slow", headers)
+        await call.until('"progress":1')
+        with trio.fail_after(5):
+            await shop.started.wait()
+    shop.go_on.set()
+    async with process(disk, shop) as second:
+        rest = await second.resume(headers, call.ids[-1]).end()
+    assert rest.last["result"]["isError"]
+    assert "step 'charge' may have run" in text_of(rest.last)
+    assert shop.effects == ["charged"]
+
+
+async def test_a_call_that_must_not_run_twice_ends_with_an_error(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("parked", headers)
+        await asked(call)
+    async with process(disk, shop) as second:
+        rest = await second.resume(headers, call.ids[-1]).end()
+    assert rest.last["result"]["isError"]
+    assert "restarted" in text_of(rest.last)
+
+
+async def test_an_answer_that_was_not_read_is_read_in_the_next_process(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("count", headers)
+        await call.until('"progress":4')
+        shop.go_on.set()
+        await call.end()
+    async with process(disk, shop) as second:
+        rest = await second.resume(headers, call.ids[1]).end()
+    assert text_of(rest.last) == "counted"
+    assert shop.effects == []
+
+
+async def test_a_session_keeps_what_its_client_set(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        level = {"jsonrpc": "2.0", "id": 3, "method": "logging/setLevel", "params": {"level": "error"}}
+        assert (await first.peer.post(level, headers)).status == 200
+    async with process(disk, shop) as second:
+        quiet = await second.peer.post(legacy_call("logs", id=4), headers)
+    assert quiet.headers["content-type"] == "application/json", "no message of a lower level came before the result"
+    assert text_of(quiet.last) == "logged"
+
+
+async def test_a_deleted_session_is_unknown_in_the_next_process(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        await asked(await first.call("parked", headers))
+        await first.peer.post({}, headers, method="DELETE")
+    assert disk.records == {}
+    async with process(disk, shop) as second:
+        assert (await second.peer.post(legacy_call("two"), headers)).status == 404
+
+
+async def test_the_stream_for_what_belongs_to_no_request_is_resumed(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        listening = first.peer.start({}, headers, method="GET", sends_body=False)
+        await listening.until("id: ")
+    async with process(disk, shop) as second:
+        again = second.resume(headers, listening.ids[-1])
+        await trio.sleep(1)
+        assert again.status == 200
+        assert not again.ended.is_set()
+
+
+async def test_another_principal_does_not_get_the_session(disk: Disk, shop: Shop) -> None:
+    async def who(headers: Mapping[str, str]) -> str | None:
+        return headers.get("authorization")
+
+    async with process(disk, shop, authenticate=who) as first:
+        headers = await first.peer.open_session(who={"authorization": "alice"})
+    async with process(disk, shop, authenticate=who) as second:
+        theirs = await second.peer.post(legacy_call("two"), {**headers, "authorization": "mallory"})
+        assert theirs.status == 404
+        assert (await second.peer.post(legacy_call("missing"), headers)).status == 200
+    assert not any(b"alice" in record.value for record in disk.records.values())
+
+
+async def test_no_credential_is_stored(disk: Disk, shop: Shop) -> None:
+    async def who(headers: Mapping[str, str]) -> str | None:
+        return "alice" if headers.get("authorization") == "Bearer secret" else None
+
+    async with process(disk, shop, authenticate=who) as first:
+        headers = await first.peer.open_session(who={"authorization": "Bearer secret"})
+        await asked(await first.call("order", headers))
+    written = b"".join(record.value for record in disk.records.values())
+    assert b"secret" not in written + b"".join(entry for log in disk.logs.values() for entry in log)
+
+
+async def test_a_session_of_a_living_process_is_not_taken(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        async with process(disk, shop) as other:
+            refused = await other.peer.post(legacy_call("two"), headers)
+            assert refused.status == 503
+            assert "retry-after" in refused.headers
+        assert (await first.peer.post(legacy_call("missing"), headers)).status == 200
+
+
+async def test_a_session_that_cannot_be_read_is_unknown(
+    disk: Disk, shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+    ((key, record),) = disk.records.items()
+    disk.records[key] = record._replace(value=b"{}")
+    async with process(disk, shop) as second:
+        assert (await second.peer.post(legacy_call("two"), headers)).status == 404
+    assert "session cannot be read" in caplog.text
+
+
+async def test_a_call_that_is_shut_down_goes_on_in_the_next_process(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop, graceful=True) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("order", headers)
+        question = await asked(call)
+    assert [each["method"] for each in call.events if "method" in each] == ["elicitation/create"]
+    async with process(disk, shop) as second:
+        assert (await second.answer(headers, question, value=True)).status == 202
+        rest = await second.resume(headers, call.ids[-1]).end()
+    assert text_of(rest.last) == "accept"
+    assert shop.effects == ["charged", "shipped"]
+
+
+async def test_a_call_that_opens_no_stream_writes_nothing(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        before = len(disk.writes)
+        assert (await first.peer.post(legacy_call("missing"), headers)).status == 200
+        assert len(disk.writes) == before
+
+
+async def test_a_session_survives_several_restarts(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("two", headers)
+        question, last = await asked(call, "First?"), call.ids[-1]
+    for _ in range(3):
+        async with process(disk, shop) as again:
+            rest = again.resume(headers, last)
+            await trio.sleep(1)
+            assert rest.events == []
+    async with process(disk, shop) as final:
+        await final.answer(headers, question, value=True)
+        rest = final.resume(headers, last)
+        await final.answer(headers, await asked(rest, "Second?"), value=False)
+        assert text_of((await rest.end()).last) == "accept accept"
+
+
+async def test_an_answered_call_leaves_nothing_but_the_session(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("two", headers)
+        await first.answer(headers, await asked(call, "First?"), value=True)
+        await first.answer(headers, await asked(call, "Second?"), value=True)
+        await call.end()
+        assert [kind for kind, _ in disk.records] == ["session"]
+        assert [kind for kind, _ in disk.logs] == ["events"]
+
+
+async def test_a_process_that_lost_its_session_ends_it_and_leaves_the_store_alone(disk: Disk, shop: Shop) -> None:
+    level = {"jsonrpc": "2.0", "id": 3, "method": "logging/setLevel", "params": {"level": "error"}}
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("order", headers)
+        question, last = await asked(call), call.ids[-1]
+        await asked(await first.call("parked", headers, id=3))
+        # As a machine that was frozen: others have found its lock released.
+        disk.alive.clear()
+        async with process(disk, shop) as second:
+            rest = second.resume(headers, last)
+            await trio.sleep(1)
+            written = len(disk.writes)
+            await first.peer.post(level, headers)
+            await call.end()
+            assert len(disk.writes) == written
+            assert [each["method"] for each in call.events] == ["elicitation/create"], "it says nothing of its end"
+            assert (await second.answer(headers, question, value=True)).status == 202
+            assert text_of((await rest.end()).last) == "accept"
+    assert shop.effects == ["charged", "shipped"]
+
+
+async def test_the_requests_of_a_batch_are_answered_together(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session(version="2025-03-26", capabilities={"sampling": {}})
+        batch = [legacy_call("sampled", id=5), legacy_call("unrepeatable", id=6)]
+        call = first.peer.start(batch, headers)
+        await call.until("Say yes")
+        (question,) = (each for each in call.events if each.get("method") == "sampling/createMessage")
+    async with process(disk, shop) as second:
+        rest = second.resume(headers, call.ids[-1])
+        answer = {"role": "assistant", "model": "m", "content": {"type": "text", "text": "yes"}}
+        await second.peer.post({"jsonrpc": "2.0", "id": question["id"], "result": answer}, headers)
+        answers = {each["id"]: each for each in (await rest.end()).last}
+    assert text_of(answers[5]) == "yes"
+    assert "restarted" in text_of(answers[6])
+
+
+async def test_a_session_in_use_is_kept_for_longer(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        (before,) = disk.records.values()
+        await asked(await first.call("parked", headers))
+        await trio.sleep(LIMITS.session_idle)
+        after = disk.records["session", before.key]
+    assert after.version > before.version
+
+
+async def test_an_idle_session_is_removed(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        await first.peer.open_session()
+        await trio.sleep(2 * LIMITS.session_idle)
+        assert disk.records == {}
+
+
+async def test_no_session_is_opened_that_the_store_does_not_keep(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        first.store.failing = True
+        refused = await first.peer.post(initialize({}), JSON_HEADERS)
+        assert refused.status == 503
+        assert "mcp-session-id" not in refused.headers
+
+
+async def test_a_store_that_hangs_holds_up_no_call(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        first.store.hang = trio.Event()
+        call = await first.call("parked", headers)
+        question = await asked(call)
+        assert (await first.answer(headers, question, value=True)).status == 202
+        assert text_of((await call.end()).last) == "accept"
+
+
+async def test_without_a_durable_store_a_session_is_unknown_after_a_restart(shop: Shop) -> None:
+    async with served(asgi_app(shop.server(None), limits=LIMITS)) as peer:
+        headers = await peer.open_session()
+    async with served(asgi_app(shop.server(None), limits=LIMITS)) as peer:
+        assert (await peer.post(legacy_call("two"), headers)).status == 404

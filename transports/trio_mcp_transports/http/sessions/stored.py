@@ -1,0 +1,272 @@
+"""Legacy sessions in a durable store, so that they outlive the process that opened them."""
+
+# Who has a session, by its record:
+#
+#     event                                  the record
+#     initialize                             put, with this process as its node, in epoch 0
+#     what the client changes of it          put again
+#     the process ends                       stays
+#     a request names it in another process  if its node is dead: put again with the new node, in the next epoch; else 503
+#     DELETE, or nothing for too long        removed
+#
+# Each put names the version that it replaces. So of two processes that claim a session one has it, and one that is thought dead
+# and is not finds out with its next put: its session is ended there, and nothing in the store is touched.
+#
+# Ids of a later epoch begin where no earlier one has come to: those of streams, and those of requests to the client.
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from trio_mcp.logs import RepeatedRecords
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+from trio_mcp.runtime import Account
+from trio_mcp.session import OpenBatch, Peer, ReplyTarget, ServerSession, Service
+from trio_mcp.session.calls.earlier import earlier_run, read_log
+from trio_mcp.session.calls.log import LOG_KIND
+from trio_mcp.session.kept_requests import KeptRequest, LeftCall, keep_requests, removal
+from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
+from trio_mcp.storage import Put, Record, Remove, Store, StoreConflict, UnreadableRecord
+
+from ...asgi.access import HttpRejection
+from .breaker import Breaker
+
+SESSION_KIND: Final = "session"
+"""The kind of the records of sessions."""
+
+EPOCH_IDS: Final = 1_000_000
+"""Ids of streams, and of requests to the client, that each epoch has."""
+
+NOT_KEPT: Final = "the store did not keep a session or a call, which would not survive the end of the process"
+UNREADABLE: Final = "a stored session cannot be read, and is unknown from now on"
+TAKEN: Final = "a session was taken over by another process, and ends here"
+
+NOT_READ: Final = "the store did not give back a session"
+
+CLAIM_SECONDS: Final = 5.0
+"""How long the store may take to give back a session with its calls."""
+
+PAGE: Final = 100
+"""Records that are read at once."""
+
+
+@dataclass(slots=True, eq=False)
+class SessionPlace:
+    """Where a session is in the store.
+
+    Attributes:
+        version: of its record; 0 before the first.
+        saved: the changes of the session that the record has.
+        touched: when it was last put, on Trio's clock (seconds).
+        standalone: the number of the stream for what belongs to no request; 0 without one.
+    """
+
+    key: str
+    principal: str | None
+    epoch: int = 0
+    version: int = 0
+    saved: int = 0
+    touched: float = field(default_factory=trio.current_time)
+    standalone: int = 0
+    lock: trio.Lock = field(default_factory=trio.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class LeftSession:
+    """A session of an earlier process, which belongs to this one now."""
+
+    stored: StoredSession
+    place: SessionPlace
+    calls: Sequence[LeftCall]
+
+
+class SessionHome:
+    """The sessions of one application in its store.
+
+    Args:
+        idle: seconds after which an idle session ends.
+    """
+
+    def __init__(self, service: Service, store: Store, idle: float) -> None:
+        self.service = service
+        self._store = store
+        self._idle = idle
+        self._records: RepeatedRecords = service.records
+        self._breaker = Breaker(NOT_KEPT, service.records)
+
+    def keeper(self, place: SessionPlace) -> StreamKeeper:
+        """Return what keeps the calls of a session."""
+        return StreamKeeper(self.service, self._store, place.key, self._breaker)
+
+    def open_account(self, peer: Peer) -> Account:
+        """Open an account for a session."""
+        return self.service.open_account(peer)
+
+    def new_place(self, session_id: str, principal: str | None) -> SessionPlace:
+        """Return the place of a session that is not stored yet."""
+        return SessionPlace(session_key(session_id), principal)
+
+    # sessions of this process
+
+    async def open(self, place: SessionPlace, session: ServerSession) -> None:
+        """Store a new session, before its client learns of it.
+
+        Raises:
+            HttpRejection: 503, the store does not keep it.
+        """
+        if not await self._breaker.run(lambda: self._put(place, session)):
+            raise HttpRejection(503, "The server cannot keep a session now. Try again in a moment.", code=SERVER_BUSY)
+
+    async def save(self, place: SessionPlace, session: ServerSession) -> bool:
+        """Store what has changed of a session, and for how long it lives. False if another process has taken it over."""
+        try:
+            await self._breaker.run(lambda: self._put(place, session))
+        except StoreConflict:
+            self._records.log(TAKEN)
+            return False
+        return True
+
+    async def remove(self, place: SessionPlace) -> None:
+        """Remove a session and its calls; they are also forgotten by the store in time. Done although all else is cancelled."""
+        with trio.CancelScope(shield=True):
+            await self._breaker.run(lambda: self._remove(place))
+
+    async def _put(self, place: SessionPlace, session: ServerSession) -> None:
+        async with place.lock:
+            changes = session.changes
+            stored = StoredSession(
+                principal=place.principal,
+                node=self.service.calls.node,
+                epoch=place.epoch,
+                standalone=place.standalone,
+                snapshot=session.snapshot(),
+            )
+            try:
+                await self._store.write([Put(self._record(place, stored))])
+            except StoreConflict:
+                # A write that was given up may have been made.
+                place.version = await self._version_in_store(place)
+                await self._store.write([Put(self._record(place, stored))])
+            place.version += 1
+            place.saved = changes
+            place.touched = trio.current_time()
+
+    async def _version_in_store(self, place: SessionPlace) -> int:
+        """Return the version of the record, which this process has put. Raises `StoreConflict` if another one has."""
+        record = await self._store.read(SESSION_KIND, place.key)
+        if record is not None:
+            stored = decoded_record(StoredSession, record.value)
+            if (stored.node, stored.epoch) == (self.service.calls.node, place.epoch):
+                return record.version
+        raise StoreConflict("the session belongs to another process, or was removed")
+
+    async def _remove(self, place: SessionPlace) -> None:
+        keys = [record.key for record in await self._calls_of(place.key)]
+        await self._store.write([Remove(SESSION_KIND, place.key), *removal(keys)])
+
+    def _record(self, place: SessionPlace, stored: StoredSession) -> Record:
+        # A session lives for at most 1.25 times the timeout, and is put again at every quarter of it.
+        expires_at = time.time() + 1.5 * self._idle
+        return Record(SESSION_KIND, place.key, encoded_record(stored), "", expires_at, place.version)
+
+    async def _calls_of(self, key: str) -> Sequence[Record]:
+        """Return the records of the calls of a session."""
+        records: list[Record] = []
+        while page := await self._store.list(LOG_KIND, owner=key, after=records[-1].key if records else "", limit=PAGE):
+            records += page
+        return records
+
+    # sessions of others
+
+    async def claim(self, session_id: str, principal: str | None) -> LeftSession | None:
+        """Take over a session of an earlier process; None if there is none of this id and owner.
+
+        Raises:
+            HttpRejection: 503, its process is alive, or another one is taking it over, or the store fails.
+        """
+        try:
+            with trio.fail_after(CLAIM_SECONDS):
+                return await self._claim(session_key(session_id), principal)
+        except HttpRejection:
+            raise
+        except (ValueError, UnreadableRecord) as error:
+            self._records.log(UNREADABLE, level=logging.ERROR, exc_info=error)
+            return None
+        except StoreConflict:
+            raise self.busy() from None
+        except Exception as error:  # noqa: BLE001  whatever a store raises
+            self._records.log(NOT_READ, level=logging.ERROR, exc_info=error)
+            raise self.busy() from None
+
+    async def _claim(self, key: str, principal: str | None) -> LeftSession | None:
+        record = await self._store.read(SESSION_KIND, key)
+        if record is None:
+            return None
+        left = decoded_record(StoredSession, record.value)
+        if left.principal != principal:
+            return None
+        if left.node != self.service.calls.node and await self._store.is_alive(left.node):
+            raise self.busy()
+        place = SessionPlace(key, principal, left.epoch + 1, record.version, standalone=left.standalone)
+        first = place.epoch * EPOCH_IDS + 1
+        snapshot = left.snapshot.model_copy(update={"next_request_id": first})
+        stored = left.model_copy(update={"node": self.service.calls.node, "epoch": place.epoch, "snapshot": snapshot})
+        await self._store.write([Put(self._record(place, stored))])
+        place.version += 1
+        calls: list[LeftCall] = []
+        for each in await self._calls_of(key):
+            call = decoded_record(CallRecord, each.value)
+            calls.append(LeftCall(each.key, call, earlier_run(await read_log(self._store, each.key))))
+        return LeftSession(stored, place, calls)
+
+    async def discard(self, keys: Sequence[str]) -> None:
+        """Remove requests that have their answers."""
+        if keys:
+            await self._breaker.run(lambda: self._store.write(removal(keys)))
+
+    def busy(self) -> HttpRejection:
+        """Return the rejection of a request for a session that cannot be had now."""
+        text = "This session is held by another process of the server. Try again in a moment."
+        return HttpRejection(503, text, code=SERVER_BUSY)
+
+
+class StreamKeeper:
+    """Keeps the requests of one session in the store while their answers are owed on a stream."""
+
+    __slots__ = ("_breaker", "_key", "_service", "_store")
+
+    def __init__(self, service: Service, store: Store, key: str, breaker: Breaker) -> None:
+        self._service = service
+        self._store = store
+        self._key = key
+        self._breaker = breaker
+
+    async def keep(self, kept: list[KeptRequest], stream: int, listener: ReplyTarget | OpenBatch | None) -> None:
+        """Keep the requests of a stream, if they are not kept yet, with all that their calls have recorded until now."""
+        await self._breaker.run(lambda: self._keep(kept, stream, listener))
+
+    async def _keep(self, kept: list[KeptRequest], stream: int, listener: ReplyTarget | OpenBatch | None) -> None:
+        if not kept:
+            kept += await keep_requests(self._service.calls, listener, stream, self._key)
+        for request in kept:
+            if request.log is not None:
+                await request.log.commit()
+
+    async def release(self, kept: list[KeptRequest]) -> None:
+        """Remove the requests of a stream whose answers are in its log, except for those that the next process answers."""
+        over = [request.key for request in kept if not request.continues_elsewhere]
+        kept.clear()
+        if over:
+            await self._breaker.run(lambda: self._store.write(removal(over)))
+
+
+def session_key(session_id: str) -> str:
+    """Return the key of a session in a store. An id may be all that protects a session, so that it is not the key."""
+    return hashlib.sha256(session_id.encode()).hexdigest()[:40]
