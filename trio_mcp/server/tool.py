@@ -33,6 +33,7 @@ from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
 from ..runtime import Actor, CancelReason, Lane, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
+from ..session.calls.call import Body
 from ..session.calls.failures import author_hint, url_required_code
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
@@ -138,6 +139,7 @@ class Tool:
                 raise lacking
             return result
         handler = self._handler
+        run: Body
         try:
             run = partial(handler.run, self._arguments.bind(arguments), self._convert)
         except ValueError as error:
@@ -147,9 +149,9 @@ class Tool:
         if handler.admit is not None:
             handler.admit()
         if self.max_result is not None:
-            limited = LimitedBody(run, self.name, self.max_result)
-            return Plan(limited, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
-        return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat)
+            run = LimitedBody(run, self.name, self.max_result)
+        harmless = is_harmless(self.model.annotations)
+        return Plan(run, self.name, self.timeout, self._error_result, self._resume, self._heartbeat, harmless)
 
     async def _run_if_valid(
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None

@@ -18,6 +18,7 @@ import trio
 from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
+from ..protocol.meta import IDEMPOTENCY
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
@@ -26,6 +27,7 @@ from ..types import Implementation, ServerCapabilities, declares
 from .caller import Caller
 from .calls.call import Call, RequestCheck, Route
 from .calls.directory import CallDirectory
+from .calls.repeats import KeyedCalls
 from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
 from .kept_results import KeptResults
@@ -73,7 +75,6 @@ class Service:
     message_middleware: tuple[MessageMiddleware, ...] = ()
 
     def __post_init__(self, keys: KeyRing | None) -> None:
-        self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
         self.session_type: Callable[..., object] | None = None
         """Makes the sessions of a proxy; None for those of a server. Takes what `make_session` takes."""
@@ -87,11 +88,13 @@ class Service:
             audience=self.identity.name,
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             node=secrets.token_urlsafe(8),
+            keyed=KeyedCalls(self.options.outcome_grace, self.options.memory),
             kept=KeptResults(self.options.result_ttl, self.supervisor),
             state=self.state,
             records=self.records,
             routes=self.routes,
         )
+        self.declare(self.capabilities)
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account of the memory budget for what is held for a client."""
@@ -110,6 +113,9 @@ class Service:
 
     def declare(self, capabilities: ServerCapabilities) -> None:
         """Offer these capabilities from now on; called again when an item of a new kind is added while serving."""
+        if capabilities.tools is not None:
+            known = {**(capabilities.experimental or {}), IDEMPOTENCY: {"instance": self.calls.node}}
+            capabilities = capabilities.model_copy(update={"experimental": known})
         self.capabilities = capabilities
         # A table, because every request asks: the methods of each revision that are not gated, or whose gate is open.
         self.offered: dict[str, frozenset[str]] = {
@@ -193,8 +199,9 @@ async def open_service(
             state,
             tuple(message_middleware),
         )
-        with closing(service.records), closing(service.calls.directory) as directory:
+        with closing(service.records), closing(service.calls.keyed), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
+            supervisor.spawn(service.calls.keyed.drop_in_time)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

@@ -21,6 +21,7 @@ from ..raised import RaisedErrors
 from .directory import CallDirectory
 from .ended import EndedCall
 from .facts import RequestFacts
+from .repeats import KeyedCalls
 from .url_elicitations import UrlElicitations
 
 C = TypeVar("C")
@@ -77,6 +78,7 @@ class CallServices(Generic[C]):
         node: names this process among those that share the keys.
         records: counts what clients can make the server log, over all connections.
         routes: serve what a call requests from its own server, by method.
+        keyed: the calls with an idempotency key.
         kept: the results that were too large to be sent.
         state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
@@ -98,6 +100,7 @@ class CallServices(Generic[C]):
     node: str
     records: RepeatedRecords
     routes: Mapping[str, Callable[[RequestFacts, Model], object]]
+    keyed: KeyedCalls[C]
     kept: KeptResults
     state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
