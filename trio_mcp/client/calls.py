@@ -33,6 +33,7 @@ from ..errors import (
     RemoteProtocolError,
     SessionLost,
     Unreachable,
+    without_traceback,
 )
 from ..protocol.jsonrpc import HEADER_MISMATCH, SERVER_BUSY
 from ..protocol.meta import IDEMPOTENCY_KEY
@@ -244,7 +245,7 @@ class Calls:
             # The server did nothing for the request.
             raise
         except Disconnected as error:
-            lost = error
+            lost = without_traceback(error)
         except PeerError as error:
             if is_unknown(error):
                 raise unknown(params, error) from error
@@ -252,7 +253,7 @@ class Calls:
         try:
             return await self._send_again(method, params, options, instance, lost)
         finally:
-            # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
+            # Its traceback may refer to this frame: a cycle, which would keep the error's frames alive.
             del lost
 
     async def _send_again(
@@ -280,6 +281,8 @@ class Calls:
             if is_tool:
                 raise unknown(params, error) from error
             raise
+        finally:
+            del lost  # as in `_send`
 
     async def _send_once(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
         """Send one request; with newer headers if the server rejects those that it has."""

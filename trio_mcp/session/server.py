@@ -310,9 +310,10 @@ class ServerSession:
     def _start_keyed(self, key: CallKey, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> None:
         """Start a call under its key, unless it may have run: then it runs again only if that does no harm."""
         calls = self.service.calls
-        lost = calls.keyed.find(key) is not None or may_have_run(
-            key, facts, calls.node, forgotten_until=calls.keyed.forgotten_until, alone=calls.keys is None
-        )
+        # The requests of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
+        alone = calls.keys is None or not (facts.own_headers and facts.terms.asks_in_rounds)
+        lost = calls.keyed.find(key) is not None or calls.keyed.was_used(key)
+        lost = lost or may_have_run(key, calls.node, forgotten_until=calls.keyed.forgotten_until, alone=alone)
         if lost and not runs_again(plan):
             target.finish(CALL_LOST)
             return

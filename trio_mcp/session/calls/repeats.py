@@ -139,7 +139,7 @@ def runs_again(plan: RepeatablePlan) -> bool:
     return plan.repeatable
 
 
-def may_have_run(key: CallKey, facts: RequestFacts, instance: str, *, forgotten_until: float, alone: bool) -> bool:
+def may_have_run(key: CallKey, instance: str, *, forgotten_until: float, alone: bool) -> bool:
     """Return whether the call of a repeat whose key is unknown may have run: in another process, or too long ago.
 
     Args:
@@ -149,10 +149,7 @@ def may_have_run(key: CallKey, facts: RequestFacts, instance: str, *, forgotten_
     """
     if key.repeat_of is None:
         return False
-    if key.repeat_of != instance or trio.current_time() < forgotten_until:
-        return True
-    # The requests of a modern client over HTTP belong to no session, so any process may have received the first.
-    return not alone and facts.own_headers and facts.terms.asks_in_rounds
+    return key.repeat_of != instance or not alone or trio.current_time() < forgotten_until
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -210,7 +207,8 @@ class KeyedCalls(Generic[C]):
     _account: Account = field(init=False)
     _open: dict[bytes, KeyedCall[C]] = field(default_factory=dict, init=False)
     _kept: OrderedDict[bytes, KeyedCall[C]] = field(default_factory=OrderedDict, init=False)
-    _used: OrderedDict[bytes, KeyedCall[C]] = field(default_factory=OrderedDict, init=False)
+    _used: OrderedDict[bytes, tuple[float, bytes]] = field(default_factory=OrderedDict, init=False)
+    """When each key is forgotten whose outcome is gone, and the digest of its request."""
     _kept_bytes: int = field(default=0, init=False)
     _dropping: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot, init=False)
     forgotten_until: float = field(default=0.0, init=False)
@@ -220,16 +218,22 @@ class KeyedCalls(Generic[C]):
         self._account = memory.open()
 
     def find(self, key: CallKey) -> KeyedCall[C] | None:
-        """Return what is known under a key.
+        """Return the call under a key, or what is left of it while its outcome is kept.
 
         Raises:
             RemoteProtocolError: -32602, another request has used the key.
         """
-        digest = key.digest
-        known = self._open.get(digest) or self._kept.get(digest) or self._used.get(digest)
+        known = self._open.get(key.digest) or self._kept.get(key.digest)
         if known is not None and known.key.request != key.request:
             raise other_request()
         return known
+
+    def was_used(self, key: CallKey) -> bool:
+        """Return whether a call has run under this key whose outcome is gone. Raises as `find` does."""
+        used = self._used.get(key.digest)
+        if used is not None and used[1] != key.request:
+            raise other_request()
+        return used is not None
 
     def check_room(self) -> None:
         """Raise `LimitExceeded` if the memory budget has no room for one more key."""
@@ -241,10 +245,9 @@ class KeyedCalls(Generic[C]):
         """Note that a call has begun under this key, in place of one that was lost."""
         if (lost := self._kept.pop(key.digest, None)) is not None:
             self._kept_bytes -= lost.size
-        else:
-            lost = self._used.pop(key.digest, None)
-        if lost is not None:
             self._account.give_back(lost.size)
+        elif self._used.pop(key.digest, None) is not None:
+            self._account.give_back(KEY_SIZE)
         keyed = self._open[key.digest] = KeyedCall(key, call, self)
         self._account.draw(KEY_SIZE)
         return keyed
@@ -265,9 +268,11 @@ class KeyedCalls(Generic[C]):
         keyed.until = trio.current_time() + self._grace
         self._kept[digest] = keyed
         self._kept_bytes += keyed.size
+        if not self._grace:
+            self._drop_outcome()
         while self._kept and self._is_crowded():
             self._drop_oldest()
-        if len(self._kept) == 1:
+        if len(self._kept) <= 1:
             self._dropping.unpark()
 
     def _is_crowded(self) -> bool:
@@ -277,8 +282,8 @@ class KeyedCalls(Generic[C]):
     def _drop_oldest(self) -> None:
         """Drop the oldest key before its time if there are too many of those or no other, else the oldest outcome."""
         if len(self._used) > MAX_USED or not self._kept:
-            keyed = self._used.popitem(last=False)[1]
-            self.forgotten_until = max(self.forgotten_until, keyed.until)
+            until, _ = self._used.popitem(last=False)[1]
+            self.forgotten_until = max(self.forgotten_until, until)
             self._account.give_back(KEY_SIZE)
         else:
             self._drop_outcome()
@@ -288,28 +293,28 @@ class KeyedCalls(Generic[C]):
         digest, keyed = self._kept.popitem(last=False)
         self._kept_bytes -= keyed.size
         self._account.give_back(keyed.size - KEY_SIZE)
-        keyed.outcome, keyed.size = None, KEY_SIZE
-        keyed.until += KEY_LIFE
-        self._used[digest] = keyed
+        self._used[digest] = keyed.until + KEY_LIFE, keyed.key.request
 
     async def drop_in_time(self) -> None:
         """Drop each outcome, and then its key, when its time is up, for ever; run it as a task."""
         while True:
-            times = [next(iter(table.values())).until for table in (self._kept, self._used) if table]
+            times = [next(iter(self._kept.values())).until] if self._kept else []
+            times += [next(iter(self._used.values()))[0]] if self._used else []
             with trio.move_on_at(min(times, default=float("inf"))):
                 # Woken when the first outcome is kept; the others are over later than it is.
                 await self._dropping.park()
             now = trio.current_time()
             while self._kept and next(iter(self._kept.values())).until <= now:
                 self._drop_outcome()
-            while self._used and next(iter(self._used.values())).until <= now:
+            while self._used and next(iter(self._used.values()))[0] <= now:
                 self._used.popitem(last=False)
                 self._account.give_back(KEY_SIZE)
 
     def close(self) -> None:
         """Forget all keys, and give back what they took of the memory budget."""
-        for table in (self._open, self._kept, self._used):
-            table.clear()
+        self._open.clear()
+        self._kept.clear()
+        self._used.clear()
         self._account.close()
 
     def __len__(self) -> int:
