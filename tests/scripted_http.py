@@ -46,6 +46,7 @@ class Exchange:
         """The client has given this request up, or read its answer to the end."""
         self._answered = trio.Event()
         self._response: httpx2.Response | None = None
+        self._failure: httpx2.HTTPError | None = None
         self._sends: trio.MemorySendChannel[bytes | Exception] | None = None
 
     async def response(self) -> httpx2.Response:
@@ -54,8 +55,15 @@ class Exchange:
         except trio.Cancelled:
             self.left.set()
             raise
+        if self._failure is not None:
+            raise self._failure
         assert self._response is not None
         return self._response
+
+    def fail(self, error: httpx2.HTTPError) -> None:
+        """Answer with what a connection fails with."""
+        self._failure = error
+        self._answered.set()
 
     def answer(self, status: int = 200, body: Json | bytes = b"", headers: Mapping[str, str] | None = None) -> None:
         """Answer in one piece."""

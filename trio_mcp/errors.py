@@ -30,7 +30,9 @@
     ├── ToolFailed               raised by a client that asks for it: the result of a tool is an error
     ├── RequestTimeout           no answer within the time allowed
     └── Disconnected             the connection ended while an answer was awaited
-        └── SessionLost              the server no longer knows the session, and did nothing for the request
+        ├── OutcomeUnknown           of a tool: it may or may not have run
+        ├── SessionLost              the server no longer knows the session, and did nothing for the request
+        └── Unreachable              there is no connection: the request was not sent
 
 What a user chooses (accept, decline, dismiss) is a value, not an error, unless `ctx.elicit.strict` asked. Cancellation is
 `trio.Cancelled` and never one of these. Channels raise Trio's own resource errors.
@@ -381,6 +383,27 @@ class RequestTimeout(McpError):
 
 class Disconnected(McpError):
     """The connection ended before the response arrived."""
+
+
+class OutcomeUnknown(Disconnected):
+    """A tool was called, its result was lost with the connection, and it cannot be found out whether it has run.
+
+    It was not called again, since that may do twice what must be done once. The cause (`__cause__`) is what was lost.
+
+    Attributes:
+        tool: its name.
+    """
+
+    def __init__(self, tool: str, why: str) -> None:
+        super().__init__(tool, why)
+        self.tool = tool
+
+    def __str__(self) -> str:
+        return printable(f"the tool {self.args[0]} may or may not have run: {self.args[1]}")
+
+
+class Unreachable(Disconnected):
+    """There is no connection to the server: the request was not sent, so it did nothing for it."""
 
 
 class SessionLost(Disconnected):

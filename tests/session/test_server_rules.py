@@ -10,7 +10,7 @@ from peer import hello
 from talk import Json, Talk, log_level, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.protocol.meta import SERVER_INFO
+from trio_mcp.protocol.meta import IDEMPOTENCY, SERVER_INFO
 from trio_mcp.protocol.revisions import MODERN, SUPPORTED
 from trio_mcp.server import Context, Server
 
@@ -103,7 +103,7 @@ def full() -> Server:
 
 
 async def test_a_server_declares_what_it_has() -> None:
-    expected = {
+    expected: Json = {
         "logging": {},
         "tools": {"listChanged": True},
         "prompts": {"listChanged": True},
@@ -111,6 +111,7 @@ async def test_a_server_declares_what_it_has() -> None:
         "completions": {},
     }
     async with talk_to(full()) as talk:
+        expected["experimental"] = {IDEMPOTENCY: {"instance": talk.service.calls.node}}
         assert (await talk.initialize())["capabilities"] == expected
         assert (await talk.result(talk.ask("server/discover")))["capabilities"] == expected
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, TypedDict, TypeVar
 
 import trio
@@ -24,8 +25,18 @@ from ..checks import (
     check_sync_callback,
     mistake,
 )
-from ..errors import LimitExceeded, PeerError
-from ..protocol.jsonrpc import HEADER_MISMATCH
+from ..errors import (
+    Disconnected,
+    LimitExceeded,
+    OutcomeUnknown,
+    PeerError,
+    RemoteProtocolError,
+    SessionLost,
+    Unreachable,
+    without_traceback,
+)
+from ..protocol.jsonrpc import HEADER_MISMATCH, SERVER_BUSY
+from ..protocol.meta import IDEMPOTENCY_KEY
 from ..session.client import NO_HEADERS
 from ..session.idle_timeout import OnProgress
 from ..types import (
@@ -53,6 +64,7 @@ from .link import Link
 from .listed_tools import ListedTools
 from .option_names import add_option_note
 from .options import ClientOptions
+from .repeats import as_repeat, is_unknown, request_safely, send_again, with_key
 from .timeouts import timeout_error
 
 M = TypeVar("M", bound=Model)
@@ -129,7 +141,8 @@ class Calls:
         """Call a tool. If it was listed with an output schema, its result is validated."""
         options.check()
         check_str("the name of the tool", name)
-        params = CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=options.meta)
+        meta = with_key(options.meta, self._link.facts.instance)
+        params = CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=meta)
         result, _ = await self._complete("tools/call", params, CallToolResult, options, name)
         # Looked up again after the call, which may have listed the tools again: the newest schema is the one that counts.
         listed = self._tools.by_name.get(name)
@@ -169,7 +182,7 @@ class Calls:
     async def completion(self, params: CompleteRequestParams, timeout: float) -> Completion:
         """Return suggestions for an argument; a server may ask nothing for them."""
         check_seconds("timeout", timeout)
-        result = await self._link.request("completion/complete", params, timeout=timeout)
+        result = await request_safely(self._link, "completion/complete", params, timeout)
         assert isinstance(result, CompleteResult)
         return result.completion
 
@@ -197,23 +210,82 @@ class Calls:
                     return result, number
                 # No answers after the last round that is allowed: the user would fill in a form that is never sent.
                 if number < options.max_rounds:
-                    params = await self._answered(params, result, number, what)
+                    params = await self._answered(params, result, number, what, options.meta)
             raise LimitExceeded(f"the server asked in more than {options.max_rounds} rounds; the limit is max_rounds")
         raise timeout_error(options.timeout, what)
 
     async def _answered(
-        self, params: InputResponseRequestParams, asked: InputRequiredResult, number: int, asker: str
+        self,
+        params: InputResponseRequestParams,
+        asked: InputRequiredResult,
+        number: int,
+        asker: str,
+        meta: JsonObject | None,
     ) -> InputResponseRequestParams:
-        """Return the params of the next round: those of the first, with the answers and the state."""
+        """Return the params of the next round: those of the first, with the answers and the state, and with this `_meta`."""
         codec = self._link.session.terms.codec
         answers = await self._link.rounds.answer(asker, asked.input_requests or {}, codec)
         if not answers:
             await trio.sleep(EMPTY_ROUND_DELAYS[min(number, len(EMPTY_ROUND_DELAYS) - 1)])
         # Both members are replaced, also by None: a state that the server did not send again must not be echoed (M-MRTR-8c).
-        return params.model_copy(update={"input_responses": answers or None, "request_state": asked.request_state})
+        state = {"input_responses": answers or None, "request_state": asked.request_state, "meta": meta}
+        return params.model_copy(update=state)
 
     async def _send(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
-        """Send one request of a call."""
+        """Send one request of a call; again if its response is lost and that does no harm.
+
+        Raises:
+            OutcomeUnknown: the response to a `tools/call` is lost, and the tool may or may not have run.
+        """
+        # Before it is sent: a session that is opened again may be one with another process.
+        instance = self._link.facts.instance
+        try:
+            return await self._send_once(method, params, options)
+        except (SessionLost, Unreachable):
+            # The server did nothing for the request.
+            raise
+        except Disconnected as error:
+            lost = without_traceback(error)
+        except PeerError as error:
+            if is_unknown(error):
+                raise unknown(params, error) from error
+            raise
+        try:
+            return await self._send_again(method, params, options, instance, lost)
+        finally:
+            # Its traceback may refer to this frame: a cycle, which would keep the error's frames alive.
+            del lost
+
+    async def _send_again(
+        self,
+        method: str,
+        params: InputResponseRequestParams,
+        options: CallOptions,
+        instance: str | None,
+        lost: Disconnected,
+    ) -> Model:
+        """Send a request whose response was lost again, if that cannot run a tool twice by mistake."""
+        is_tool = isinstance(params, CallToolRequestParams)
+        if isinstance(params, CallToolRequestParams) and params.request_state is None:
+            if instance is not None and IDEMPOTENCY_KEY in (params.meta or {}):
+                params = params.model_copy(update={"meta": as_repeat(params.meta, instance)})
+            elif not self._tools.is_harmless(params.name):
+                raise unknown(params, lost) from lost
+        try:
+            return await send_again(self._link.session, lost, partial(self._send_once, method, params, options))
+        except PeerError as error:
+            if is_unknown(error) or (is_tool and error.code == SERVER_BUSY):
+                raise unknown(params, error) from error
+            raise
+        except (Disconnected, RemoteProtocolError) as error:
+            if is_tool:
+                raise unknown(params, error) from error
+            raise
+        finally:
+            del lost  # as in `_send`
+
+    async def _send_once(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
+        """Send one request; with newer headers if the server rejects those that it has."""
         try:
             return await self._request(method, params, options)
         except PeerError as error:
@@ -233,6 +305,11 @@ class Calls:
         return self._link.request(
             method, params, idle=options.idle_timeout, on_progress=options.on_progress, headers=headers
         )
+
+
+def unknown(params: InputResponseRequestParams, why: Exception) -> OutcomeUnknown:
+    """Return the error of a call that may or may not have run."""
+    return OutcomeUnknown(getattr(params, "name", ""), str(why))
 
 
 def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:

@@ -31,7 +31,7 @@ from typing import TypeVarTuple, Unpack
 
 import trio
 
-from ..errors import Disconnected, RequestTimeout, SessionLost
+from ..errors import Disconnected, RequestTimeout, SessionLost, Unreachable
 from ..groups import first_leaf, single_exception, split_group, without
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
@@ -358,5 +358,5 @@ class Link:
 
 
 async def reject_request(method: str, params: RequestParams, /, **options: Unpack[RequestOptions]) -> Model:  # noqa: ARG001
-    """Raise `Disconnected`: what `Link.request` is before the link is open, and after it was closed."""
-    raise Disconnected(NOT_OPEN)
+    """Raise `Unreachable`: what `Link.request` is before the link is open, and after it was closed."""
+    raise Unreachable(NOT_OPEN)

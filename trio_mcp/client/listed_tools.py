@@ -91,16 +91,27 @@ class ListedTools:
     def __init__(self) -> None:
         self.by_name: OrderedDict[str, ListedTool] = OrderedDict()
         self._without_headers: OrderedDict[str, None] = OrderedDict()
+        self._harmless: OrderedDict[str, None] = OrderedDict()
         self._records = RepeatedRecords(logger)
 
     def add(self, tools: Sequence[Tool], dialect: Dialect) -> list[Tool]:
         """Store these tools, and return those that a client may offer; the others are logged."""
         return [tool for tool in tools if self._add(tool, dialect)]
 
+    def is_harmless(self, name: str) -> bool:
+        """Return whether a tool was listed as one that does no more when it runs twice."""
+        return name in self._harmless
+
     def _add(self, tool: Tool, dialect: Dialect) -> bool:
         # Also if nothing is stored for it now: the tool may have had headers when it was listed before.
         self.by_name.pop(tool.name, None)
         self._without_headers.pop(tool.name, None)
+        self._harmless.pop(tool.name, None)
+        hints = tool.annotations
+        if hints is not None and (hints.read_only_hint or hints.idempotent_hint):
+            self._harmless[tool.name] = None
+            if len(self._harmless) > MAX_TOOLS:
+                self._harmless.popitem(last=False)
         headers, valid = None, True
         try:
             headers = dialect.parameter_headers(tool)

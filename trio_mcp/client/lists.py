@@ -30,6 +30,7 @@ from ..types import (
 from .cache import CacheView
 from .link import Link
 from .listed_tools import ListedTools
+from .repeats import request_safely
 
 T = TypeVar("T")
 
@@ -126,7 +127,7 @@ class Lists:
         # Taken before the request: a change that is announced while it is under way makes the page stale.
         ticket = self._cache.ticket()
         try:
-            page = await self._link.request(method, PaginatedRequestParams(cursor=cursor), timeout=timeout)
+            page = await request_safely(self._link, method, PaginatedRequestParams(cursor=cursor), timeout)
         except PeerError as error:
             if cursor is not None and error.code == INVALID_PARAMS:
                 self._cache.invalidate(method)

@@ -11,6 +11,7 @@ from typing import Protocol, Unpack
 
 from ..errors import PeerError, RequestRejected
 from ..protocol.jsonrpc import SERVER_BUSY
+from ..protocol.meta import IDEMPOTENCY
 from ..session import ClientSession
 from ..session.client import RequestOptions
 from ..types import Implementation, Model, RequestParams, ServerCapabilities
@@ -24,6 +25,12 @@ class ServerFacts:
     capabilities: ServerCapabilities
     info: Implementation | None
     instructions: str | None
+
+    @property
+    def instance(self) -> str | None:
+        """The process that knows idempotency keys; None if the server knows none."""
+        known = (self.capabilities.experimental or {}).get(IDEMPOTENCY, {}).get("instance")
+        return known if isinstance(known, str) else None
 
 
 class SendRequest(Protocol):

@@ -33,7 +33,15 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from ..errors import Disconnected, LocalProtocolError, PeerError, RemoteProtocolError, SessionLost, without_traceback
+from ..errors import (
+    Disconnected,
+    LocalProtocolError,
+    PeerError,
+    RemoteProtocolError,
+    SessionLost,
+    Unreachable,
+    without_traceback,
+)
 from ..types import CancelledNotificationParams, InitializeRequestParams, Model
 from .batches import checked_in_batch
 from .codec import Codec, codec_for
@@ -350,7 +358,8 @@ class Connection:
     def _unanswered(self, message: Unanswered) -> ReplyIn | Ignored:
         if message.id is None:
             return Ignored(message.why)
-        return self._failed(message.id, SessionLost(message.why) if message.session_lost else Disconnected(message.why))
+        kind = SessionLost if message.session_lost else Disconnected if message.is_sent else Unreachable
+        return self._failed(message.id, kind(message.why))
 
     def _failed(self, request_id: RequestId, error: Exception) -> ReplyIn | Ignored:
         """End our request with an error: it gets no usable answer."""

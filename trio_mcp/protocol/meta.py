@@ -25,6 +25,14 @@ ELICITS: Final = "trio-mcp/elicits"
 """In a tool, prompt or resource: the schemas of the questions that it may ask, by key."""
 REQUIRED_SCOPES: Final = "trio-mcp/requiredScopes"
 """In an error result of ours: the scopes that the caller would have to have."""
+IDEMPOTENCY_KEY: Final = "io.trio-mcp/idempotencyKey"
+"""In a `tools/call`: names the call, so that a repeat of the request joins it or gets its outcome."""
+REPEAT_OF: Final = "io.trio-mcp/repeatOf"
+"""In a repeat of such a request: the `instance` of the server that the first was meant for."""
+IDEMPOTENCY: Final = "io.trio-mcp/idempotency"
+"""An experimental capability of a server: it knows both. Its member `instance` names the memory in which it keeps the keys."""
+OUTCOME_UNKNOWN: Final = "io.trio-mcp/outcomeUnknown"
+"""True in the `data` of an error: the call may or may not have run, and the server does not run it again."""
 PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105  a member name, no secret
 
 RESERVED: frozenset[str] = frozenset(

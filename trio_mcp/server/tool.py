@@ -33,6 +33,7 @@ from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
 from ..runtime import Actor, CancelReason, Lane, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
+from ..session.calls.call import Body
 from ..session.calls.facts import TaskSupport
 from ..session.calls.failures import author_hint, url_required_code
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
@@ -143,6 +144,7 @@ class Tool:
                 raise lacking
             return result
         handler = self._handler
+        run: Body
         try:
             run = partial(handler.run, self._arguments.bind(arguments), self._convert)
         except ValueError as error:

@@ -26,7 +26,7 @@ from typing import Final, TypeAlias, TypedDict
 
 import trio
 
-from ..errors import Disconnected, RequestTimeout
+from ..errors import Disconnected, RequestTimeout, Unreachable
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
 from ..protocol.connection import (
@@ -170,13 +170,13 @@ class ClientSession:
             RemoteProtocolError: its answer is malformed.
             RequestTimeout: no answer within `timeout`, or no progress for `idle` seconds. The request is withdrawn at the server,
                 unless it is `initialize` (L-CAN-1b).
-            Disconnected: the connection ended first; `SessionLost` if the server did not process this request.
+            Disconnected: the connection ended first; `SessionLost` or `Unreachable` if the server did not process this request.
 
         A cancel withdraws the request at the server.
         """
         if self.closed_because is not None:
             # A new exception for each caller: a shared one would collect the tracebacks of all of them.
-            raise Disconnected(str(self.closed_because))
+            raise Unreachable(str(self.closed_because))
         timer = None
         if idle < math.inf:
             on_progress = timer = IdleTimeout(idle, on_progress, lambda: len(self._server_requests) > 0)

@@ -53,12 +53,13 @@ from ..types import InputResponseRequestParams, Model
 from .batch import OpenBatch
 from .calls.asks_requests import CallByRequests, resume_request
 from .calls.asks_rounds import CallInRounds
-from .calls.call import Plan
+from .calls.call import Call, Plan
 from .calls.earlier import EarlierRun
 from .calls.facts import RequestFacts, TaskSupport
-from .calls.failures import error_detail, told_error
+from .calls.failures import NO_REPLY_REASONS, error_detail, told_error
 from .calls.log import CallLog
 from .calls.pending_asks import PendingAsks
+from .calls.repeats import CALL_LOST, KEY_MARK, KEYED_METHOD, CallKey, Repeat, may_have_run, read_key, runs_again
 from .calls.retries import carry_on
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
@@ -335,6 +336,11 @@ class ServerSession:
                 check(facts, params)
             carry_on(service.calls, facts, params, target, self._route)
             return None
+        key = None
+        if facts.method == KEYED_METHOD and KEY_MARK in terms.meta.raw:
+            key = read_key(facts, params)
+            if key is not None and self._repeat(key, facts, params, target):
+                return None
         own_method = SESSION_METHODS.get(facts.method)
         answer = self._route(facts, params) if own_method is None else own_method(self._state, params, facts)
         if isinstance(answer, Encoded):
@@ -343,12 +349,10 @@ class ServerSession:
             return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
         if answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params):
             service.tasks.start(answer, facts, params, target)
-        elif terms.asks_in_rounds:
-            CallInRounds(service.calls, answer, facts, target, RequestDigest(params))
+        elif key is None:
+            self._start_call(answer, facts, params, target)
         else:
-            CallByRequests(service.calls, answer, facts, target, self._asks)
-            if service.calls.is_durable:
-                target.params = params
+            self._start_keyed(key, answer, facts, params, target)
         return None
 
     def _resumed(
@@ -363,6 +367,51 @@ class ServerSession:
         resume_request(self.service.calls, answer, facts, target, self._asks, run, log)
         target.params = params
         return None
+
+    def _start_call(self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> Call:
+        if facts.terms.asks_in_rounds:
+            return CallInRounds(self.service.calls, plan, facts, target, RequestDigest(params))
+        call = CallByRequests(self.service.calls, plan, facts, target, self._asks)
+        if self.service.calls.is_durable:
+            target.params = params
+        return call
+
+    # calls with an idempotency key
+
+    def _repeat(self, key: CallKey, facts: RequestFacts, params: Model, target: ReplyTarget) -> bool:
+        """Answer a repeat of a request: join its call, or send its outcome again; False if the call is new or was lost."""
+        keyed = self.service.calls.keyed.find(key)
+        if keyed is None:
+            return False
+        call = keyed.call
+        repeat = keyed.decide(is_abandoned=call is not None and call.actor.cancel_reason in NO_REPLY_REASONS)
+        if repeat is Repeat.LOST:
+            return False
+        check = self.service.request_checks.get(facts.method)
+        if check is not None:
+            check(facts, params)
+        if repeat is Repeat.OUTCOME:
+            target.finish(keyed.outcome)
+        elif isinstance(call, CallByRequests):
+            call.take_over_on(self._asks, facts, target)
+        else:
+            assert call is not None
+            call.take_over(facts, target)
+        return True
+
+    def _start_keyed(self, key: CallKey, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> None:
+        """Start a call under its key, unless it may have run: then it runs again only if that does no harm."""
+        calls = self.service.calls
+        # The requests of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
+        alone = calls.keys is None or not (facts.own_headers and facts.terms.asks_in_rounds)
+        lost = calls.keyed.find(key) is not None or calls.keyed.was_used(key)
+        lost = lost or may_have_run(key, calls.node, forgotten_until=calls.keyed.forgotten_until, alone=alone)
+        if lost and not runs_again(plan):
+            target.finish(CALL_LOST)
+            return
+        calls.keyed.check_room()
+        call = self._start_call(plan, facts, params, target)
+        call.keyed = calls.keyed.begin(key, call)
 
     def _route(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
         route = self.service.routes.get(facts.method)

@@ -18,6 +18,7 @@ import trio
 from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
+from ..protocol.meta import IDEMPOTENCY
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
@@ -28,6 +29,7 @@ from ..types import Implementation, ServerCapabilities, declares
 from .caller import Caller
 from .calls.call import Call, RequestCheck, Route
 from .calls.directory import CallDirectory
+from .calls.repeats import KeyedCalls
 from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
 from .kept_results import KeptResults
@@ -80,7 +82,6 @@ class Service:
     message_middleware: tuple[MessageMiddleware, ...] = ()
 
     def __post_init__(self, keys: KeyRing | None) -> None:
-        self.declare(self.capabilities)
         self.subscriptions = Subscriptions()
         self.session_type: Callable[..., object] | None = None
         """Makes the sessions of a proxy; None for those of a server. Takes what `make_session` takes."""
@@ -95,6 +96,7 @@ class Service:
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             # New at each start: a state that an earlier process has sealed is not one of this process.
             node="-".join(filter(None, (self.options.node, secrets.token_urlsafe(8)))),
+            keyed=KeyedCalls(self.options.outcome_grace, self.options.memory),
             kept=KeptResults(self.options.result_ttl, self.supervisor),
             state=self.state,
             records=self.records,
@@ -104,6 +106,7 @@ class Service:
         self.tasks = Tasks(self.calls, self.store, self.subscriptions.announce_task)
         self.routes = {**self.routes, **task_routes(self.tasks)}
         self.calls.routes = self.routes
+        self.declare(self.capabilities)
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account of the memory budget for what is held for a client."""
@@ -122,6 +125,9 @@ class Service:
 
     def declare(self, capabilities: ServerCapabilities) -> None:
         """Offer these capabilities from now on; called again when an item of a new kind is added while serving."""
+        if capabilities.tools is not None:
+            known = {**(capabilities.experimental or {}), IDEMPOTENCY: {"instance": self.calls.node}}
+            capabilities = capabilities.model_copy(update={"experimental": known})
         self.capabilities = capabilities
         # A table, because every request asks: the methods of each revision that are not gated, or whose gate is open.
         self.offered: dict[str, frozenset[str]] = {
@@ -209,8 +215,9 @@ async def open_service(
             state,
             tuple(message_middleware),
         )
-        with closing(service.records), closing(service.calls.directory) as directory:
+        with closing(service.records), closing(service.calls.keyed), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
+            supervisor.spawn(service.calls.keyed.drop_in_time)
             if store.durable:
                 await store.join(service.calls.node)
                 supervisor.spawn(adopt_all, service.tasks)

@@ -28,6 +28,9 @@ HEADER_SIZE: Final = 256
 OUTCOME_SIZE: Final = 2 * 1024
 """A call that has ended and whose outcomes are kept, besides these."""
 
+KEY_SIZE: Final = 512
+"""A call with an idempotency key, or a key that was used, besides the outcome that is kept."""
+
 KEPT_RESULT_SIZE: Final = 2 * 1024
 """A result that is kept until its caller reads it, besides its content."""
 

@@ -43,6 +43,10 @@ EXPECTED: Final[Mapping[str, str]] = {
 """What a question asks a client for, by its kind, in the words of an error."""
 
 
+class AskAgain(Exception):
+    """Raised where a call waits for an answer, when its question has to be sent again."""
+
+
 class CallByRequests(Call[PendingAsks]):
     """A call that asks by requests. Its origin is the connection that they go out on, with those that have no answer yet.
 
@@ -67,28 +71,57 @@ class CallByRequests(Call[PendingAsks]):
         if in_turn:
             await self._origin.wait_turn(self)
         try:
-            target = self.target
-            if target is None:
-                raise Disconnected(CALL_OVER_MESSAGE)
-            request, slot = self._open_request(question, asked)
-            try:
-                target.check_room(content_size(request))
-                await target.outbox.send(Envelope(request, about=target.request_id))
-            except BaseException:
-                # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
-                self._origin.settle(request.id)
-                slot.give_up()
-                raise
-            kind = question.kind
-            # A person may take an hour, and a thousand calls may wait: a kilobyte each.
-            del question, request, target, asked
-            try:
-                return await slot.take()
-            except (PeerError, RemoteProtocolError) as error:
-                raise told_reply(kind, error) from None
+            # Only a call with an idempotency key may have to ask again. See `_ask_once` for the others.
+            again, asking = None if self.keyed is None else (question, asked), self._ask_once(question, asked)
+            del question, asked
+            while True:  # noqa: ASYNC913  it raises `AskAgain` only after a wait
+                try:
+                    return await asking
+                except AskAgain:
+                    assert again is not None
+                    asking = self._ask_once(*again)
         finally:
             if in_turn:
                 self._origin.pass_turn(self)
+
+    async def _ask_once(self, question: Question[T], asked: AskedQuestion | None) -> T:
+        """Ask on the channel of the request that is being served; raise `AskAgain` if another one has taken its place."""
+        target = self.target
+        if target is None:
+            raise Disconnected(CALL_OVER_MESSAGE)
+        request, slot = self._open_request(question, asked)
+        try:
+            target.check_room(content_size(request))
+            await target.outbox.send(Envelope(request, about=target.request_id))
+        except BaseException:
+            # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
+            self._origin.settle(request.id)
+            slot.give_up()
+            raise
+        kind = question.kind
+        # A person may take an hour, and a thousand calls may wait: a kilobyte each.
+        del question, request, target, asked
+        try:
+            return await slot.take()
+        except (PeerError, RemoteProtocolError) as error:
+            raise told_reply(kind, error) from None
+
+    def take_over_on(self, asks: PendingAsks, facts: RequestFacts, target: ReplyTarget) -> None:
+        """Answer a repeat of the request, perhaps on another connection: open questions are asked again there.
+
+        The client has lost the response that brought them, and with it the prompts that its user saw.
+        """
+        self.take_over(facts, target)
+        earlier = self._origin
+        open_asks = [request_id for request_id, actor in earlier.actors.items() if actor is self.actor]
+        for request_id in open_asks:
+            # Withdrawn by `_on_settled` on the same connection; on another one its id means nothing.
+            if asks is not earlier:
+                earlier.settle(request_id)
+            self.actor.mailbox.post(str(request_id), AskAgain())
+        if asks is not earlier and self in earlier.prompting:
+            asks.prompting[self] = earlier.prompting.pop(self)
+        self._origin = asks
 
     def notify_completed(self, elicitation_id: str) -> None:
         codec = self.facts.terms.codec

@@ -59,6 +59,7 @@ from .facts import ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
 from .failures import CANCEL_ERRORS, EXPECTED_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error, told_error
 from .legs import LegBook
 from .memory import CallMemory
+from .repeats import KeyedCall
 from .reports import ProgressReports, report_log, report_progress, send_heartbeats
 from .services import CallServices
 
@@ -99,8 +100,10 @@ class Call(ABC, Generic[OriginT_co]):
     """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
     memory: CallMemory | None = field(default=None, init=False)
     """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
-    _copies: dict[ReplyTarget, None] = field(default_factory=dict, init=False)
-    """Further requests that get the same reply, in the order in which they came."""
+    _copies: dict[ReplyTarget, RequestFacts | None] = field(default_factory=dict, init=False)
+    """Further requests that get the same reply; the first takes the place of `target`, with its own facts if it has any here."""
+    keyed: KeyedCall[Call] | None = field(default=None, init=False)
+    """What is known of it under its idempotency key; None without one."""
     _reports: ProgressReports | None = field(default=None, init=False)
     """The progress it has reported; None before the first report."""
 
@@ -251,6 +254,13 @@ class Call(ABC, Generic[OriginT_co]):
             self._copies[target] = None
         target.work = self
 
+    def take_over(self, facts: RequestFacts, target: ReplyTarget) -> None:
+        """Let a repeat of the request take its place: reports go there; the one before still gets the outcome."""
+        if self.target is not None:
+            self._copies = {self.target: self.facts, **self._copies}
+        self.facts, self.target = facts, target
+        target.work = self
+
     def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:
         """Drop a request. The call is cancelled for this reason, unless a copy of the request still waits for it."""
         if self._copies:
@@ -273,7 +283,7 @@ class Call(ABC, Generic[OriginT_co]):
             self._copies.pop(target, None)
         elif self._copies:
             self.target = next(iter(self._copies))
-            del self._copies[self.target]
+            self.facts = self._copies.pop(self.target) or self.facts
         else:
             self.target = None
 
@@ -289,6 +299,8 @@ class Call(ABC, Generic[OriginT_co]):
             self.legs.end(outcome)
             if isinstance(outcome, Encoded) and self.actor.account is not None:
                 self.actor.account.draw(len(outcome.raw))
+        if self.keyed is not None:
+            self.keyed.end_leg(outcome)
         if target is not None:
             target.finish(outcome)
         for copy in copies:
@@ -321,6 +333,9 @@ class Call(ABC, Generic[OriginT_co]):
             self._reports.close()
         if self.legs is not None:
             self.keep_outcomes(self.legs, answer if ended else None)
+        if self.keyed is not None:
+            self.keyed.end()
+            self.keyed = None
 
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
         """Keep the outcomes of the legs of an ended call for repeated requests, and `final` for a next leg."""
@@ -386,9 +401,8 @@ class Call(ABC, Generic[OriginT_co]):
             return facts.terms.codec.encode_result(facts.method, instead, info)
 
     def __repr__(self) -> str:
-        targets = ([] if self.target is None else [self.target]) + list(self._copies)
-        state = "open" if self.is_answering else "ended"
-        return f"<Call {self._plan.target} {self.facts.method} ids={[target.request_id for target in targets]} {state}>"
+        ids = [target.request_id for target in (self.target, *self._copies) if target is not None]
+        return f"<Call {self._plan.target} {self.facts.method} ids={ids} {'open' if self.is_answering else 'ended'}>"
 
 
 Body: TypeAlias = Callable[[Call, Actor | Lane], Awaitable[Model]]

@@ -25,6 +25,7 @@ from .directory import CallDirectory
 from .ended import EndedCall
 from .facts import RequestFacts
 from .log import CallLog
+from .repeats import KeyedCalls
 from .url_elicitations import UrlElicitations
 
 C = TypeVar("C")
@@ -82,6 +83,7 @@ class CallServices(Generic[C]):
         records: counts what clients can make the server log, over all connections.
         routes: serve what a call requests from its own server, by method.
         store: keeps what may have to outlive the process.
+        keyed: the calls with an idempotency key.
         kept: the results that were too large to be sent.
         state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
@@ -104,6 +106,7 @@ class CallServices(Generic[C]):
     records: RepeatedRecords
     routes: Mapping[str, Callable[[RequestFacts, Model], object]]
     store: Store
+    keyed: KeyedCalls[C]
     kept: KeptResults
     state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])

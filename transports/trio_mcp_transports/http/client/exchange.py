@@ -48,6 +48,9 @@ MAX_RESUME_ATTEMPTS: Final = 20
 SSE_FALLBACK_STATUSES: Final = (400, 404, 405)
 """What a server that speaks HTTP+SSE only answers to the POST of `initialize` (L-HTTP-22)."""
 
+NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
+"""Errors after which the server knows nothing of the request."""
+
 ACCEPT: Final = "application/json, text/event-stream"
 CONTENT: Final[Mapping[str, str]] = {"content-type": "application/json", "accept": ACCEPT}
 
@@ -214,7 +217,8 @@ class RequestExchange:
             try:
                 await self._post()
             except httpx2.HTTPError as error:
-                await self._connection.deliver(Unanswered(request_id, f"{self._connection.url}: {error_text(error)}"))
+                why, is_sent = f"{self._connection.url}: {error_text(error)}", not isinstance(error, NOT_SENT)
+                await self._connection.deliver(Unanswered(request_id, why, is_sent=is_sent))
             except RemoteProtocolError as error:
                 await self._connection.deliver(Malformed(error, request_id))
         self._connection.requests.remove(self.entry)

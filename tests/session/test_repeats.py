@@ -1,0 +1,468 @@
+"""Idempotency keys: a repeat of a `tools/call` joins the call or gets its outcome, and runs nothing twice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import trio
+from peer import Json
+from talk import Legacy, Talk, accept, offering, play, talk_to
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
+from trio_mcp.protocol.meta import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import Limits, MemoryBudget
+from trio_mcp.server import Context, Server
+from trio_mcp.session.calls import repeats
+from trio_mcp.types import ToolAnnotations
+
+KEY = {IDEMPOTENCY_KEY: "k1"}
+
+
+class Runs:
+    """Tools that count how often they ran, and one that waits until it is let go."""
+
+    def __init__(self, **annotations: bool) -> None:
+        self.count = 0
+        self.go_on = trio.Event()
+        self.hints = ToolAnnotations(**annotations)
+
+    def server(self, **options: Any) -> Server:
+        server = offering(**options)
+        server.tool(annotations=self.hints)(self.work)
+        server.tool(annotations=self.hints)(self.wait)
+        server.tool(self.ask)
+        return server
+
+    async def work(self, step: int = 1) -> str:
+        self.count += step
+        return f"run {self.count}"
+
+    async def wait(self, ctx: Context) -> str:
+        self.count += 1
+        await ctx.progress(1)
+        await self.go_on.wait()
+        await ctx.progress(2)
+        return f"run {self.count}"
+
+    async def ask(self, ctx: Context) -> str:
+        self.count += 1
+        answer = await ctx.elicit("Sure?", bool)
+        return f"run {self.count}: {answer.action}"
+
+
+def is_lost(error: Json) -> bool:
+    return error.get("data") == {OUTCOME_UNKNOWN: True}
+
+
+async def connection(player: Legacy, era: type[Legacy], principal: str | None = None) -> Talk:
+    """Return another connection of the same client."""
+    talk = Talk(player.talk.service, principal=principal)
+    if era is Legacy:
+        await talk.initialize()
+    return talk
+
+
+def send(talk: Talk, era: type[Legacy], name: str, arguments: Json | None = None, **meta: Any) -> Any:
+    meta = {IDEMPOTENCY_KEY: "k1", **{name.replace("__", "/"): value for name, value in meta.items()}}
+    return (talk.call if era is Legacy else talk.leg)(name, arguments, meta=meta)
+
+
+async def test_a_repeat_gets_the_outcome_and_nothing_runs_again(era: type[Legacy]) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        await player.call("work", meta=KEY)
+        assert await player.text() == "run 1"
+        await player.call("work", meta=KEY)
+        assert await player.text() == "run 1"
+        await player.call("work", meta={IDEMPOTENCY_KEY: "k2"})
+        assert await player.text() == "run 2"
+
+
+async def test_a_repeat_over_another_connection_joins_the_call_that_runs_and_gets_its_progress(
+    era: type[Legacy],
+) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        await player.call("wait", meta={**KEY, "progressToken": "old"})
+        assert (await player.talk.notification("notifications/progress"))["progressToken"] == "old"
+        other = await connection(player, era)
+        with other.outbox:
+            again = send(other, era, "wait", progressToken="new")
+            runs.go_on.set()
+            assert (await other.notification("notifications/progress"))["progressToken"] == "new"
+            assert await other.text(again) == "run 1"
+        assert await player.text() == "run 1"
+
+
+async def test_the_first_connection_may_go_when_a_repeat_has_come(era: type[Legacy]) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        first = await player.call("wait", meta=KEY)
+        other = await connection(player, era)
+        with other.outbox:
+            again = send(other, era, "wait")
+            player.talk.session.disconnect(player.talk.listeners[first])
+            await wait_all_tasks_blocked()
+            runs.go_on.set()
+            assert await other.text(again) == "run 1"
+
+
+async def test_when_the_repeat_goes_its_call_serves_the_request_before_it_again(era: type[Legacy]) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        await player.call("wait", meta={**KEY, "progressToken": "old"})
+        await player.talk.notification("notifications/progress")
+        other = await connection(player, era)
+        with other.outbox:
+            again = send(other, era, "wait", progressToken="new")
+            other.session.disconnect(other.listeners[again])
+        runs.go_on.set()
+        assert (await player.talk.notification("notifications/progress"))["progressToken"] == "old"
+        assert await player.text() == "run 1"
+
+
+async def test_a_call_that_was_cancelled_with_its_client_is_lost_and_never_runs_again(era: type[Legacy]) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        first = await player.call("wait", meta=KEY)
+        await wait_all_tasks_blocked()
+        player.talk.session.disconnect(player.talk.listeners[first])
+        # Also while it is being cancelled.
+        for _ in range(2):
+            other = await connection(player, era)
+            with other.outbox:
+                assert is_lost(await other.error(send(other, era, "wait")))
+            await wait_all_tasks_blocked()
+        assert runs.count == 1
+
+
+@pytest.mark.parametrize("hint", ["read_only_hint", "idempotent_hint"])
+async def test_a_lost_call_runs_again_if_its_tool_says_that_this_does_no_harm(era: type[Legacy], hint: str) -> None:
+    runs = Runs(**{hint: True})
+    async with play(runs.server(), era) as player:
+        first = await player.call("wait", meta=KEY)
+        await wait_all_tasks_blocked()
+        player.talk.session.disconnect(player.talk.listeners[first])
+        other = await connection(player, era)
+        with other.outbox:
+            again = send(other, era, "wait")
+            await wait_all_tasks_blocked()
+            runs.go_on.set()
+            assert await other.text(again) == "run 2"
+            # The repeat counts from now on, not the call that was lost.
+            assert await other.text(send(other, era, "wait")) == "run 2"
+
+
+async def test_a_cancel_of_the_client_is_kept_too(era: type[Legacy]) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        first = await player.call("wait", meta=KEY)
+        await wait_all_tasks_blocked()
+        player.talk.cancel(first)
+        await wait_all_tasks_blocked()
+        await player.call("wait", meta=KEY)
+        assert is_lost(await player.error())
+
+
+async def test_the_outcome_is_kept_for_the_grace_and_the_key_for_ten_minutes_more(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    runs = Runs()
+    async with play(runs.server(outcome_grace=60.0), era) as player:
+        await player.call("work", meta=KEY)
+        assert await player.text() == "run 1"
+        await trio.sleep(59)
+        await player.call("work", meta=KEY)
+        assert await player.text() == "run 1"
+        for pause in (2, repeats.KEY_LIFE - 3):
+            await trio.sleep(pause)
+            await player.call("work", meta=KEY)
+            assert is_lost(await player.error())
+        await trio.sleep(3)
+        await player.call("work", meta=KEY)
+        assert await player.text() == "run 2"
+
+
+async def test_a_key_is_for_one_request(era: type[Legacy], autojump_clock: MockClock) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        await player.call("work", {"step": 1}, meta=KEY)
+        await player.text()
+        for name, arguments in (("work", {"step": 2}), ("wait", {"step": 1}), ("work", {})):
+            await player.call(name, arguments, meta=KEY)
+            error = await player.error()
+            assert error["code"] == INVALID_PARAMS
+            assert IDEMPOTENCY_KEY in error["message"]
+        # Also when the outcome is gone.
+        await trio.sleep(120)
+        await player.call("work", {"step": 2}, meta=KEY)
+        assert (await player.error())["code"] == INVALID_PARAMS
+        assert runs.count == 1
+
+
+async def test_the_order_of_arguments_does_not_count(talk_of_sum: Talk) -> None:
+    first = talk_of_sum.leg("add", {"a": 1, "b": 2}, meta=KEY)
+    assert await talk_of_sum.text(first) == "3"
+    assert await talk_of_sum.text(talk_of_sum.leg("add", {"b": 2, "a": 1}, meta=KEY)) == "3"
+
+
+@pytest.fixture
+async def talk_of_sum() -> Any:
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with talk_to(offering(add)) as talk:
+        yield talk
+
+
+@pytest.mark.parametrize("key", ["", "x" * 129, 7, None, ["k"], {"k": 1}, True], ids=repr)
+async def test_a_key_is_a_string_of_at_most_128_characters(era: type[Legacy], key: Any) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        await player.call("work", meta={IDEMPOTENCY_KEY: key})
+        error = await player.error()
+        assert error["code"] == INVALID_PARAMS
+        assert IDEMPOTENCY_KEY in error["message"]
+        assert runs.count == 0
+
+
+async def test_the_name_of_the_member_in_another_value_is_no_key(era: type[Legacy]) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        for run in (1, 2):
+            await player.call("work", meta={"com.example/note": IDEMPOTENCY_KEY})
+            assert await player.text() == f"run {run}"
+
+
+async def test_a_key_belongs_to_the_principal() -> None:
+    runs = Runs()
+    async with talk_to(runs.server(), principal="ann") as talk:
+        assert await talk.text(talk.leg("work", meta=KEY)) == "run 1"
+        for principal, text in (("bob", "run 2"), (None, "run 3"), ("ann", "run 1")):
+            other = Talk(talk.service, principal=principal)
+            with other.outbox:
+                assert await other.text(other.leg("work", meta=KEY)) == text
+
+
+async def test_the_two_eras_do_not_share_an_outcome() -> None:
+    runs = Runs()
+    async with talk_to(runs.server()) as talk:
+        await talk.initialize()
+        assert await talk.text(talk.leg("work", meta=KEY)) == "run 1"
+        assert (await talk.error(talk.call("work", meta=KEY)))["code"] == INVALID_PARAMS
+
+
+async def test_a_refused_call_leaves_its_key_free(era: type[Legacy]) -> None:
+    runs = Runs()
+    async with play(runs.server(actors=Limits(actors=1)), era) as player:
+        busy = await player.call("wait")
+        await player.call("work", meta=KEY)
+        assert (await player.error())["code"] == SERVER_BUSY
+        player.talk.cancel(busy)
+        await wait_all_tasks_blocked()
+        await player.call("work", meta=KEY)
+        assert await player.text() == "run 2"
+
+
+async def test_the_error_of_a_call_is_its_outcome_too(era: type[Legacy]) -> None:
+    count = 0
+
+    async def fail() -> None:
+        nonlocal count
+        count += 1
+        raise ValueError("no")
+
+    async with play(offering(fail), era) as player:
+        texts = []
+        for _ in range(2):
+            await player.call("fail", meta=KEY)
+            texts.append(await player.failure())
+        assert texts[0] == texts[1]
+        assert count == 1
+
+
+# rounds
+
+
+async def test_a_repeat_of_a_first_leg_that_has_asked_gets_the_round_and_its_state_leads_on() -> None:
+    runs = Runs()
+    async with talk_to(runs.server()) as talk:
+        await talk.round(talk.leg("ask", meta=KEY))
+        again = await talk.round(talk.leg("ask", meta=KEY))
+        assert await talk.text(again.retry(True, meta=KEY)) == "run 1: accept"
+        # Also when the call is over; the answers that the later legs bring are those of a leg that has ended.
+        over = await talk.round(talk.leg("ask", meta=KEY))
+        assert over.state == again.state
+        assert await talk.text(over.retry(False)) == "run 1: accept"
+
+
+# legacy: the questions move to the connection of the repeat
+
+
+async def test_an_open_question_is_asked_again_on_the_connection_of_the_repeat() -> None:
+    runs = Runs()
+    async with play(runs.server(), Legacy) as player:
+        first = await player.call("ask", meta=KEY)
+        await player.question()
+        other = await connection(player, Legacy)
+        with other.outbox:
+            again = send(other, Legacy, "ask")
+            question = await other.question()
+            player.talk.session.disconnect(player.talk.listeners[first])
+            other.answer(question, accept(value=True))
+            assert await other.text(again) == "run 1: accept"
+            await other.silence()
+
+
+async def test_on_the_same_connection_the_earlier_question_is_withdrawn() -> None:
+    runs = Runs()
+    async with play(runs.server(), Legacy) as player:
+        await player.call("ask", meta=KEY)
+        earlier = await player.talk.question()
+        await player.call("ask", meta=KEY)
+        withdrawn = await player.talk.notification("notifications/cancelled")
+        assert withdrawn["requestId"] == earlier["id"]
+        await player.question()
+        # A late answer to the earlier one reaches nobody.
+        player.talk.answer(earlier, {"action": "decline"})
+        await player.answer(accept(value=True))
+        texts = {(await player.talk.receive())["result"]["content"][0]["text"] for _ in range(2)}
+        assert texts == {"run 1: accept"}
+
+
+# repeats that say so
+
+
+async def declared(talk: Talk) -> str:
+    capabilities = (await talk.result(talk.ask("server/discover")))["capabilities"]
+    return capabilities["experimental"][IDEMPOTENCY]["instance"]
+
+
+async def test_both_eras_declare_the_same_instance() -> None:
+    async with talk_to(Runs().server()) as talk:
+        opened = await talk.initialize()
+        assert opened["capabilities"]["experimental"][IDEMPOTENCY] == {"instance": await declared(talk)}
+
+
+async def test_a_server_without_tools_declares_nothing() -> None:
+    async with talk_to(Server("bare", version="1")) as talk:
+        capabilities = (await talk.initialize())["capabilities"]
+        if "tools" not in capabilities:
+            assert "experimental" not in capabilities
+
+
+async def test_a_repeat_for_another_process_does_not_run_here(era: type[Legacy]) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        await player.call("work", meta={**KEY, REPEAT_OF: "another"})
+        assert is_lost(await player.error())
+        assert runs.count == 0
+
+
+async def test_a_repeat_whose_first_request_never_came_runs(era: type[Legacy]) -> None:
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        await player.call("work")
+        await player.text()
+        instance = player.talk.service.calls.node
+        await player.call("work", meta={**KEY, REPEAT_OF: instance})
+        assert await player.text() == "run 2"
+
+
+@pytest.mark.parametrize("repeat_of", [7, "x" * 129, ["a"]], ids=repr)
+async def test_a_malformed_instance_is_rejected(talk_of_sum: Talk, repeat_of: Any) -> None:
+    error = await talk_of_sum.error(talk_of_sum.leg("add", {"a": 1, "b": 2}, meta={**KEY, REPEAT_OF: repeat_of}))
+    assert error["code"] == INVALID_PARAMS
+    assert REPEAT_OF in error["message"]
+
+
+async def test_processes_that_share_keys_cannot_know_where_the_first_request_of_a_modern_http_client_went() -> None:
+    runs = Runs()
+    async with talk_to(runs.server(keys=KeyRing.random())) as talk:
+        http = Talk(talk.service, shared_channel=False)
+        with http.outbox:
+            repeated = {**KEY, REPEAT_OF: talk.service.calls.node}
+            assert is_lost(await http.error(http.leg("work", meta=repeated)))
+            # On a pipe all requests went to this process.
+            assert await talk.text(talk.leg("work", meta=repeated)) == "run 1"
+
+
+# limits
+
+
+async def test_keys_and_outcomes_draw_from_the_memory_budget_until_they_are_over(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    runs, memory = Runs(), MemoryBudget(10_000_000)
+    async with play(runs.server(memory=memory), era) as player:
+        await player.call("work")
+        await player.text()
+        before = memory.drawn
+        await player.call("work", meta=KEY)
+        await player.text()
+        await wait_all_tasks_blocked()
+        assert memory.drawn > before + repeats.KEY_SIZE
+        await trio.sleep(61)
+        assert memory.drawn == before + repeats.KEY_SIZE
+        await trio.sleep(repeats.KEY_LIFE)
+        assert memory.drawn == before
+
+
+async def test_a_key_that_has_no_room_is_refused_and_nothing_runs(era: type[Legacy]) -> None:
+    runs, memory = Runs(), MemoryBudget(10_000_000)
+    async with play(runs.server(memory=memory), era) as player:
+        await player.call("work")
+        await player.text()
+        with memory.open() as hog:
+            hog.draw(memory.total - memory.drawn - repeats.KEY_SIZE + 1)
+            await player.call("work", meta=KEY)
+            assert (await player.error())["code"] == SERVER_BUSY
+        assert runs.count == 1
+
+
+async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
+    era: type[Legacy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeats, "MAX_KEPT", 2)
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        for number in range(3):
+            await player.call("work", meta={IDEMPOTENCY_KEY: str(number)})
+            await player.text()
+        await player.call("work", meta={IDEMPOTENCY_KEY: "0"})
+        assert is_lost(await player.error())
+        await player.call("work", meta={IDEMPOTENCY_KEY: "1"})
+        assert await player.text() == "run 2"
+
+
+async def test_when_keys_were_dropped_early_a_repeat_that_says_so_still_does_not_run(
+    era: type[Legacy], monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    monkeypatch.setattr(repeats, "MAX_KEPT", 0)
+    monkeypatch.setattr(repeats, "MAX_USED", 1)
+    runs = Runs()
+    async with play(runs.server(), era) as player:
+        for number in range(3):
+            await player.call("work", meta={IDEMPOTENCY_KEY: str(number)})
+            await player.text()
+        calls = player.talk.service.calls
+        repeated = {IDEMPOTENCY_KEY: "0", REPEAT_OF: calls.node}
+        await player.call("work", meta=repeated)
+        assert is_lost(await player.error())
+        # Every key that was dropped would be over by now.
+        await trio.sleep(repeats.KEY_LIFE + 61)
+        await player.call("work", meta=repeated)
+        assert await player.text() == "run 4"
+
+
+async def test_nothing_is_left_at_the_end(era: type[Legacy]) -> None:
+    runs, memory = Runs(), MemoryBudget(10_000_000)
+    async with play(runs.server(memory=memory), era) as player:
+        for name in ("work", "wait", "ask"):
+            await player.call(name, meta={IDEMPOTENCY_KEY: name})
+        await wait_all_tasks_blocked()
+        player.talk.outbox.account.close()
+    assert memory.drawn == 0

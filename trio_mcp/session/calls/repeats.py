@@ -1,0 +1,324 @@
+"""Idempotency keys: the client names a `tools/call`, so that a repeat after a lost connection does not run it a second time.
+
+The first request of a call has no `requestState` that would tell a repeat from a new call. With a key a repeat joins the call
+that runs, or gets its outcome, also an interim one: a round, whose state leads on. A key belongs to the authenticated principal;
+without authentication to whoever knows it. Requests without a key cost one search in the bytes of their `_meta`.
+"""
+
+# Where a key is, and what a repeat of its request gets:
+#
+#     event                        table      a repeat
+#     begin                        `_open`    joins the call; if that is cancelled because its client has gone: LOST
+#     end_leg, of the first leg    `_open`    gets the outcome, also while later legs run or the call is parked; LOST without one
+#     end                          `_kept`    the same, for the grace period
+#     then                         `_used`    LOST, for KEY_LIFE
+#     then                         -          is a new call, unless it says that it is a repeat: see `may_have_run`
+#
+# Where there are too many, or the memory budget has no room, the oldest move on early. A call that is LOST runs again only if its
+# tool says that this does no harm (`runs_again`); else the error says that its outcome is unknown.
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from dataclasses import InitVar, dataclass, field
+from enum import Enum
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+
+import trio
+
+from ...errors import RemoteProtocolError
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded, ErrorDetail
+from ...protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from ...protocol.sealing.request_state import request_digest
+from ...runtime import Account, MemoryBudget
+from ...types import Model
+from ..replies import LegOutcome
+from ..sizes import KEY_SIZE
+from .facts import RequestFacts
+
+C = TypeVar("C")
+
+KEYED_METHOD: Final = "tools/call"
+"""The requests that may have a key. The others read, and are simply sent again."""
+
+KEY_MARK: Final = IDEMPOTENCY_KEY.encode()
+"""Without these bytes a `_meta` has no key."""
+
+MAX_KEY: Final = 128
+"""Characters of a key."""
+
+KEY_LIFE: Final = 600.0
+"""Seconds for which a key is known after the outcome of its call was dropped."""
+
+MAX_KEPT: Final = 10_000
+"""Outcomes that are kept for repeats; the oldest goes first."""
+MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
+MAX_USED: Final = 100_000
+"""Keys of calls whose outcome is gone; the oldest goes first."""
+
+CALL_LOST: Final = ErrorDetail(
+    INTERNAL_ERROR,
+    "This request repeats a call whose outcome is not known here: it was cancelled because its client went away, or it ended too "
+    "long ago, or in another process. It may or may not have run, and was not run again.",
+    {OUTCOME_UNKNOWN: True},
+)
+
+
+class CallKey(NamedTuple):
+    """The key of one request.
+
+    Attributes:
+        digest: of the key and its owner.
+        request: the digest of what the request asks for; all repeats ask for the same.
+        repeat_of: the instance of the server that the first request was meant for; None if this is not said to be a repeat.
+    """
+
+    digest: bytes
+    request: bytes
+    repeat_of: str | None
+
+
+def read_key(facts: RequestFacts, params: Model) -> CallKey | None:
+    """Return the key of a request, if it has one.
+
+    Raises:
+        RemoteProtocolError: -32602, it is malformed; the message names the member.
+    """
+    if KEY_MARK not in facts.terms.meta.raw:
+        return None
+    meta = facts.meta
+    if IDEMPOTENCY_KEY not in meta:
+        return None
+    key, repeat_of = meta[IDEMPOTENCY_KEY], meta.get(REPEAT_OF)
+    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
+        raise malformed(IDEMPOTENCY_KEY)
+    if repeat_of is not None and (not isinstance(repeat_of, str) or len(repeat_of) > MAX_KEY):
+        raise malformed(REPEAT_OF)
+    owner = b"\0" if facts.principal is None else b"\1%b\0" % facts.principal.encode()
+    # The result of another revision looks different, so the revision is a part of what is asked for.
+    request = f"{facts.protocol_version} {request_digest(params)}"
+    return CallKey(short_digest(owner + key.encode()), short_digest(request.encode()), repeat_of)
+
+
+def malformed(member: str) -> RemoteProtocolError:
+    return RemoteProtocolError(
+        f'params._meta["{member}"]: must be a string of 1 to {MAX_KEY} characters', code=INVALID_PARAMS
+    )
+
+
+def other_request() -> RemoteProtocolError:
+    """Return the error for a key that another request has used."""
+    return RemoteProtocolError(
+        f'params._meta["{IDEMPOTENCY_KEY}"]: this key was used for another request; each call needs a new one',
+        code=INVALID_PARAMS,
+    )
+
+
+def short_digest(data: bytes) -> bytes:
+    return hashlib.blake2b(data, digest_size=16).digest()
+
+
+class Repeat(Enum):
+    """What a repeat of a request gets; see the table at the head of the module."""
+
+    JOIN = "the outcome of the call, when it has one"
+    OUTCOME = "the outcome that was kept"
+    LOST = "another run, or an error"
+
+
+class RepeatablePlan(Protocol):
+    """What `runs_again` asks of a plan."""
+
+    @property
+    def repeatable(self) -> bool: ...
+
+
+def runs_again(plan: RepeatablePlan) -> bool:
+    """Decide whether a call runs again whose outcome is lost; else its caller hears that the outcome is unknown."""
+    return plan.repeatable
+
+
+def may_have_run(key: CallKey, instance: str, *, forgotten_until: float, alone: bool) -> bool:
+    """Return whether the call of a repeat whose key is unknown may have run: in another process, or too long ago.
+
+    Args:
+        instance: of this process.
+        forgotten_until: see `KeyedCalls`.
+        alone: no other process may have received the first request in place of this one.
+    """
+    if key.repeat_of is None:
+        return False
+    return key.repeat_of != instance or not alone or trio.current_time() < forgotten_until
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class KeyedCall(Generic[C]):
+    """What is known under one key.
+
+    Attributes:
+        call: None when it is over.
+        outcome: of its first leg; None before its end, if it was cancelled for its client, and when it was dropped.
+        answered: the first leg has ended.
+    """
+
+    key: CallKey
+    call: C | None
+    _calls: KeyedCalls[C]
+    outcome: LegOutcome = None
+    answered: bool = False
+    until: float = 0.0
+    """When it moves on to the next table, on Trio's clock (seconds)."""
+    size: int = KEY_SIZE
+
+    def end_leg(self, outcome: LegOutcome) -> None:
+        """Keep the outcome of the first leg; those of later ones are found by the state that leads to them."""
+        if not self.answered:
+            self.answered, self.outcome = True, outcome
+            self._calls.draw(self, len(outcome.raw) if isinstance(outcome, Encoded) else 0)
+
+    def end(self) -> None:
+        """The call is over."""
+        self.call = None
+        self._calls.ended(self)
+
+    def decide(self, *, is_abandoned: bool) -> Repeat:
+        """Decide what a repeat gets.
+
+        Args:
+            is_abandoned: the call is being cancelled because its client has gone.
+        """
+        if self.outcome is not None:
+            return Repeat.OUTCOME
+        return Repeat.LOST if self.answered or is_abandoned else Repeat.JOIN
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class KeyedCalls(Generic[C]):
+    """The keys of the calls of one service.
+
+    Args:
+        grace: seconds for which an outcome is kept after its call is over.
+        memory: the budget that keys and outcomes are kept in; where that has no room the oldest go.
+    """
+
+    _grace: float
+    memory: InitVar[MemoryBudget]
+    _account: Account = field(init=False)
+    _open: dict[bytes, KeyedCall[C]] = field(default_factory=dict, init=False)
+    _kept: OrderedDict[bytes, KeyedCall[C]] = field(default_factory=OrderedDict, init=False)
+    _used: OrderedDict[bytes, tuple[float, bytes]] = field(default_factory=OrderedDict, init=False)
+    """When each key is forgotten whose outcome is gone, and the digest of its request."""
+    _kept_bytes: int = field(default=0, init=False)
+    _dropping: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot, init=False)
+    forgotten_until: float = field(default=0.0, init=False)
+    """Until when a key may be unknown although its call has run here, on Trio's clock: it was dropped early."""
+
+    def __post_init__(self, memory: MemoryBudget) -> None:
+        self._account = memory.open()
+
+    def find(self, key: CallKey) -> KeyedCall[C] | None:
+        """Return the call under a key, or what is left of it while its outcome is kept.
+
+        Raises:
+            RemoteProtocolError: -32602, another request has used the key.
+        """
+        known = self._open.get(key.digest) or self._kept.get(key.digest)
+        if known is not None and known.key.request != key.request:
+            raise other_request()
+        return known
+
+    def was_used(self, key: CallKey) -> bool:
+        """Return whether a call has run under this key whose outcome is gone. Raises as `find` does."""
+        used = self._used.get(key.digest)
+        if used is not None and used[1] != key.request:
+            raise other_request()
+        return used is not None
+
+    def check_room(self) -> None:
+        """Raise `LimitExceeded` if the memory budget has no room for one more key."""
+        while not self._account.has_room(KEY_SIZE) and (self._kept or self._used):
+            self._drop_oldest()
+        self._account.check(KEY_SIZE)
+
+    def begin(self, key: CallKey, call: C) -> KeyedCall[C]:
+        """Note that a call has begun under this key, in place of one that was lost."""
+        if (lost := self._kept.pop(key.digest, None)) is not None:
+            self._kept_bytes -= lost.size
+            self._account.give_back(lost.size)
+        elif self._used.pop(key.digest, None) is not None:
+            self._account.give_back(KEY_SIZE)
+        keyed = self._open[key.digest] = KeyedCall(key, call, self)
+        self._account.draw(KEY_SIZE)
+        return keyed
+
+    def draw(self, keyed: KeyedCall[C], size: int) -> None:
+        """Count the bytes of an outcome."""
+        keyed.size += size
+        self._account.draw(size)
+
+    def ended(self, keyed: KeyedCall[C]) -> None:
+        """Keep the outcome of a call that is over, for the grace period."""
+        digest = keyed.key.digest
+        # A repeat may have begun the call again while the lost one was cleaning up.
+        if self._open.get(digest) is not keyed:
+            self._account.give_back(keyed.size)
+            return
+        del self._open[digest]
+        keyed.until = trio.current_time() + self._grace
+        self._kept[digest] = keyed
+        self._kept_bytes += keyed.size
+        if not self._grace:
+            self._drop_outcome()
+        while self._kept and self._is_crowded():
+            self._drop_oldest()
+        if len(self._kept) <= 1:
+            self._dropping.unpark()
+
+    def _is_crowded(self) -> bool:
+        heavy = self._kept_bytes > MAX_KEPT_BYTES and len(self._kept) > 1
+        return heavy or len(self._kept) > MAX_KEPT or len(self._used) > MAX_USED or not self._account.has_room(0)
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest key before its time if there are too many of those or no other, else the oldest outcome."""
+        if len(self._used) > MAX_USED or not self._kept:
+            until, _ = self._used.popitem(last=False)[1]
+            self.forgotten_until = max(self.forgotten_until, until)
+            self._account.give_back(KEY_SIZE)
+        else:
+            self._drop_outcome()
+
+    def _drop_outcome(self) -> None:
+        """Drop the oldest outcome; its key stays."""
+        digest, keyed = self._kept.popitem(last=False)
+        self._kept_bytes -= keyed.size
+        self._account.give_back(keyed.size - KEY_SIZE)
+        self._used[digest] = keyed.until + KEY_LIFE, keyed.key.request
+
+    async def drop_in_time(self) -> None:
+        """Drop each outcome, and then its key, when its time is up, for ever; run it as a task."""
+        while True:
+            times = [next(iter(self._kept.values())).until] if self._kept else []
+            times += [next(iter(self._used.values()))[0]] if self._used else []
+            with trio.move_on_at(min(times, default=float("inf"))):
+                # Woken when the first outcome is kept; the others are over later than it is.
+                await self._dropping.park()
+            now = trio.current_time()
+            while self._kept and next(iter(self._kept.values())).until <= now:
+                self._drop_outcome()
+            while self._used and next(iter(self._used.values()))[0] <= now:
+                self._used.popitem(last=False)
+                self._account.give_back(KEY_SIZE)
+
+    def close(self) -> None:
+        """Forget all keys, and give back what they took of the memory budget."""
+        self._open.clear()
+        self._kept.clear()
+        self._used.clear()
+        self._account.close()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def __repr__(self) -> str:
+        return f"<KeyedCalls open={len(self._open)} kept={len(self._kept)} used={len(self._used)}>"
