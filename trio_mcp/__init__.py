@@ -32,13 +32,24 @@ from .errors import (
     ResourceNotFound,
     SampleRefused,
     SessionLost,
+    TaskCancelled,
     ToolError,
     ToolFailed,
     UrlElicitationRequired,
 )
 
 if TYPE_CHECKING:
-    from .client import Change, Client, ElicitRouter, ResponseCache, accept, accept_defaults, decline, dismiss
+    from .client import (
+        Change,
+        Client,
+        ClientTask,
+        ElicitRouter,
+        ResponseCache,
+        accept,
+        accept_defaults,
+        decline,
+        dismiss,
+    )
     from .client.agent import AgentCall, AgentResult, run_agent
     from .runtime import CancelReason
     from .sampling import SamplingProvider
@@ -91,6 +102,7 @@ __all__ = [
     "Change",
     "ChannelServer",
     "Client",
+    "ClientTask",
     "ClientTools",
     "Context",
     "Declined",
@@ -125,6 +137,7 @@ __all__ = [
     "Server",
     "ServiceOptions",
     "SessionLost",
+    "TaskCancelled",
     "Titled",
     "ToolError",
     "ToolFailed",
@@ -144,7 +157,17 @@ __all__ = [
 _PACKAGES = {
     # Not in `client`, so that a client which runs no agent does not load it.
     "client.agent": ("AgentCall", "AgentResult", "run_agent"),
-    "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
+    "client": (
+        "Change",
+        "Client",
+        "ClientTask",
+        "ElicitRouter",
+        "ResponseCache",
+        "accept",
+        "accept_defaults",
+        "decline",
+        "dismiss",
+    ),
     "runtime": ("CancelReason",),
     "sampling": ("SamplingProvider",),
     # Not in `server`, where the module `tool` has the name.

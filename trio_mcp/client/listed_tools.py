@@ -86,10 +86,12 @@ class ListedTools:
 
     Attributes:
         by_name: the tools with headers or an output schema, the one that was listed longest ago first.
+        task_support: which tools may, or must, run as tasks ("optional", "required"); those that may not are left out.
     """
 
     def __init__(self) -> None:
         self.by_name: OrderedDict[str, ListedTool] = OrderedDict()
+        self.task_support: OrderedDict[str, str] = OrderedDict()
         self._without_headers: OrderedDict[str, None] = OrderedDict()
         self._records = RepeatedRecords(logger)
 
@@ -101,6 +103,7 @@ class ListedTools:
         # Also if nothing is stored for it now: the tool may have had headers when it was listed before.
         self.by_name.pop(tool.name, None)
         self._without_headers.pop(tool.name, None)
+        self._note_task_support(tool)
         headers, valid = None, True
         try:
             headers = dialect.parameter_headers(tool)
@@ -114,6 +117,14 @@ class ListedTools:
             if len(self.by_name) > MAX_TOOLS:
                 self._evict()
         return valid
+
+    def _note_task_support(self, tool: Tool) -> None:
+        self.task_support.pop(tool.name, None)
+        support = None if tool.execution is None else tool.execution.task_support
+        if support is not None and support != "forbidden":
+            self.task_support[tool.name] = support
+            if len(self.task_support) > MAX_TOOLS:
+                self.task_support.popitem(last=False)
 
     def _evict(self) -> None:
         # A tool without headers only loses its validation. One with headers could not be called: the server rejects the
