@@ -19,6 +19,7 @@ PACKAGES = (ROOT / "trio_mcp", ROOT / "transports" / "trio_mcp_transports")
 MAY_DECIDE = {
     "trio_mcp.protocol.revisions": "the revisions as data",
     "trio_mcp.protocol.codec.reading": "the classification of a message, its terms, and what a revision lets it say",
+    "trio_mcp.protocol.codec.restoring": "restores the terms of a request in another process",
     "trio_mcp.protocol.codec.writing": "writes a revision",
     "trio_mcp.protocol.codec.downlevel": "what older revisions lack",
     "trio_mcp.protocol.codec.rewrites": "what older revisions write differently",

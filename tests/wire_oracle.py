@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from spec_schemas import SPEC_DIR, VERSIONS, definitions, request_definitions, validator
+from spec_schemas import (
+    SPEC_DIR,
+    VERSIONS,
+    definitions,
+    extension_methods,
+    extension_validator,
+    is_extension,
+    request_definitions,
+    validator,
+)
 
 from trio_mcp.protocol.meta import PROTOCOL_VERSION
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
@@ -45,6 +54,8 @@ class WireOracle:
                 # the older files know no error without an id; newer ones leave it out where the request had none to read
                 name = general_definition(self._version, message)
                 validator(SPEC_DIR, self._version, name).validate({"id": 0, **message})
+            case {"method": method} if is_extension(self._version, method):
+                extension_validator(SPEC_DIR, extension_methods()[method]).validate(message)
             case {"method": method}:
                 name = request_definitions(SPEC_DIR, self._version)[method]
                 validator(SPEC_DIR, self._version, name).validate(message)
@@ -60,7 +71,12 @@ class WireOracle:
         spoken = version if version in VERSIONS else handshake
         validator(SPEC_DIR, spoken, general_definition(spoken, message)).validate(message)
         requests = request_definitions(SPEC_DIR, spoken)
-        if method in requests:
+        if is_extension(spoken, method):
+            name = extension_methods()[method].replace("Request", "Result")
+            extension_validator(SPEC_DIR, name).validate(result)
+        elif result.get("resultType") == "task":
+            extension_validator(SPEC_DIR, "CreateTaskResult").validate(result)
+        elif method in requests:
             name = result_definition(SPEC_DIR, spoken, requests[method], result)
             validator(SPEC_DIR, spoken, name).validate(result)
 
@@ -68,6 +84,8 @@ class WireOracle:
 def result_definition(spec_dir: Path, version: str, request: str, result: Message) -> str:
     if result.get("resultType") == "input_required":
         return "InputRequiredResult"
+    if version == "2025-11-25" and "task" in result:
+        return "CreateTaskResult"
     name = request.replace("Request", "Result")
     return name if name in definitions(spec_dir, version) else "EmptyResult"
 

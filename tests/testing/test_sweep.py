@@ -53,6 +53,14 @@ async def keeping(ctx: Context) -> str:
 
 
 @server.tool
+async def hoarding(ctx: Context) -> str:
+    """Keep what belongs to the call, whatever happens."""
+    kept.append(ctx)
+    await trio.lowlevel.checkpoint()
+    return "kept"
+
+
+@server.tool
 async def knotted(ctx: Context) -> str:
     """Leave a cycle that keeps the call alive until the collector comes."""
     knot: list[object] = [ctx]
@@ -82,11 +90,19 @@ def _as_before() -> None:
     kept.clear()
 
 
-def swept(tool: str, only: Strike | None = None, mode: str = NEWEST_LEGACY) -> SweepReport:
+def swept(tool: str, only: Strike | None = None, mode: str = NEWEST_LEGACY, opening: bool = False) -> SweepReport:
     async def scenario(client: Client) -> None:
         await client.call_tool(tool)
 
-    return sweep(server, scenario, mode=mode, on_elicit=lambda _asked: accept(value=True), effects=effects, only=only)
+    return sweep(
+        server,
+        scenario,
+        mode=mode,
+        on_elicit=lambda _asked: accept(value=True),
+        effects=effects,
+        opening=opening,
+        only=only,
+    )
 
 
 @pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
@@ -111,6 +127,12 @@ def test_an_effect_that_happens_twice_is_reported_with_the_interruption_that_sho
 def test_an_object_that_is_kept_is_reported() -> None:
     with pytest.raises(AssertionError, match=r"objects are left: .*1 Context"):
         swept("keeping").check()
+
+
+def test_what_outlives_its_connection_in_every_run_is_reported_without_any_interruption() -> None:
+    report = swept("hoarding", opening=True)
+    assert report.problems[0].strike is None
+    assert any("1 Context" in problem.what for problem in report.problems)
 
 
 def test_what_only_the_collector_would_free_is_reported_without_any_interruption() -> None:

@@ -216,18 +216,21 @@ def dump(message: Message | Answers) -> bytes:
     """
     match message:
         case Request(id, method, params):
-            head = b'"id":%b,"method":%b' % (_dump_name(id, "id"), _dump_name(method, "method"))
-            return b'{"jsonrpc":"2.0",%b%b}' % (head, _dump_params(params))
+            head = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_dump_name(id, "id"), _dump_name(method, "method"))
+            # Joined, and not formatted: `%` takes forty times as long for a megabyte, of which it copies a part again.
+            return b"".join((head, _dump_params(params), b"}"))
         case Notification(method, params):
-            return b'{"jsonrpc":"2.0","method":%b%b}' % (_dump_name(method, "method"), _dump_params(params))
+            head = b'{"jsonrpc":"2.0","method":%b' % _dump_name(method, "method")
+            return b"".join((head, _dump_params(params), b"}"))
         case Response(id, result):
-            return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (_dump_name(id, "id"), _dump_object(result, "result"))
+            dumped = _dump_object(result, "result")
+            return b"".join((b'{"jsonrpc":"2.0","id":', _dump_name(id, "id"), b',"result":', dumped, b"}"))
         case ErrorResponse(id, error):
             # The MCP schemas know an absent id, not a null one (JSONRPCErrorResponse).
             head = b"" if id is None else b'"id":%b,' % _dump_name(id, "id")
             return b'{"jsonrpc":"2.0",%b"error":%b}' % (head, dump_error(error))
         case Answers(answers):
-            return b"[%b]" % b",".join([dump(answer) for answer in answers])
+            return b"".join((b"[", b",".join([dump(answer) for answer in answers]), b"]"))
     assert_never(message)
 
 
@@ -370,7 +373,7 @@ def _dump_name(name: RequestId, root: str) -> bytes:
 
 
 def _dump_params(params: JsonObject | Encoded) -> bytes:
-    return b',"params":%b' % _dump_object(params, "params") if params else b""
+    return b',"params":' + _dump_object(params, "params") if params else b""
 
 
 def _dump_object(members: JsonObject | Encoded, name: str) -> bytes:

@@ -1,9 +1,11 @@
-"""How much memory this process may use."""
+"""How much memory this process may use, and giving back what it does not."""
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -54,3 +56,24 @@ def read_limit(file: Path) -> int | None:
         return None
     # "max" stands for no limit.
     return int(text) if text.isdigit() else None
+
+
+def give_back_free_memory() -> None:
+    """Return the pages that nothing uses, also between others, to the system, where the C library can (malloc_trim(3), glibc).
+
+    It keeps them otherwise: results of a megabyte that were sent leave holes between those that were not, and what does not fit
+    into a hole makes the process grow.
+    """
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Callable[[int], int] | None:
+    try:
+        trim: Callable[[int], int] | None = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    except (OSError, TypeError):
+        # No C library of its own kind is there to be asked, as on Windows.
+        return None
+    return trim

@@ -19,11 +19,14 @@ from typing import Final, Self, TypeVar
 
 from ..checks import check_int
 from ..errors import LimitExceeded
-from .machine_memory import usable_memory
+from .machine_memory import give_back_free_memory, usable_memory
 
 SHARE_OF_MACHINE: Final = 4
 """By default a process may hold this fraction of its memory for its peers."""
 
+
+TRIM_SHARE: Final = 32
+"""Over half, what is free is given back to the system whenever this fraction of the budget was asked for since the last time."""
 
 LEAST_SHARE: Final = 128 * 1024
 """Bytes that every connection may hold while there is room, however many there are: enough for a call."""
@@ -66,6 +69,7 @@ class MemoryBudget:
         self.drawn = 0
         self._lock = threading.Lock()
         self._refused = 0
+        self._asked_since_trim = 0
         self._by_connection: dict[Hashable, int] = {}
         self._by_principal: dict[str, int] = {}
 
@@ -104,7 +108,11 @@ class MemoryBudget:
         return None
 
     def check(self, size: int, account: Account) -> None:
-        """Raise `LimitExceeded` if an account may not draw these bytes."""
+        """Raise `LimitExceeded` if an account may not draw these bytes; called over half of the budget."""
+        self._asked_since_trim += size
+        if self._asked_since_trim > self.total // TRIM_SHARE:
+            self._asked_since_trim = 0
+            give_back_free_memory()
         refusal = self.refusal(size, account)
         if refusal is not None:
             self._refused += 1

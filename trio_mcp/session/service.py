@@ -35,6 +35,7 @@ from .options import ServiceOptions
 from .sizes import QUEUE_SIZE
 from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
+from .tasks.adoption import adopt_all
 from .tasks.requests import task_routes
 from .tasks.tasks import Tasks
 
@@ -101,6 +102,7 @@ class Service:
         )
         self.tasks = Tasks(self.calls, self.store, self.subscriptions.announce_task)
         self.routes = {**self.routes, **task_routes(self.tasks)}
+        self.calls.routes = self.routes
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account of the memory budget for what is held for a client."""
@@ -208,6 +210,9 @@ async def open_service(
         )
         with closing(service.records), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
+            if store.durable:
+                await store.join(service.calls.node)
+                supervisor.spawn(adopt_all, service.tasks)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

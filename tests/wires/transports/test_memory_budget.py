@@ -28,6 +28,7 @@ TELLING = {
     "result that is not read": True,
     "WebSocket message": True,
     "WebSocket inbox": True,
+    "WebSocket results": True,
 }
 OTHERS = {
     "idle": False,
@@ -44,19 +45,11 @@ OTHERS = {
     "streams": False,
     "WebSocket": False,
     "WebSocket message with an emoji": True,
-    "WebSocket results": True,
 }
-OVER = {
-    "WebSocket results": "malloc keeps the holes between results of a megabyte (not with MALLOC_MMAP_THRESHOLD_=262144)",
-}
-"""What takes more, in some runs, and why: up to 1.7 budgets, though all objects together take no more than what is drawn."""
 
 
 def crowd_of(kind: str, meets_budget: bool) -> object:
-    marks = [pytest.mark.long] if kind in OTHERS else []
-    if kind in OVER:
-        marks.append(pytest.mark.xfail(reason=OVER[kind], strict=False))
-    return pytest.param(kind, meets_budget, marks=marks)
+    return pytest.param(kind, meets_budget, marks=[pytest.mark.long] if kind in OTHERS else [])
 
 
 crowds = pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
 from trio_mcp.runtime.loop_turn import LoopTurn
 from trio_mcp.session import Envelope, MessageChannel, Received, Service, received, serve_channel
+from trio_mcp.session.envelope import sent_size
 
 from ..asgi.authentication import Expiry
 from ..asgi.fast_path import FAST_PATH_KEY, FastPath
@@ -76,6 +77,10 @@ class WebSockets:
         if self._open:
             self._all_closed = trio.Event()
             await self._all_closed.wait()
+
+
+MOST_AT_ONCE: Final = 1 << 16
+"""Bytes of a message that may be sent without waiting. A larger one would be copied for it, and the kernel take a part of it."""
 
 
 def _dumped(values: Sequence[Envelope]) -> Iterator[bytes]:
@@ -168,7 +173,9 @@ class AsgiWebSocket(MessageChannel):
 
     def send_nowait(self, value: Envelope) -> bool:
         """Send one message at once, where the server offers that; False when it was not sent."""
-        return self._fast_path is not None and not self._closed and self._fast_path.send_nowait(dump(value.message))
+        if self._fast_path is None or self._closed or sent_size(value) > MOST_AT_ONCE:
+            return False
+        return self._fast_path.send_nowait(dump(value.message))
 
     def deliver_to(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]) -> None:
         """Hand messages to `take` as they arrive, where the server has a fast path; see `MessageChannel`."""

@@ -234,7 +234,7 @@ def _encoded_text(result: CallToolResult) -> bytes | None:
     if type(block) is not TextContent or type(block.text) is not str or not block.model_fields_set <= _PLAIN_TEXT:
         return None
     try:
-        return b'{"content":[{"type":"text","text":%b}]}' % to_json(block.text)
+        return b"".join((b'{"content":[{"type":"text","text":', to_json(block.text), b"}]}"))
     except ValueError:  # raised again on the general way, with the member at fault
         return None
 
@@ -243,7 +243,8 @@ def _modern_text(raw: bytes, identity: Encoded | None) -> bytes:
     """Return such a result with what every modern one has."""
     if identity is None:
         return b'{"resultType":"complete",' + raw[1:]
-    return b'{"_meta":{"%b":%b},"resultType":"complete",%b' % (_SERVER_INFO, identity.raw, raw[1:])
+    # Not formatted, which takes forty times as long for a result of a megabyte.
+    return b"".join((b'{"_meta":{"', _SERVER_INFO, b'":', identity.raw, b'},"resultType":"complete",', raw[1:]))
 
 
 def _with_defaults(raw: bytes, result: Model) -> bytes:

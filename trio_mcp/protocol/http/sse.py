@@ -57,8 +57,8 @@ def encode_event(data: bytes, event_id: bytes | None = None, *, event: bytes = b
         data, event_id, event: without CR, LF and NUL; `event` is its type and not empty. Nothing is checked.
     """
     if event_id is None:
-        return b"event: %b\ndata: %b\n\n" % (event, data)
-    return b"event: %b\nid: %b\ndata: %b\n\n" % (event, event_id, data)
+        return b"".join((b"event: ", event, b"\ndata: ", data, b"\n\n"))
+    return b"".join((b"event: ", event, b"\nid: ", event_id, b"\ndata: ", data, b"\n\n"))
 
 
 def encode_priming_event(event_id: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TypeVar, cast
 
 import trio
@@ -69,23 +70,30 @@ class CallAsTask(Call[OpenTask]):
             await self.actor.place.enter()
         return answer
 
-    def take_answer(self, key: str, answer: Model | Exception, size: int) -> bool:
-        """Hand an answer of `size` bytes to the lane that asked; return False if the question is no longer open.
+    async def take_answers(self, answers: Mapping[str, Model | Exception], size: int) -> None:
+        """Hand answers of `size` bytes in total to the lanes that asked; of other questions they are dropped.
+
+        They are recorded in the store before. A cancel does not interrupt that.
 
         Raises:
-            LimitExceeded: the memory budget has no room for it; the question stays open.
+            LimitExceeded: the memory budget has no room for them; none was taken.
         """
-        asked = self._origin.questions.get(key)
-        if asked is None:
-            return False
+        questions = self._origin.questions
+        taken = {key: answer for key, answer in answers.items() if key in questions}
+        if not taken:
+            return
         self.actor.keep(size)
-        del self._origin.questions[key]
+        for key, answer in taken.items():
+            # From now on the question is answered: no key is answered twice (M-TSK-5).
+            asked = questions.pop(key)
+            if self.memory is not None and isinstance(answer, Model):
+                self.memory.record_answer(key, answer, asked.fingerprint)
+        if self.memory is not None:
+            await self.memory.commit()
         self._resume()
-        if self.memory is not None and isinstance(answer, Model):
-            self.memory.record_answer(key, answer, asked.fingerprint)
-        self.actor.mailbox.post(key, answer)
+        for key, answer in taken.items():
+            self.actor.mailbox.post(key, answer)
         self._origin.home.questions_changed(self._origin)
-        return True
 
     def on_quiescent(self) -> None:
         """Park the actor: it does nothing until an answer comes, for as long as the task exists."""

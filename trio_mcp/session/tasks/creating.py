@@ -7,11 +7,12 @@ from typing import Protocol
 
 import trio
 
-from ...errors import LimitExceeded, LocalProtocolError
+from ...errors import LimitExceeded, LocalProtocolError, without_traceback
 from ...protocol.jsonrpc import SERVER_BUSY, ErrorDetail
 from ...runtime import CancelReason, Journal
 from ...storage import Put, Remove, Store, StoreError
 from ..calls.call import Call, Plan
+from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
 from ..calls.failures import error_detail
 from ..calls.services import CallServices
@@ -87,9 +88,10 @@ class Creating:
                 try:
                     begin_work(tasks.services, task, self._plan, self._facts)
                     return tasks.created(task, self._facts)
-                except BaseException:
-                    await self._take_back()
-                    raise
+                except (LimitExceeded, LocalProtocolError) as error:
+                    refused = without_traceback(error)
+                await self._take_back()
+                raise refused
         await self._take_back()
         return None
 
@@ -111,16 +113,23 @@ def begin_work(
     task: OpenTask,
     plan: Plan,
     facts: RequestFacts,
-    journal: Journal | None = None,
+    run: EarlierRun | None = None,
 ) -> None:
-    """Start the call of a task. It ends with the task at the latest.
+    """Start the call of a task. It ends with the task at the latest, and is recorded in the store if that is durable.
 
     Args:
-        journal: what an earlier run recorded.
+        run: what an earlier run has left.
 
     Raises:
         LimitExceeded: the server runs too many calls, or has no memory left for one, or is shutting down.
     """
     left = task.record.created_at + task.record.ttl - task.home.clock()
     plan = plan._replace(timeout=max(0.0, min(plan.timeout, left)), heartbeat=None)
-    task.work = CallAsTask(services, plan, facts, None, task, None, journal)
+    call = CallAsTask(services, plan, facts, None, task, None, None if run is None else Journal(run.entries))
+    task.work = call
+    if call.memory is not None and services.is_durable:
+        key = stored_form(task.record, 0).key
+        if run is None:
+            call.memory.keep_in(services.open_log(key, left))
+        else:
+            call.memory.continue_in(services.open_log(key, left, run.logged))

@@ -20,9 +20,8 @@ class TaskWork(Protocol):
 
     actor: Actor
 
-    def take_answer(self, key: str, answer: Model | Exception, size: int) -> bool:
-        """Hand an answer of `size` bytes to the lane that asked; return False if the question is no longer open."""
-        ...
+    async def take_answers(self, answers: Mapping[str, Model | Exception], size: int) -> None:
+        """Hand answers of `size` bytes in total to the lanes that asked."""
 
 
 class TaskHome(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 import trio
 
@@ -12,6 +13,9 @@ from ...types import Model
 from ..calls.call import Call
 from ..calls.facts import Question
 from .open_task import OpenTask
+
+PROMPT: Final = "elicit"
+"""The kind of the questions that the user sees."""
 
 
 async def ask_until_over(task: OpenTask, call: Call, lane: Lane) -> None:
@@ -38,11 +42,18 @@ async def ask_until_over(task: OpenTask, call: Call, lane: Lane) -> None:
 def _ask_new(
     task: OpenTask, call: Call, lane: Lane, nursery: trio.Nursery, asking: dict[str, trio.CancelScope]
 ) -> None:
-    """Ask what is new, and withdraw what was answered elsewhere, or is no longer asked."""
+    """Ask what is new, and withdraw what was answered elsewhere, or is no longer asked.
+
+    Of those for the user one at a time goes out, as in any call; started together, Trio would send them in any order.
+    """
     for key in asking.keys() - task.questions.keys():
         asking.pop(key).cancel()
+    at_once = call.services.options.parallel_prompts
+    prompting = any(task.questions[key].question.kind == PROMPT for key in asking)
     for key, asked in sorted(task.questions.items(), key=lambda item: item[1].order):
-        if key not in asking:
+        is_prompt = asked.question.kind == PROMPT and not at_once
+        if key not in asking and not (is_prompt and prompting):
+            prompting = prompting or is_prompt
             scope = asking[key] = trio.CancelScope()
             params = asked.question.params
             meta = call.facts.terms.codec.related_meta(task.record.id, getattr(params, "meta", None))

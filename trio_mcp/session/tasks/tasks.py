@@ -31,11 +31,12 @@ from ...logs import peer_logger
 from ...protocol.codec.tasks import TaskState
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ErrorDetail
 from ...runtime import CancelReason
-from ...storage import Put, Record, Store, StoreConflict, StoreError
+from ...storage import Forget, Put, Record, Store, StoreConflict, StoreError
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
 from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
+from ..calls.log import LOG_KIND
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
 from .creating import Creating
@@ -242,13 +243,11 @@ class Tasks:
         """Hand answers to the lanes that asked; of questions that are not open any more they are dropped.
 
         Raises:
-            LimitExceeded: the memory budget has no room for one; it and those after it were not taken.
+            LimitExceeded: the memory budget has no room for them; none was taken.
         """
         await trio.lowlevel.checkpoint()
-        for key, answer in answers.items():
-            if task.work is not None:
-                task.work.take_answer(key, answer, size)
-            size = 0
+        if task.work is not None:
+            await task.work.take_answers(answers, size)
 
     def set_message(self, task: OpenTask, message: str) -> None:
         if not task.is_over:
@@ -268,6 +267,11 @@ class Tasks:
     def _continues_elsewhere(self, reason: CancelReason | None) -> bool:
         """Return whether the next process of this server takes over a task whose work this one cancels as it shuts down."""
         return reason is CancelReason.SHUTDOWN and self.store.durable
+
+    def fail(self, task: OpenTask, outcome: TaskOutcome) -> None:
+        """End a task whose work cannot go on."""
+        task.end(outcome, self.clock())
+        self._save(task)
 
     async def cancel(self, task: OpenTask) -> bool:
         """Cancel a task, and wait until that is in the store; return False if it was over.
@@ -328,7 +332,10 @@ class Tasks:
             StoreConflict: another process has taken the task over.
         """
         try:
-            await self.store.write([Put(stored_form(record, task.version))])
+            put = Put(stored_form(record, task.version))
+            # With its outcome in the store nobody reads what the work had recorded.
+            is_last = record.outcome is not None and self.store.durable
+            await self.store.write([put, Forget(LOG_KIND, put.record.key)] if is_last else [put])
         except StoreConflict:
             raise
         except StoreError as error:

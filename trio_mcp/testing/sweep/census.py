@@ -10,6 +10,7 @@ import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sized
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Final
 
 from ...protocol.connection import Connection
@@ -53,14 +54,22 @@ def living() -> Iterator[object]:
     """Yield the objects of calls and connections that are alive."""
     # Found through the collector's own list and not by weak references: no class has to take part, so none can be forgotten.
     for each in gc.get_objects():
-        if str(type(each).__module__).startswith(PACKAGES):
+        if is_counted(str(type(each).__module__)):
             yield each
+
+
+@lru_cache(maxsize=4096)
+def is_counted(module: str) -> bool:
+    """Return whether the objects of this module's classes belong to a call or a connection."""
+    return module.startswith(PACKAGES)
 
 
 def held() -> Iterator[str]:
     """Yield a sentence for each attribute of `HOLDS` that is not empty."""
     for each in gc.get_objects():
-        for name in HOLDS.get(type(each), ()):
+        if type(each) not in HOLDS:
+            continue
+        for name in HOLDS[type(each)]:
             content = getattr(each, name)
             assert isinstance(content, Sized)
             if len(content):
@@ -69,15 +78,23 @@ def held() -> Iterator[str]:
 
 @contextmanager
 def only_new_objects() -> Iterator[None]:
-    """In this block the collector does not run by itself, and does not see older objects."""
+    """In this block the collector does not run by itself, and neither it nor the census sees older objects."""
     # Frozen objects are skipped: a collection then costs as much as one run has made, and not as much as the test process holds.
+    # Older garbage may be frozen too; it is collected after the block.
     was_enabled = gc.isenabled()
-    gc.collect()
-    gc.freeze()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
         gc.unfreeze()
         if was_enabled:
             gc.enable()
+
+
+def collect() -> Counter[str]:
+    """Free what only reference cycles keep alive; count what is alive even so, by type, and see it no more."""
+    gc.collect()
+    kept = census()
+    gc.freeze()
+    return kept

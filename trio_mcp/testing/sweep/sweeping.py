@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -16,7 +15,7 @@ from trio.testing import MockClock
 from ...client import Client, ClientOptions, Handlers, OnElicit, OnRoots, OnSample
 from ...server import Server
 from ...types import Implementation
-from .census import census, only_new_objects
+from .census import census, collect, only_new_objects
 from .run import Play, Run, Strike, Way
 from .wire import BUFFER, WireEnd
 
@@ -143,6 +142,15 @@ def sweep_play(
     return Sweep(play, effects or Effects(), ways, stride).run(only)
 
 
+class Played(NamedTuple):
+    """What a sweep keeps of a run: its steps, those at which a request was open, its messages and its problems."""
+
+    steps: int
+    watched: list[int]
+    messages: int
+    problems: list[str]
+
+
 class Sweep(Generic[P]):
     """The runs of one scenario."""
 
@@ -157,23 +165,21 @@ class Sweep(Generic[P]):
         """Objects that a whole connection and its service leave to the collector without an interruption."""
 
     def run(self, only: Strike | None) -> SweepReport:
-        with scheduled():
+        with scheduled(), only_new_objects():
             # The first run fills caches, whose objects would look like leaks of a later one.
-            self._once(None, Run(self._play, None))
+            self._once(None)
             self._problems.clear()
-            with only_new_objects():
-                first = Run(self._play, None)
-                self._once(None, first)
-                self._check_repeatable(first)
-                if not self._problems:
-                    for strike in self._strikes(first) if only is None else [only]:
-                        self._once(strike, Run(self._play, strike))
-        return SweepReport(first.interrupter.steps, first.messages, self._runs, tuple(self._problems))
+            first = self._once(None)
+            self._check_repeatable(first)
+            if not self._problems:
+                for strike in self._strikes(first) if only is None else [only]:
+                    self._once(strike)
+        return SweepReport(first.steps, first.messages, self._runs, tuple(self._problems))
 
-    def _strikes(self, first: Run[P]) -> Iterator[Strike]:
-        steps = range(1, first.interrupter.steps + 1)
+    def _strikes(self, first: Played) -> Iterator[Strike]:
+        steps = range(1, first.steps + 1)
         positions = {
-            Way.PEER: first.interrupter.watched,
+            Way.PEER: first.watched,
             Way.SCOPE: steps,
             Way.END: steps,
             Way.MESSAGE: range(1, first.messages + 1),
@@ -186,27 +192,41 @@ class Sweep(Generic[P]):
             return slice(None)
         return slice(list(Way).index(way) % self._stride, None, self._stride)
 
-    def _check_repeatable(self, first: Run[P]) -> None:
+    def _check_repeatable(self, first: Played) -> None:
         # Step numbers mean nothing if the scheduler, a set's order or real time makes two runs differ.
-        second = Run(self._play, None)
-        self._once(None, second)
-        if second.interrupter.steps != first.interrupter.steps:
-            steps = f"{first.interrupter.steps} steps and then {second.interrupter.steps}"
+        second = self._once(None)
+        if second.steps != first.steps:
+            steps = f"{first.steps} steps and then {second.steps}"
             self._problems.append(Problem(None, f"two runs differ: {steps}"))
 
-    def _once(self, strike: Strike | None, run: Run[P]) -> None:
+    def _once(self, strike: Strike | None) -> Played:
         self._effects.forget()
-        trio_run._r.seed(0)  # noqa: SLF001
-        trio.run(run, clock=MockClock(autojump_threshold=0))
-        self._runs += 1
-        found = run.problems + [f"{name} was done more than once" for name in self._effects.repeated]
+        played = self._played(strike)
+        found = [*played.problems, *(f"{name} was done more than once" for name in self._effects.repeated)]
         left = census()
+        # Counted apart: what a run keeps for good even without an interruption is no garbage that the others may leave too.
+        kept = collect()
         if strike is None:
             self._lasting = left
         elif left := left - self._lasting:
-            found.append(f"garbage is left: {', '.join(f'{count} {name}' for name, count in left.items())}")
-        gc.collect()
+            found.append(f"garbage is left: {listed(left)}")
+        if kept:
+            found.append(f"objects are kept for good: {listed(kept)}")
+        self._runs += 1
         self._problems += [Problem(strike, what) for what in found]
+        return played
+
+    def _played(self, strike: Strike | None) -> Played:
+        # A `Run` is part of a cycle, so none may be referred to while the living objects are frozen: it would stay.
+        run = Run(self._play, strike)
+        trio_run._r.seed(0)  # noqa: SLF001
+        trio.run(run, clock=MockClock(autojump_threshold=0))
+        return Played(run.interrupter.steps, run.interrupter.watched, run.messages, run.problems)
+
+
+def listed(counts: Counter[str]) -> str:
+    """Return counted types in one line."""
+    return ", ".join(f"{count} {name}" for name, count in counts.items())
 
 
 @asynccontextmanager

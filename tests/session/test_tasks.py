@@ -1,0 +1,540 @@
+"""Calls as tasks: the rules that both eras share, and the life of a task."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from peer import EVERYTHING
+from talk import Talk, talk_to
+from task_talk import TASK_ERAS, LegacyTask, ModernTask
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Context, Server, ToolError
+from trio_mcp.session import ServiceOptions
+from trio_mcp.session.task_options import TaskOptions
+
+UNKNOWN = -32602
+
+
+@pytest.fixture(params=TASK_ERAS, ids=lambda era: era.era)
+def era(request: pytest.FixtureRequest) -> type[LegacyTask]:
+    return request.param
+
+
+class Work:
+    """Tools that run as tasks, and what they did."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.cleaned = 0
+        self.go_on = trio.Event()
+
+    async def quick(self, text: str = "done") -> str:
+        self.runs += 1
+        return text
+
+    async def ask(self, ctx: Context) -> str:
+        self.runs += 1
+        answer = await ctx.elicit("Sure?", bool)
+        return f"{answer.action} {answer.content if answer.action == 'accept' else ''}"
+
+    async def ask_both(self, ctx: Context) -> str:
+        async def one(branch: Context) -> str:
+            return (await branch.elicit("one?", bool)).action
+
+        async def two(branch: Context) -> str:
+            return (await branch.elicit("two?", bool)).action
+
+        return " ".join(await ctx.branch_all(one, two))
+
+    async def wait(self, ctx: Context) -> str:
+        self.runs += 1
+        await ctx.status("waiting")
+        try:
+            await self.go_on.wait()
+        finally:
+            self.cleaned += 1
+        return "waited"
+
+    async def fail(self) -> str:
+        raise ToolError("no luck")
+
+    async def crash(self) -> str:
+        raise RuntimeError("secret")
+
+    async def unsendable(self) -> float:
+        return float("nan")
+
+
+def serving(work: Work, **options: Any) -> Server:
+    server = Server("tester", version="1", options=ServiceOptions(**options))
+    for tool in (work.quick, work.ask, work.ask_both, work.wait, work.fail, work.crash, work.unsendable):
+        server.tool(task=True)(tool)
+    server.tool(name="never")(work.quick)
+    server.tool(name="always", task="required")(work.quick)
+    return server
+
+
+@asynccontextmanager
+async def task_in(
+    era: type[LegacyTask], work: Work, *, principal: str | None = None, **options: Any
+) -> AsyncIterator[LegacyTask]:
+    async with talk_to(serving(work, **options), principal=principal) as talk:
+        task = era(talk)
+        await task.open()
+        yield task
+
+
+async def test_a_call_as_a_task_is_answered_at_once_and_its_result_is_fetched(era: type[LegacyTask]) -> None:
+    work = Work()
+    async with task_in(era, work) as task:
+        shown = await task.start("wait")
+        assert shown["status"] == "working"
+        assert await task.status() == "working"
+        assert (await task.get())["statusMessage"] == "waiting"
+        work.go_on.set()
+        await wait_all_tasks_blocked()
+        assert await task.status() == "completed"
+        assert (await task.result())["content"][0]["text"] == "waited"
+        assert work.runs == 1
+
+
+async def test_an_immediate_get_finds_the_task(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work()) as task:
+        await task.start("quick")
+        assert (await task.get())["taskId"] == task.id
+
+
+async def test_a_task_that_asks_shows_it_and_goes_on_with_the_answer(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work()) as task:
+        await task.start("ask")
+        assert await task.status() == "input_required"
+        await task.answer(True)
+        assert await task.status() == "completed"
+        assert (await task.result())["content"][0]["text"] == "accept True"
+
+
+async def test_a_task_waits_for_the_user_without_a_place_among_running_calls(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work()) as task:
+        await task.start("ask")
+        await wait_all_tasks_blocked()
+        assert task.talk.service.statistics().actors.parked == 1
+
+
+async def test_cancelling_ends_the_work_and_stays(era: type[LegacyTask]) -> None:
+    work = Work()
+    async with task_in(era, work) as task:
+        await task.start("wait")
+        await wait_all_tasks_blocked()
+        assert "result" in await task.reply(task.about("tasks/cancel"))
+        assert await task.status() == "cancelled"
+        assert work.cleaned == 1
+
+
+async def test_what_a_cancelled_task_still_returns_is_dropped(era: type[LegacyTask]) -> None:
+    class Stubborn(Work):
+        async def wait(self, ctx: Context) -> str:
+            try:
+                await trio.sleep_forever()
+            except trio.Cancelled:
+                return "done anyway"  # noqa: ASYNC103
+
+    async with task_in(era, Stubborn()) as task:
+        await task.start("wait")
+        await wait_all_tasks_blocked()
+        await task.reply(task.about("tasks/cancel"))
+        assert await task.status() == "cancelled"
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/cancel"])
+async def test_unknown_ids_get_one_answer(era: type[LegacyTask], method: str) -> None:
+    async with task_in(era, Work()) as task:
+        await task.start("quick")
+        good = task.id
+        errors = []
+        for wrong in ("", "x", good[:-1] + ("A" if good[-1] != "A" else "B"), good * 1000):
+            task.id = wrong
+            errors.append((await task.reply(task.about(method)))["error"])
+        assert {error["code"] for error in errors} == {UNKNOWN}
+        assert len({error["message"] for error in errors}) == 1
+
+
+async def test_a_task_of_another_principal_is_unknown(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work(), principal="alice") as task:
+        await task.start("wait")
+        other = era(Talk(task.talk.service, principal="bob"))
+        other.id = task.id
+        with other.talk.outbox:
+            await other.open()
+            assert (await other.reply(other.about("tasks/get")))["error"]["code"] == UNKNOWN
+            assert (await other.reply(other.about("tasks/cancel")))["error"]["code"] == UNKNOWN
+        assert await task.status() == "working"
+
+
+async def test_another_session_of_the_same_principal_sees_the_task(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work(), principal="alice") as task:
+        await task.start("wait")
+        for kind in TASK_ERAS:
+            other = kind(Talk(task.talk.service, principal="alice"))
+            other.id = task.id
+            with other.talk.outbox:
+                await other.open()
+                assert await other.status() == "working"
+
+
+async def test_without_authentication_a_legacy_task_belongs_to_its_session() -> None:
+    async with task_in(LegacyTask, Work()) as task:
+        await task.start("wait")
+        for kind in TASK_ERAS:
+            other = kind(Talk(task.talk.service))
+            other.id = task.id
+            with other.talk.outbox:
+                await other.open()
+                assert (await other.reply(other.about("tasks/get")))["error"]["code"] == UNKNOWN
+
+
+async def test_without_authentication_a_modern_task_belongs_to_whoever_has_its_id() -> None:
+    async with task_in(ModernTask, Work()) as task:
+        await task.start("wait")
+        other = ModernTask(Talk(task.talk.service))
+        other.id = task.id
+        with other.talk.outbox:
+            assert await other.status() == "working"
+
+
+async def test_a_session_that_ends_takes_the_tasks_along_that_nobody_else_can_ask_for() -> None:
+    work = Work()
+    async with task_in(LegacyTask, work) as task:
+        await task.start("wait")
+        await wait_all_tasks_blocked()
+        task.talk.session.close("disconnect")  # type: ignore[arg-type]
+        await wait_all_tasks_blocked()
+        assert work.cleaned == 1
+
+
+async def test_the_end_of_the_ttl_ends_the_work_and_the_task(
+    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
+) -> None:
+    work = Work()
+    async with task_in(era, work, tasks=TaskOptions(ttl=60)) as task:
+        await task.start("wait")
+        await trio.sleep(59)
+        assert (await task.get())["status"] == "working"
+        await trio.sleep(2)
+        assert work.cleaned == 1
+        assert (await task.reply(task.about("tasks/get")))["error"]["code"] == UNKNOWN
+
+
+@pytest.mark.parametrize(("wanted", "granted"), [(0, 1_000), (5_000, 5_000), (10**9, 120_000), (None, 60_000)])
+async def test_the_ttl_that_a_caller_wants_has_bounds(wanted: int | None, granted: int) -> None:
+    async with task_in(LegacyTask, Work(), tasks=TaskOptions(ttl=60, max_ttl=120)) as task:
+        assert (await task.start("wait", ttl=wanted))["ttl"] == granted
+
+
+async def test_open_tasks_are_limited_for_each_owner(era: type[LegacyTask]) -> None:
+    options = TaskOptions(open_per_owner=2)
+    work = Work()
+    async with task_in(era, work, principal="alice", tasks=options) as task:
+        for _ in range(2):
+            await task.start("wait")
+        refused = await task.reply(task.create("wait"))
+        assert "open_per_owner" in refused["error"]["message"]
+        await wait_all_tasks_blocked()
+        assert work.runs == len(task.talk.service.tasks) == 2
+
+
+async def test_open_tasks_are_limited_for_the_server(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work(), tasks=TaskOptions(open=1)) as task:
+        await task.start("wait")
+        assert "TaskOptions.open" in (await task.reply(task.create("wait")))["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "shown"),
+    [("fail", "no luck"), ("crash", "internal error"), ("unsendable", "JSON cannot hold")],
+)
+async def test_a_failed_tool_says_why_in_its_result(era: type[LegacyTask], tool: str, shown: str) -> None:
+    async with task_in(era, Work()) as task:
+        await task.start(tool)
+        assert await task.status() == ("failed" if era is LegacyTask else "completed")
+        result = await task.result()
+        assert result["isError"]
+        assert shown in result["content"][0]["text"]
+        assert "secret" not in str(result)
+
+
+async def test_wrong_arguments_end_the_task_with_the_reason() -> None:
+    async with task_in(LegacyTask, Work()) as task:
+        await task.start("quick", {"text": 5})
+        assert (await task.result())["isError"]
+
+
+async def test_a_tool_that_is_no_task_is_called_as_ever(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work()) as task:
+        reply = await task.reply(task.create("never"))
+        if era is LegacyTask:
+            assert reply["error"]["code"] == -32601
+        else:
+            assert reply["result"]["content"][0]["text"] == "done"
+
+
+async def test_a_tool_that_is_only_a_task_is_refused_otherwise() -> None:
+    async with talk_to(serving(Work())) as talk:
+        modern = await talk.error(talk.leg("always"))
+        assert modern["code"] == -32021
+        assert "io.modelcontextprotocol/tasks" in modern["data"]["requiredCapabilities"]["extensions"]
+        await talk.initialize()
+        assert (await talk.error(talk.call("always")))["code"] == -32601
+
+
+async def test_no_client_gets_a_task_that_did_not_ask_for_one(era: type[LegacyTask]) -> None:
+    async with talk_to(serving(Work())) as talk:
+        if era is LegacyTask:
+            await talk.initialize()
+            assert await talk.text(talk.call("quick")) == "done"
+        else:
+            assert await talk.text(talk.leg("quick")) == "done"
+
+
+async def test_a_server_without_such_tools_declares_no_tasks_and_ignores_that_one_is_wanted() -> None:
+    server = Server("tester", version="1")
+    server.tool(Work().quick)
+    async with talk_to(server) as talk:
+        capabilities = (await talk.initialize())["capabilities"]
+        assert "tasks" not in capabilities
+        params = {"name": "quick", "arguments": {}, "task": {}}
+        assert await talk.text(talk.request("tools/call", params)) == "done"
+        assert (await talk.error(talk.request("tasks/get", {"taskId": "x"})))["code"] == -32601
+
+
+async def test_what_is_declared_is_an_object_that_exists() -> None:
+    async with talk_to(serving(Work())) as talk:
+        assert (await talk.initialize())["capabilities"]["tasks"]["requests"]["tools"]["call"] == {}
+        tools = (await talk.result(talk.request("tools/list")))["tools"]
+        support = {tool["name"]: tool.get("execution", {}).get("taskSupport") for tool in tools}
+        assert (support["quick"], support["never"], support["always"]) == ("optional", None, "required")
+
+
+async def test_a_modern_server_declares_the_extension_and_lists_no_execution() -> None:
+    async with talk_to(serving(Work())) as talk:
+        found = await talk.result(talk.ask("server/discover"))
+        assert found["capabilities"]["extensions"] == {"io.modelcontextprotocol/tasks": {}}
+        assert "tasks" not in found["capabilities"]
+        tools = (await talk.result(talk.ask("tools/list")))["tools"]
+        assert not any("execution" in tool for tool in tools)
+
+
+# 2025-11-25
+
+
+async def test_the_questions_of_a_task_go_out_on_the_stream_of_its_result_one_at_a_time() -> None:
+    async with task_in(LegacyTask, Work()) as task:
+        await task.start("ask_both")
+        result = task.about("tasks/result")
+        for text in ("one?", "two?"):
+            await wait_all_tasks_blocked()
+            (question,) = [each for each in task.talk.waiting() if each.get("method") == "elicitation/create"]
+            assert question["params"]["message"] == text
+            related = question["params"]["_meta"]["io.modelcontextprotocol/related-task"]
+            assert related == {"taskId": task.id}
+            task.talk.answer(question, {"action": "decline"})
+        reply = await task.reply(result)
+        assert reply["result"]["content"][0]["text"] == "decline decline"
+        assert reply["result"]["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": task.id}
+
+
+async def test_who_waits_for_a_result_and_goes_takes_its_question_back_and_the_next_one_is_asked() -> None:
+    async with task_in(LegacyTask, Work()) as task:
+        await task.start("ask")
+        first = task.about("tasks/result")
+        await wait_all_tasks_blocked()
+        task.talk.cancel(first)
+        await wait_all_tasks_blocked()
+        assert "notifications/cancelled" in [each.get("method") for each in task.talk.waiting()]
+        await task.answer(True)
+        assert (await task.result())["content"][0]["text"] == "accept True"
+
+
+async def test_of_two_that_wait_for_a_result_one_asks() -> None:
+    async with task_in(LegacyTask, Work()) as task:
+        await task.start("ask")
+        task.about("tasks/result")
+        task.about("tasks/result")
+        await wait_all_tasks_blocked()
+        assert [each.get("method") for each in task.talk.waiting()].count("elicitation/create") == 1
+
+
+async def test_the_session_that_created_a_task_hears_how_it_goes() -> None:
+    async with task_in(LegacyTask, Work()) as task:
+        await task.start("ask")
+        await wait_all_tasks_blocked()
+        (news,) = task.talk.waiting()
+        assert news["method"] == "notifications/tasks/status"
+        assert news["params"]["status"] == "input_required"
+        assert "_meta" not in news["params"]
+
+
+async def test_a_finished_task_cannot_be_cancelled() -> None:
+    async with task_in(LegacyTask, Work()) as task:
+        await task.start("quick")
+        await task.result()
+        assert (await task.reply(task.about("tasks/cancel")))["error"]["code"] == UNKNOWN
+        assert await task.status() == "completed"
+
+
+async def test_the_result_of_a_cancelled_task_is_an_error() -> None:
+    async with task_in(LegacyTask, Work()) as task:
+        await task.start("wait")
+        waiting = task.about("tasks/result")
+        await wait_all_tasks_blocked()
+        cancelled = task.about("tasks/cancel")
+        await wait_all_tasks_blocked()
+        replies = {each["id"]: each for each in task.talk.waiting() if "id" in each}
+        assert replies[cancelled]["result"]["status"] == "cancelled"
+        assert "error" in replies[waiting]
+
+
+async def test_tasks_are_listed_page_by_page_for_their_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.session.tasks.requests.PAGE", 2)
+    async with task_in(LegacyTask, Work()) as task:
+        ids = [(await task.start("wait"))["taskId"] for _ in range(5)]
+        stranger = LegacyTask(Talk(task.talk.service))
+        with stranger.talk.outbox:
+            await stranger.open()
+            assert (await stranger.reply(stranger.request("tasks/list")))["result"] == {"tasks": []}
+        seen: list[str] = []
+        cursor: dict[str, str] = {}
+        while True:
+            page = (await task.reply(task.request("tasks/list", **cursor)))["result"]
+            seen += [each["taskId"] for each in page["tasks"]]
+            if "nextCursor" not in page:
+                break
+            cursor = {"cursor": page["nextCursor"]}
+        assert sorted(seen) == sorted(ids)
+        assert (await task.reply(task.request("tasks/list", cursor="x")))["error"]["code"] == UNKNOWN
+
+
+async def test_progress_goes_on_after_the_task_was_created() -> None:
+    class Reporting(Work):
+        async def wait(self, ctx: Context) -> str:
+            await self.go_on.wait()
+            await ctx.progress(1, 2, "half")
+            return "done"
+
+    work = Reporting()
+    async with task_in(LegacyTask, work) as task:
+        params = {"name": "wait", "arguments": {}, "task": {}, "_meta": {"progressToken": "p"}}
+        task.id = (await task.reply(task.talk.request("tools/call", params)))["result"]["task"]["taskId"]
+        work.go_on.set()
+        await wait_all_tasks_blocked()
+        (progress,) = [each for each in task.talk.waiting() if each.get("method") == "notifications/progress"]
+        assert progress["params"]["progressToken"] == "p"
+        assert progress["params"]["_meta"]["io.modelcontextprotocol/related-task"] == {"taskId": task.id}
+
+
+# the extension
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
+async def test_a_client_that_does_not_declare_the_extension_is_refused(method: str) -> None:
+    async with task_in(ModernTask, Work()) as task:
+        await task.start("wait")
+        more = {"inputResponses": {}} if method == "tasks/update" else {}
+        error = await task.talk.error(task.talk.ask(method, EVERYTHING, taskId=task.id, **more))
+        assert error["code"] == -32021
+
+
+async def test_the_methods_of_the_other_face_do_not_exist() -> None:
+    async with task_in(ModernTask, Work()) as task:
+        await task.start("quick")
+        assert (await task.reply(task.about("tasks/result")))["error"]["code"] == -32601
+        assert (await task.reply(task.request("tasks/list")))["error"]["code"] == -32601
+
+
+async def test_all_open_questions_are_shown_and_may_be_answered_one_by_one() -> None:
+    async with task_in(ModernTask, Work()) as task:
+        await task.start("ask_both")
+        await wait_all_tasks_blocked()
+        asked = (await task.get())["inputRequests"]
+        assert [each["params"]["message"] for each in asked.values()] == ["one?", "two?"]
+        first, second = asked
+        for key in (first, first, "unknown"):
+            answers = {key: {"action": "decline"}}
+            await task.reply(task.request("tasks/update", taskId=task.id, inputResponses=answers))
+        await wait_all_tasks_blocked()
+        assert list((await task.get())["inputRequests"]) == [second]
+        answers = {first: {"action": "cancel"}, second: {"action": "cancel"}}
+        await task.reply(task.request("tasks/update", taskId=task.id, inputResponses=answers))
+        assert (await task.result())["content"][0]["text"] == "decline cancel"
+
+
+async def test_a_malformed_answer_is_refused_and_none_is_taken() -> None:
+    async with task_in(ModernTask, Work()) as task:
+        await task.start("ask_both")
+        await wait_all_tasks_blocked()
+        first, second = (await task.get())["inputRequests"]
+        answers = {first: {"action": "decline"}, second: {"action": "perhaps"}}
+        reply = await task.reply(task.request("tasks/update", taskId=task.id, inputResponses=answers))
+        assert reply["error"]["code"] == UNKNOWN
+        assert second in reply["error"]["message"]
+        assert list((await task.get())["inputRequests"]) == [first, second]
+
+
+async def test_a_listener_hears_each_state_of_its_tasks_and_of_no_other() -> None:
+    async with task_in(ModernTask, Work(), principal="alice") as task:
+        other = ModernTask(Talk(task.talk.service, principal="bob"))
+        with other.talk.outbox:
+            await other.start("wait")
+        await task.start("ask")
+        await wait_all_tasks_blocked()
+        listen = task.request("subscriptions/listen", notifications={"taskIds": [task.id, other.id, "x"]})
+        await wait_all_tasks_blocked()
+        acknowledged, news = task.talk.waiting()
+        assert acknowledged["params"]["notifications"] == {"taskIds": [task.id]}
+        assert news["params"]["status"] == "input_required"
+        assert news["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == listen
+        await task.answer(True)
+        statuses = [each["params"]["status"] for each in task.talk.waiting() if each["method"] == "notifications/tasks"]
+        assert statuses[-1:] == ["completed"]
+
+
+async def test_a_listener_that_does_not_declare_the_extension_is_refused() -> None:
+    async with task_in(ModernTask, Work()) as task:
+        await task.start("wait")
+        params = {"notifications": {"taskIds": [task.id]}}
+        assert (await task.talk.error(task.talk.ask("subscriptions/listen", EVERYTHING, **params)))["code"] == -32021
+
+
+async def test_a_filter_names_no_more_tasks_than_a_subscriber_may_have() -> None:
+    async with task_in(ModernTask, Work(), watched=2) as task:
+        params = {"notifications": {"taskIds": ["a", "b", "c"]}}
+        assert (await task.reply(task.request("subscriptions/listen", **params)))["error"]["code"] == UNKNOWN
+
+
+async def test_a_finished_task_may_be_cancelled_without_effect() -> None:
+    async with task_in(ModernTask, Work()) as task:
+        await task.start("quick")
+        await wait_all_tasks_blocked()
+        assert "result" in await task.reply(task.about("tasks/cancel"))
+        assert await task.status() == "completed"
+
+
+async def test_no_progress_and_no_log_reaches_the_client_of_a_modern_task() -> None:
+    class Reporting(Work):
+        async def wait(self, ctx: Context) -> str:
+            await ctx.progress(1)
+            await ctx.error("oh")
+            return "done"
+
+    async with task_in(ModernTask, Reporting()) as task:
+        meta = {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
+        from task_talk import DECLARES
+
+        task.id = (await task.talk.result(task.talk.leg("wait", meta=meta, capabilities=DECLARES)))["taskId"]
+        await wait_all_tasks_blocked()
+        assert task.talk.waiting() == []
+        assert await task.status() == "completed"
