@@ -14,7 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp.client import Client, ClientOptions, Handlers, decline
 from trio_mcp.client.cache import NO_CACHE
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
-from trio_mcp.protocol.meta import SERVER_INFO
+from trio_mcp.protocol.meta import SERVER_INFO, TASKS_EXTENSION
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.session import AnyChannel
 from trio_mcp.session.server_requests import MAX_HANDLERS
@@ -32,6 +32,8 @@ SAMPLE: Json = {"messages": [{"role": "user", "content": {"type": "text", "text"
 FORM_QUESTION: Json = {"method": "elicitation/create", "params": FORM}
 SAMPLE_QUESTION: Json = {"method": "sampling/createMessage", "params": SAMPLE}
 ROOTS_QUESTION: Json = {"method": "roots/list", "params": {}}
+FOLLOWS_TASKS: Json = {"extensions": {TASKS_EXTENSION: {}}}
+"""What every modern request of a client declares."""
 HINTS: Json = {"ttlMs": 0, "cacheScope": "private"}
 """What a modern result says of how long it may be kept."""
 

@@ -13,7 +13,7 @@ from trio.testing import MockClock
 
 from trio_mcp import Client, Context, Elicit, Server
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.session import Envelope
+from trio_mcp.session import Envelope, Service, serve_channel
 from trio_mcp.session.server_requests import MAX_HANDLERS
 from trio_mcp.types import CreateMessageRequestParams, SamplingMessage, TextContent, Tool, ToolUseContent
 
@@ -31,6 +31,16 @@ class Silent:
     async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
         async for _ in channel:
             pass
+
+
+class Shared:
+    """A server that several clients connect to, one after another."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+        await serve_channel(self._service, channel)
 
 
 def library(read: list[str]) -> Server:
@@ -161,3 +171,22 @@ async def test_an_answer_may_call_a_tool() -> None:
 
 def test_the_page_has_the_number_of_handlers() -> None:
     assert f"for this server ({MAX_HANDLERS})" in PAGE.prose
+
+
+async def test_a_task_is_started_by_one_client_and_picked_up_by_another() -> None:
+    server = Server("library")
+
+    @server.tool(task=True)
+    async def report(year: int, ctx: Context) -> str:
+        await ctx.status("reading")
+        await never.wait()
+        return f"{year}"
+
+    never = trio.Event()
+    names = PAGE.run()
+    with trio.fail_after(BOUND):
+        async with server.open_service() as service:
+            shared = Shared(service)
+            task_id = await names["start"](shared)
+            never.set()
+            assert await names["pick_up"](shared, task_id) == "2026"

@@ -33,13 +33,24 @@ from .errors import (
     ResourceNotFound,
     SampleRefused,
     SessionLost,
+    TaskCancelled,
     ToolError,
     ToolFailed,
     UrlElicitationRequired,
 )
 
 if TYPE_CHECKING:
-    from .client import Change, Client, ElicitRouter, ResponseCache, accept, accept_defaults, decline, dismiss
+    from .client import (
+        Change,
+        Client,
+        ClientTask,
+        ElicitRouter,
+        ResponseCache,
+        accept,
+        accept_defaults,
+        decline,
+        dismiss,
+    )
     from .client.agent import AgentCall, AgentResult, run_agent
     from .runtime import CancelReason
     from .sampling import SamplingProvider
@@ -92,6 +103,7 @@ __all__ = [
     "Change",
     "ChannelServer",
     "Client",
+    "ClientTask",
     "ClientTools",
     "Context",
     "Declined",
@@ -127,6 +139,7 @@ __all__ = [
     "Server",
     "ServiceOptions",
     "SessionLost",
+    "TaskCancelled",
     "Titled",
     "ToolError",
     "ToolFailed",
@@ -146,7 +159,17 @@ __all__ = [
 _PACKAGES = {
     # Not in `client`, so that a client which runs no agent does not load it.
     "client.agent": ("AgentCall", "AgentResult", "run_agent"),
-    "client": ("Change", "Client", "ElicitRouter", "ResponseCache", "accept", "accept_defaults", "decline", "dismiss"),
+    "client": (
+        "Change",
+        "Client",
+        "ClientTask",
+        "ElicitRouter",
+        "ResponseCache",
+        "accept",
+        "accept_defaults",
+        "decline",
+        "dismiss",
+    ),
     "runtime": ("CancelReason",),
     "sampling": ("SamplingProvider",),
     # Not in `server`, where the module `tool` has the name.

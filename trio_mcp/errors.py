@@ -27,6 +27,7 @@
     │   ├── ElicitationInvalid       no answer matched the schema, in any attempt
     │   ├── SampleInvalid            no answer of a model had the required form, in any attempt; in `trio_mcp.server`
     │   └── UrlElicitationRequired   raised by a tool: the user has to open a page before the tool can be called
+    ├── TaskCancelled            a task of a server was cancelled, so that it has no result
     ├── ToolFailed               raised by a client that asks for it: the result of a tool is an error
     ├── RequestTimeout           no answer within the time allowed
     └── Disconnected             the connection ended while an answer was awaited
@@ -71,12 +72,7 @@ class ProtocolError(McpError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        code: int = -32600,
-        data: JsonValue = None,
-        request_id: str | int | None = None,
+        self, message: str, *, code: int = -32600, data: JsonValue = None, request_id: str | int | None = None
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -261,12 +257,7 @@ class ProviderError(McpError):
     """
 
     def __init__(
-        self,
-        message: str,
-        *,
-        kind: ProviderErrorKind,
-        status: int | None = None,
-        retry_after: float | None = None,
+        self, message: str, *, kind: ProviderErrorKind, status: int | None = None, retry_after: float | None = None
     ) -> None:
         super().__init__(message)
         self.kind = kind
@@ -299,6 +290,14 @@ class ToolFailed(McpError):
     def __init__(self, message: str, structured_content: JsonValue = None) -> None:
         super().__init__(message)
         self.structured_content = structured_content
+
+
+class TaskCancelled(McpError):
+    """The task `task_id` of a server was cancelled, by this client or another one or the server, and has no result."""
+
+    def __init__(self, task_id: str, message: str | None = None) -> None:
+        super().__init__(f"the task {task_id[:64]} was cancelled{f': {message[:500]}' if message else ''}")
+        self.task_id = task_id
 
 
 class BranchElicitNotAllowed(ToolError):

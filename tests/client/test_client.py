@@ -9,6 +9,7 @@ import pytest
 import trio
 from naming import naming
 from scripted import (
+    FOLLOWS_TASKS,
     FORM,
     Gathering,
     Json,
@@ -47,7 +48,7 @@ async def test_a_tool_is_called_and_its_result_returned(opening: Any) -> None:
 @pytest.mark.parametrize(
     ("opening", "meta"),
     [
-        (as_modern, {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {"elicitation": {"form": {}}}}),
+        (as_modern, {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {"elicitation": {"form": {}}, **FOLLOWS_TASKS}}),
         (as_legacy, {PROTOCOL_VERSION: None, CLIENT_CAPABILITIES: None}),
     ],
     ids=["modern", "legacy"],

@@ -9,6 +9,7 @@ import pytest
 import trio
 from naming import naming, unnamed
 from scripted import (
+    FOLLOWS_TASKS,
     FORM_QUESTION,
     ROOTS_QUESTION,
     SAMPLE,
@@ -168,12 +169,12 @@ async def test_the_defaults_can_stand_in_for_a_user() -> None:
     ids=["nothing", "forms", "pages", "both", "samples", "roots"],
 )
 async def test_only_what_has_a_handler_is_declared(handlers: Json, declared: Json) -> None:
-    assert Handlers(**handlers).capabilities.wire() == declared
+    assert Handlers(**handlers).capabilities.wire() == {**declared, **FOLLOWS_TASKS}
     async with opening_client(mode="legacy", **handlers) as (_client, wire, _opened):
         assert (await wire.request("initialize"))["params"]["capabilities"] == declared
     async with conversation(as_modern, **handlers) as (client, wire, start):
         start(client.list_tools)
-        modern = {name: {} if name == "roots" else value for name, value in declared.items()}
+        modern = {name: {} if name == "roots" else value for name, value in declared.items()} | FOLLOWS_TASKS
         assert (await wire.request("tools/list"))["params"]["_meta"][CLIENT_CAPABILITIES] == modern
 
 

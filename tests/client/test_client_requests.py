@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 from naming import naming
-from scripted import HINTS, OFFERS, Json, answered, as_legacy, as_modern, conversation
+from scripted import FOLLOWS_TASKS, HINTS, OFFERS, Json, answered, as_legacy, as_modern, conversation
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import lists
@@ -198,4 +198,4 @@ async def test_other_roots_are_announced_in_the_legacy_era_and_declared_so() -> 
         client.roots_changed()
         start(client.list_tools)
         request = await wire.request("tools/list")  # and nothing before it
-        assert request["params"]["_meta"][CLIENT_CAPABILITIES] == {"roots": {}}
+        assert request["params"]["_meta"][CLIENT_CAPABILITIES] == {"roots": {}, **FOLLOWS_TASKS}

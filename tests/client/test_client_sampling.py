@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 import trio
 from naming import unnamed
-from scripted import SAMPLE, SAMPLE_QUESTION, Json, as_legacy, as_modern, calling, conversation, interim, opening_client
+from scripted import (
+    FOLLOWS_TASKS,
+    SAMPLE,
+    SAMPLE_QUESTION,
+    Json,
+    as_legacy,
+    as_modern,
+    calling,
+    conversation,
+    interim,
+    opening_client,
+)
 
 from trio_mcp import Client, Context, SampleRefused, Server
 from trio_mcp.client import Handlers
@@ -100,7 +111,7 @@ async def test_what_a_program_takes_in_a_sample_is_declared_in_revisions_that_ha
     options: Json, declared: Json
 ) -> None:
     handlers = {"on_sample": str, **options}
-    assert Handlers(**handlers).capabilities.wire() == {"sampling": declared}
+    assert Handlers(**handlers).capabilities.wire() == {"sampling": declared, **FOLLOWS_TASKS}
     for version, expected in (("2025-11-25", declared), ("2025-06-18", {})):
         async with opening_client(mode=version, **handlers) as (_client, wire, _opened):
             assert (await wire.request("initialize"))["params"]["capabilities"]["sampling"] == expected
@@ -176,7 +187,7 @@ async def test_a_provider_answers_the_samples_of_a_server(mode: str) -> None:
         return (await ctx.sample("why?")).text
 
     async with Client.connect(server, mode=mode, sampling=provider) as client:
-        assert client.capabilities.wire() == {"sampling": {"tools": {}}}
+        assert client.capabilities.wire() == {"sampling": {"tools": {}}, **FOLLOWS_TASKS}
         assert (await client.call_tool("wonder")).text == "heard why?"
 
 

@@ -8,7 +8,18 @@ from contextlib import asynccontextmanager
 import pytest
 import trio
 from naming import naming
-from scripted import Json, as_modern, client_over, discovered, handshake, initialized, living, opening_client, unopened
+from scripted import (
+    FOLLOWS_TASKS,
+    Json,
+    as_modern,
+    client_over,
+    discovered,
+    handshake,
+    initialized,
+    living,
+    opening_client,
+    unopened,
+)
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
@@ -36,7 +47,7 @@ async def test_a_server_that_can_be_discovered_is_modern() -> None:
         request = await wire.reply("server/discover", discovered(MODERN, NEWEST_LEGACY))
         meta = request["params"]["_meta"]
         assert meta[PROTOCOL_VERSION] == MODERN
-        assert meta[CLIENT_CAPABILITIES] == {"elicitation": {"form": {}}}
+        assert meta[CLIENT_CAPABILITIES] == {"elicitation": {"form": {}}, **FOLLOWS_TASKS}
         assert meta[CLIENT_INFO] == TESTER
         assert await opened.result() is client
         assert client.protocol_version == MODERN

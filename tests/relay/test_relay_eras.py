@@ -24,6 +24,7 @@ from relaying import (
     relayed,
 )
 from relaying import ask as question
+from scripted import FOLLOWS_TASKS
 
 from trio_mcp import Client, Context, Server, accept
 from trio_mcp.errors import PeerError, ProviderError, ProviderErrorKind, RemoteProtocolError
@@ -285,7 +286,8 @@ async def test_a_legacy_host_of_a_modern_server_gets_its_name_and_the_unknown_me
     async with relayed() as proxy:
         await translated(proxy, initialize({"roots": {}}), refusal, answers)
         discovery = await proxy.server.receive()
-        assert discovery["params"]["_meta"][CLIENT_CAPABILITIES] == {"roots": {}, "sampling": {"tools": {}}}
+        declared = {"roots": {}, "sampling": {"tools": {}}, **FOLLOWS_TASKS}
+        assert discovery["params"]["_meta"][CLIENT_CAPABILITIES] == declared
         assert discovery["params"]["_meta"][CLIENT_INFO] == {"name": "host", "version": "1"}
         result = {**DISCOVERED, "_meta": {SERVER_INFO: {"name": "server", "version": "1"}}}
         await proxy.server.send({"jsonrpc": "2.0", "id": discovery["id"], "result": result})

@@ -10,7 +10,7 @@ import pytest
 import trio
 from peer import EVERYTHING
 from talk import Talk, talk_to
-from task_talk import TASK_ERAS, LegacyTask, ModernTask
+from task_talk import DECLARES, TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server, ToolError
@@ -532,9 +532,29 @@ async def test_no_progress_and_no_log_reaches_the_client_of_a_modern_task() -> N
 
     async with task_in(ModernTask, Reporting()) as task:
         meta = {"progressToken": 1, "io.modelcontextprotocol/logLevel": "debug"}
-        from task_talk import DECLARES
-
         task.id = (await task.talk.result(task.talk.leg("wait", meta=meta, capabilities=DECLARES)))["taskId"]
         await wait_all_tasks_blocked()
         assert task.talk.waiting() == []
         assert await task.status() == "completed"
+
+
+async def test_a_repeat_of_the_request_gets_the_same_task() -> None:
+    work = Work()
+    async with task_in(ModernTask, work) as task:
+        meta = {"io.trio-mcp/idempotencyKey": "k"}
+        ids = [
+            (await task.talk.result(task.talk.leg("wait", meta=meta, capabilities=DECLARES)))["taskId"]
+            for _ in range(2)
+        ]
+        await wait_all_tasks_blocked()
+        assert ids[0] == ids[1]
+        assert work.runs == 1
+
+
+async def test_a_repeat_while_the_task_is_created_is_to_come_again() -> None:
+    work = Work()
+    async with task_in(ModernTask, work) as task:
+        meta = {"io.trio-mcp/idempotencyKey": "k"}
+        task.talk.leg("wait", meta=meta, capabilities=DECLARES)
+        second = task.talk.leg("wait", meta=meta, capabilities=DECLARES)
+        assert (await task.talk.error(second))["code"] == -32000

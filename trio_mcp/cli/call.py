@@ -11,6 +11,7 @@ import shlex
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -18,17 +19,19 @@ from pathlib import Path
 import trio
 
 from ..client import Client
+from ..client.task_follow import CANCEL_TIMEOUT
+from ..errors import McpError
 from ..printable import printable
 from ..protocol.meta import REQUIRED_CAPABILITIES
 from ..protocol.revisions import REVISIONS, SUPPORTED, Era
-from ..types import Tool
+from ..types import CallToolResult, JsonObject, Tool
 from .arguments import pairs, read_arguments, signature
 from .child_stderr import printable_stderr
 from .errors import CommandError, Status, rejected, translate_errors
 from .interrupts import run_command
 from .loading import check_file
 from .numbers import seconds
-from .output import PrintableFormatter, log_to_stderr, note, show_log, show_progress, show_result
+from .output import PrintableFormatter, log_to_stderr, note, show_change, show_log, show_progress, show_result
 from .prompting import Prompting
 from .terminal import Terminal
 
@@ -39,6 +42,7 @@ examples:
   trio-mcp call examples/travel.py --list
   trio-mcp call examples/travel.py book_flight destination=Lisbon
   trio-mcp call 'trio-mcp run examples/travel.py' search_flights destination=Oslo
+  trio-mcp call http://127.0.0.1:8000/mcp report year=2026 --task
   trio-mcp call http://127.0.0.1:8000/mcp book_flight destination=Lisbon \\
       --answer flight=TP1 --answer seat=aisle --answer value=yes --sample 'A short hop.'
 
@@ -57,6 +61,7 @@ def describe(parser: ArgumentParser) -> None:
     add("arguments", metavar="KEY=VALUE", nargs="*", help="its arguments")
     add("--list", action="store_true", help="list the tools and their arguments")
     add("--json", metavar="OBJECT", help="the arguments as one JSON object; KEY=VALUE is put into it")
+    add("--task", action="store_true", help="run the tool as a task, and show its id and its state")
     add("--mode", default="auto", help="auto, modern, legacy, or a revision to speak (default: %(default)s)")
     add(
         "--timeout", type=seconds, default=math.inf, metavar="SECONDS", help="for the whole command (default: no limit)"
@@ -71,12 +76,17 @@ def describe(parser: ArgumentParser) -> None:
 def execute(options: Namespace) -> int:
     """Run the command and return its exit status. Raises `CommandError`."""
     configure_log(options.debug)
-    if options.mode not in ("auto", "modern", "legacy", *SUPPORTED):
-        raise CommandError(f"--mode is auto, modern, legacy, or one of {', '.join(SUPPORTED)}; not {options.mode!r}")
+    check_mode(options.mode)
     if options.tool is None and not options.list:
         raise CommandError("name the tool to call, or list them with --list")
     prompting = Prompting(Terminal(), pairs(options.answer, "--answer ", "KEY=VALUE"), options.sample)
     return run_command(partial(call, options, prompting))
+
+
+def check_mode(mode: str) -> None:
+    """Raise `CommandError` unless `--mode` was given something that a client can speak."""
+    if mode not in ("auto", "modern", "legacy", *SUPPORTED):
+        raise CommandError(f"--mode is auto, modern, legacy, or one of {', '.join(SUPPORTED)}; not {mode!r}")
 
 
 async def call(options: Namespace, prompting: Prompting) -> int:
@@ -168,7 +178,10 @@ async def run_call(client: Client, options: Namespace, prompting: Prompting) -> 
     # The schema is needed to read the arguments, so the tools are listed even for a single call.
     tool = choose(tools, options.tool, for_client=is_legacy(client))
     arguments = read_arguments(tool, options.arguments, options.json)
-    result = await client.call_tool(tool.name, arguments, on_progress=show_progress)
+    if options.task:
+        result = await call_as_task(client, tool.name, arguments)
+    else:
+        result = await client.call_tool(tool.name, arguments, on_progress=show_progress)
     # First, because the result only says that the user closed a question.
     if prompting.problem is not None:
         raise prompting.problem
@@ -179,6 +192,18 @@ async def run_call(client: Client, options: Namespace, prompting: Prompting) -> 
         raise rejected(result.text, missing)
     show_result(result)
     return Status.TOOL_ERROR if result.is_error else Status.OK
+
+
+async def call_as_task(client: Client, name: str, arguments: JsonObject) -> CallToolResult:
+    """Start a tool as a task, show its id and its changes, and return its result. A cancel cancels the task."""
+    task = await client.start_tool(name, arguments)
+    note(f"task {task.id}" if task.id else "the server has answered at once, without a task")
+    try:
+        return await task.result(on_change=show_change)
+    except BaseException:
+        with trio.move_on_after(CANCEL_TIMEOUT, shield=True), suppress(McpError):
+            await task.cancel()
+        raise
 
 
 def is_legacy(client: Client) -> bool:

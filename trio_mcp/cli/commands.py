@@ -21,6 +21,7 @@ SUMMARIES = {
     "run": "serve a file's server on stdin and stdout",
     "serve": "serve a file's server over HTTP and WebSocket",
     "call": "call a tool of a server, and answer what it asks",
+    "tasks": "list, show or cancel the tasks of a server",
     "backfill": "give any server a model, for a host without one",
     "demo": "watch one tool ask an old and a new client, message by message",
 }

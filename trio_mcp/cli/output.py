@@ -20,6 +20,7 @@ from ..types import (
     LoggingMessageNotificationParams,
     ProgressNotificationParams,
     ResourceLink,
+    Task,
     TextContent,
     TextResourceContents,
 )
@@ -57,6 +58,11 @@ def show_progress(report: ProgressNotificationParams) -> None:
     """Write a progress notification to stderr."""
     of = "" if report.total is None else f"/{report.total:g}"
     note(f"[{report.progress:g}{of}] {report.message or ''}".rstrip())
+
+
+def show_change(task: Task) -> None:
+    """Write the state of a task to stderr."""
+    note(f"[{task.status}] {task.status_message or ''}".rstrip())
 
 
 def show_log(entry: LoggingMessageNotificationParams) -> None:

@@ -19,6 +19,7 @@ from .handlers import (
 )
 from .options import ClientOptions
 from .sampling import ApproveSample, OnSample
+from .tasks import ClientTask, TaskChanges
 
 __all__ = [
     "MAX_ROUNDS",
@@ -29,6 +30,7 @@ __all__ = [
     "Changes",
     "Client",
     "ClientOptions",
+    "ClientTask",
     "ElicitRouter",
     "Handlers",
     "OnChange",
@@ -38,6 +40,7 @@ __all__ = [
     "OnRoots",
     "OnSample",
     "ResponseCache",
+    "TaskChanges",
     "accept",
     "accept_defaults",
     "decline",

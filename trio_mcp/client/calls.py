@@ -35,7 +35,7 @@ from ..errors import (
     Unreachable,
     without_traceback,
 )
-from ..protocol.jsonrpc import HEADER_MISMATCH, SERVER_BUSY
+from ..protocol.jsonrpc import HEADER_MISMATCH, METHOD_NOT_FOUND, SERVER_BUSY
 from ..protocol.meta import IDEMPOTENCY_KEY
 from ..session.client import NO_HEADERS
 from ..session.idle_timeout import OnProgress
@@ -47,6 +47,7 @@ from ..types import (
     Completion,
     CompletionArgument,
     CompletionContext,
+    CreateTaskResult,
     GetPromptRequestParams,
     GetPromptResult,
     InputRequiredResult,
@@ -54,17 +55,21 @@ from ..types import (
     JsonObject,
     JsonValue,
     Model,
+    ProgressNotificationParams,
     PromptReference,
     ReadResourceRequestParams,
     ReadResourceResult,
     Reference,
     ResourceTemplateReference,
+    TaskMetadata,
 )
 from .link import Link
 from .listed_tools import ListedTools
 from .option_names import add_option_note
 from .options import ClientOptions
 from .repeats import as_repeat, is_unknown, request_safely, send_again, with_key
+from .task_calls import TaskCalls
+from .task_follow import Follower
 from .timeouts import timeout_error
 
 M = TypeVar("M", bound=Model)
@@ -119,7 +124,7 @@ def call_options(method: str, given: CallKeywords) -> CallOptions:
     try:
         return CallOptions(**given)
     except TypeError:
-        own = ("returns", "raise_on_error") if method == "call_tool" else ()
+        own = ("returns", "raise_on_error", "task") if method == "call_tool" else ()
         check_names(given, (*CallOptions._fields, *own), f"{method}()")
         raise
 
@@ -130,20 +135,95 @@ class Calls:
 
     Args:
         refresh_tools: lists the tools again.
+        tasks: follows the tasks that tools run as.
     """
 
     _link: Link
     _options: ClientOptions
     _tools: ListedTools
     _refresh_tools: Callable[[], Awaitable[None]]
+    _tasks: TaskCalls
 
-    async def tool(self, name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions) -> CallToolResult:
-        """Call a tool. If it was listed with an output schema, its result is validated."""
-        options.check()
-        check_str("the name of the tool", name)
-        meta = with_key(options.meta, self._link.facts.instance)
-        params = CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=meta)
-        result, _ = await self._complete("tools/call", params, CallToolResult, options, name)
+    async def tool(
+        self,
+        name: str,
+        arguments: Mapping[str, JsonValue] | None,
+        options: CallOptions,
+        *,
+        as_task: bool = False,
+    ) -> CallToolResult:
+        """Call a tool, and follow the task that it may run as. If it was listed with an output schema, its result is validated.
+
+        Args:
+            as_task: ask for a task, where the client does that.
+        """
+        params = tool_params(name, arguments, options, with_key(options.meta, self._link.facts.instance))
+        with trio.move_on_after(options.timeout):
+            asked = await self._tasks.metadata(name, None, wanted=as_task)
+            if asked is None:
+                result = await self._untracked(params, options)
+            else:
+                result = await self._tracked(params.model_copy(update={"task": asked}), options)
+            return self.checked(name, result)
+        raise timeout_error(options.timeout, name)
+
+    async def start(
+        self, name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions, ttl: float | None
+    ) -> Follower:
+        """Call a tool as a task, and return what follows it."""
+        params = tool_params(name, arguments, options, with_key(options.meta, self._link.facts.instance))
+        with trio.move_on_after(options.timeout):
+            asked = await self._tasks.metadata(name, ttl, wanted=True)
+            params = params.model_copy(update={"task": asked})
+            result, _ = await self._rounds("tools/call", params, options, name)
+            if isinstance(result, CreateTaskResult):
+                return self._tasks.follow_created(result, name, options.max_rounds, options.idle_timeout)
+            return self._tasks.finished(self.checked(name, tool_result(result)), name)
+        raise timeout_error(options.timeout, name)
+
+    async def _untracked(self, params: CallToolRequestParams, options: CallOptions) -> CallToolResult:
+        """Make a call that asks for no task."""
+        try:
+            result, _ = await self._rounds("tools/call", params, options, params.name)
+        except PeerError as error:
+            if error.code != METHOD_NOT_FOUND or not self._tasks.may_be_required:
+                raise
+            refused = without_traceback(error)
+        else:
+            return await self._followed(result, options, params.name)
+        # The tool may run only as a task since it was listed. The server has done nothing.
+        if not await self._tasks.is_required_now(params.name):
+            raise refused
+        return await self._tracked(params.model_copy(update={"task": TaskMetadata()}), options)
+
+    async def _tracked(self, params: CallToolRequestParams, options: CallOptions) -> CallToolResult:
+        """Make a call that asks for a task, whose progress comes under the token of the call until the task is over (L-TSK-7)."""
+        follower: Follower | None = None
+
+        def report(progress: ProgressNotificationParams) -> None:
+            if options.on_progress is not None:
+                options.on_progress(progress)
+            if follower is not None:
+                follower.known.wake()
+
+        with self._link.session.progress_reports(report) as token:
+            params = params.model_copy(update={"meta": {**(params.meta or {}), "progressToken": token}})
+            result, _ = await self._rounds("tools/call", params, options._replace(on_progress=None), params.name)
+            return await self._followed(result, options, params.name)
+
+    async def _followed(self, result: Model, options: CallOptions, name: str) -> CallToolResult:
+        """Return the result of a call, of its task if it has become one; a task that is not over then is cancelled."""
+        if not isinstance(result, CreateTaskResult):
+            return tool_result(result)
+        follower = self._tasks.follow_created(result, name, options.max_rounds, options.idle_timeout)
+        try:
+            return await follower.result()
+        except BaseException:
+            await follower.clean_up()  # noqa: ASYNC102  it is shielded and bounded itself
+            raise
+
+    def checked(self, name: str, result: CallToolResult) -> CallToolResult:
+        """Return the result of a tool, validated if the tool was listed with an output schema."""
         # Looked up again after the call, which may have listed the tools again: the newest schema is the one that counts.
         listed = self._tools.by_name.get(name)
         if listed is not None:
@@ -193,6 +273,22 @@ class Calls:
 
         Args:
             kind: the type of the result.
+
+        Raises what `_rounds` does.
+        """
+        with trio.move_on_after(options.timeout):
+            result, number = await self._rounds(method, params, options, what)
+            # For type checkers: the codec decodes the result of a method to its one type.
+            assert isinstance(result, kind)
+            return result, number
+        raise timeout_error(options.timeout, what)
+
+    async def _rounds(
+        self, method: str, params: InputResponseRequestParams, options: CallOptions, what: str
+    ) -> tuple[Model, int]:
+        """Send a request and answer its rounds; return its result and how many rounds it took.
+
+        Args:
             what: names the call in errors.
 
         Raises:
@@ -201,18 +297,14 @@ class Calls:
 
         A cancel withdraws the request that is open and abandons the call.
         """
-        with trio.move_on_after(options.timeout):
-            for number in range(options.max_rounds + 1):
-                result = await self._send(method, params, options)
-                if not isinstance(result, InputRequiredResult):
-                    # For type checkers: the codec decodes the result of a method to its one type.
-                    assert isinstance(result, kind)
-                    return result, number
-                # No answers after the last round that is allowed: the user would fill in a form that is never sent.
-                if number < options.max_rounds:
-                    params = await self._answered(params, result, number, what, options.meta)
-            raise LimitExceeded(f"the server asked in more than {options.max_rounds} rounds; the limit is max_rounds")
-        raise timeout_error(options.timeout, what)
+        for number in range(options.max_rounds + 1):
+            result = await self._send(method, params, options)
+            if not isinstance(result, InputRequiredResult):
+                return result, number
+            # No answers after the last round that is allowed: the user would fill in a form that is never sent.
+            if number < options.max_rounds:
+                params = await self._answered(params, result, number, what, options.meta)
+        raise LimitExceeded(f"the server asked in more than {options.max_rounds} rounds; the limit is max_rounds")
 
     async def _answered(
         self,
@@ -310,6 +402,21 @@ class Calls:
 def unknown(params: InputResponseRequestParams, why: Exception) -> OutcomeUnknown:
     """Return the error of a call that may or may not have run."""
     return OutcomeUnknown(getattr(params, "name", ""), str(why))
+
+
+def tool_params(
+    name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions, meta: JsonObject | None
+) -> CallToolRequestParams:
+    """Return the params of a call; raise `TypeError` or `ValueError` if an argument or an option is invalid."""
+    options.check()
+    check_str("the name of the tool", name)
+    return CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=meta)
+
+
+def tool_result(result: Model) -> CallToolResult:
+    # For type checkers: the codec decodes the result of a method to its one type, unless it is a task.
+    assert isinstance(result, CallToolResult)
+    return result
 
 
 def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:

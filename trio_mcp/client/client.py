@@ -35,12 +35,13 @@ from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots
 from .link import Link
 from .listed_tools import ListedTools
-from .listing import Listing
 from .lists import Lists
 from .options import PROBE_TIMEOUT, ClientOptions
 from .returned import value_reader
 from .sampling import ApproveSample, OnSample, sampling_handler
 from .target import cache_view, open_target
+from .task_calls import TaskCalls
+from .task_methods import TaskMethods
 from .timeouts import run_with_timeout
 
 T = TypeVar("T")
@@ -48,7 +49,7 @@ T = TypeVar("T")
 BOTH_FAILED: Final = "the block of the client and the server in this process failed"
 
 
-class Client(Listing):
+class Client(TaskMethods):
     """A connection to an MCP server; `Client.connect` returns one.
 
         async with Client.connect("http://localhost:8000/mcp", on_elicit=ask_me) as client:
@@ -81,7 +82,8 @@ class Client(Listing):
         self._link = Link(channel, options)
         tools = ListedTools()
         self._lists = Lists(self._link, options.cache, tools)
-        self._calls = Calls(self._link, options, tools, self._lists.refresh_tools)
+        self._tasks = TaskCalls(self._link, tools, self._lists.refresh_tools)
+        self._calls = Calls(self._link, options, tools, self._lists.refresh_tools, self._tasks)
 
     @classmethod
     def connect(
@@ -200,6 +202,7 @@ class Client(Listing):
         arguments: Mapping[str, JsonValue] | None = None,
         *,
         raise_on_error: bool = False,
+        task: bool = False,
         **options: Unpack[CallKeywords],
     ) -> CallToolResult: ...
     @overload
@@ -209,6 +212,7 @@ class Client(Listing):
         arguments: Mapping[str, JsonValue] | None = None,
         *,
         returns: type[T],
+        task: bool = False,
         **options: Unpack[CallKeywords],
     ) -> T: ...
     @overload
@@ -218,6 +222,7 @@ class Client(Listing):
         arguments: Mapping[str, JsonValue] | None = None,
         *,
         returns: object,
+        task: bool = False,
         **options: Unpack[CallKeywords],
     ) -> object: ...
     async def call_tool(
@@ -227,15 +232,20 @@ class Client(Listing):
         *,
         returns: object = None,
         raise_on_error: bool = False,
+        task: bool = False,
         **options: Unpack[CallKeywords],
     ) -> object:
         """Call a tool, answer the questions that it asks, and return its result.
+
+        A tool may run as a task: the client follows it to its end, also if a request about it is lost on the way.
 
         Args:
             returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic. For type
                 checkers a union is no type: the value of `returns=int | None` is an `object` to them, unless you write
                 `returns=cast("type[int | None]", int | None)`.
             raise_on_error: raise `ToolFailed` if the result is an error, as with `returns`.
+            task: run a tool as a task that may be one, at a server of 2025-11-25. A tool that must be one needs no `task=True`,
+                and a modern server decides by itself.
             timeout: seconds for the whole call, questions included; without a limit by default.
             on_progress: a plain function, called with each report: `progress`, and `total` and `message` if they were sent.
             meta: more members for `_meta`.
@@ -250,13 +260,17 @@ class Client(Listing):
         Raises:
             RemoteProtocolError: the result does not match the output schema, or `returns`.
             ToolFailed: the result is an error; only with `returns` or `raise_on_error`.
+            TaskCancelled: the task that it ran as was cancelled at the server.
+            CapabilityError: with `task=True`, the tool cannot run as a task.
             TypeError: pydantic cannot validate `returns`; nothing was sent.
+
+        A cancel or a timeout also cancels the task.
         """
-        if returns is None:
-            result = await self._calls.tool(name, arguments, call_options("call_tool", options))
-            return result.check() if raise_on_error else result
-        read = value_reader(returns)
-        return read(name, (await self._calls.tool(name, arguments, call_options("call_tool", options))).check())
+        read = None if returns is None else value_reader(returns)
+        result = await self._calls.tool(name, arguments, call_options("call_tool", options), as_task=task)
+        if read is not None:
+            return read(name, result.check())
+        return result.check() if raise_on_error else result
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]

@@ -17,7 +17,7 @@ import trio
 
 from ..checks import check_callable, check_instance, check_seconds
 from ..errors import CapabilityError, LimitExceeded
-from ..protocol.meta import ELICIT
+from ..protocol.meta import ELICIT, TASKS_EXTENSION
 from ..session import RequestHandler
 from ..types import (
     ClientCapabilities,
@@ -140,6 +140,8 @@ class Handlers:
             elicitation=elicitation,
             sampling=sampling,
             roots=RootsCapability(list_changed=True) if self.on_roots else None,
+            # Calls follow the task that a modern server may answer with (M-TSK-1). An older revision has no such member.
+            extensions={TASKS_EXTENSION: {}},
         )
 
     @property

@@ -72,6 +72,7 @@ class Link:
 
     Attributes:
         rounds: answers the questions of the calls over this connection.
+        task_news: those who follow a task of a legacy server.
     """
 
     def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
@@ -81,6 +82,7 @@ class Link:
         # request then goes straight to `ClientSession.request`.
         self.request: SendRequest = reject_request
         self._router = NotificationRouter(options)
+        self.task_news = self._router.tasks
         self._handlers = options.handlers.for_server(self._server_name)
         self.rounds = Rounds(self._handlers, options.max_handlers)
         self._state = LinkState()
@@ -167,6 +169,11 @@ class Link:
     def session(self) -> ClientSession:
         """The session of client and server; raises `Disconnected` when the link is not open."""
         return self.dialect.session
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is there, with or without a session that the server knows."""
+        return self._state.is_open and self.session.closed_because is None
 
     @property
     def dialect(self) -> Dialect:

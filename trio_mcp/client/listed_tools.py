@@ -86,10 +86,12 @@ class ListedTools:
 
     Attributes:
         by_name: the tools with headers or an output schema, the one that was listed longest ago first.
+        task_support: which tools may, or must, run as tasks ("optional", "required"); those that may not are left out.
     """
 
     def __init__(self) -> None:
         self.by_name: OrderedDict[str, ListedTool] = OrderedDict()
+        self.task_support: OrderedDict[str, str] = OrderedDict()
         self._without_headers: OrderedDict[str, None] = OrderedDict()
         self._harmless: OrderedDict[str, None] = OrderedDict()
         self._records = RepeatedRecords(logger)
@@ -112,6 +114,7 @@ class ListedTools:
             self._harmless[tool.name] = None
             if len(self._harmless) > MAX_TOOLS:
                 self._harmless.popitem(last=False)
+        self._note_task_support(tool)
         headers, valid = None, True
         try:
             headers = dialect.parameter_headers(tool)
@@ -125,6 +128,14 @@ class ListedTools:
             if len(self.by_name) > MAX_TOOLS:
                 self._evict()
         return valid
+
+    def _note_task_support(self, tool: Tool) -> None:
+        self.task_support.pop(tool.name, None)
+        support = None if tool.execution is None else tool.execution.task_support
+        if support is not None and support != "forbidden":
+            self.task_support[tool.name] = support
+            if len(self.task_support) > MAX_TOOLS:
+                self.task_support.popitem(last=False)
 
     def _evict(self) -> None:
         # A tool without headers only loses its validation. One with headers could not be called: the server rejects the

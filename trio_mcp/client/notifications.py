@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 from ..logs import RepeatedRecords, peer_logger
 from ..session.changes import Change, change_of
-from ..types import LoggingMessageNotificationParams, Model
+from ..types import LoggingMessageNotificationParams, Model, TaskStatusNotificationParams
 from .changes import Listeners
+from .known_task import TaskNews
 from .options import ClientOptions
 
 logger = peer_logger("trio_mcp.client")
@@ -20,10 +21,12 @@ class NotificationRouter:
 
     Attributes:
         listeners: the subscribers, once the session is open.
+        tasks: those who follow a task.
     """
 
     _options: ClientOptions
     listeners: Listeners | None = None
+    tasks: TaskNews = field(default_factory=TaskNews)
     _records: RepeatedRecords = field(default_factory=lambda: RepeatedRecords(logger))
 
     def dispatch(self, method: str, params: Model) -> None:
@@ -31,6 +34,9 @@ class NotificationRouter:
         if isinstance(params, LoggingMessageNotificationParams):
             if self._options.on_log is not None:
                 self._options.on_log(params)
+            return
+        if isinstance(params, TaskStatusNotificationParams):
+            self.tasks.dispatch(params)
             return
         change = change_of(method, params)
         if change is not None:

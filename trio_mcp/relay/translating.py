@@ -20,11 +20,12 @@ from ..client.link import Link
 from ..client.listed_tools import ListedTools
 from ..client.lists import Lists
 from ..client.options import ClientOptions
+from ..client.task_calls import TaskCalls
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
 from ..logs import peer_logger
 from ..protocol.codec.validation import validated
 from ..protocol.jsonrpc import INTERNAL_ERROR, ErrorResponse, RequestId, Response
-from ..protocol.meta import PROGRESS_TOKEN, RESERVED
+from ..protocol.meta import PROGRESS_TOKEN, RESERVED, TASKS_EXTENSION
 from ..runtime import Actor, Lane
 from ..session import (
     Call,
@@ -121,7 +122,11 @@ async def open_translation(
         info=validated(Implementation, info, "clientInfo") if info else Implementation(name="unnamed", version="0"),
         handlers=ForwardedQuestions(
             declared=ClientCapabilities(
-                roots=declared.roots, sampling=declared.sampling, elicitation=declared.elicitation
+                roots=declared.roots,
+                sampling=declared.sampling,
+                elicitation=declared.elicitation,
+                # The calls here follow them for the host, whose revision has other ones or none.
+                extensions={TASKS_EXTENSION: {}},
             ),
             questions=questions,
         ),
@@ -165,7 +170,8 @@ class ServerClient:
     def routes(self) -> dict[str, Route]:
         """Return the functions that serve the host's requests, by method."""
         lists = Lists(self.link, self.options.cache, self._tools)
-        calls = Calls(self.link, self.options, self._tools, lists.refresh_tools)
+        tasks = TaskCalls(self.link, self._tools, lists.refresh_tools)
+        calls = Calls(self.link, self.options, self._tools, lists.refresh_tools, tasks)
         sends: dict[str, Send] = {
             **dict.fromkeys(PAGED, self._list),
             "completion/complete": self._request,

@@ -18,7 +18,8 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -209,6 +210,20 @@ class ClientSession:
             if not answered:
                 self._withdraw(request.id, slot)
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
+
+    @contextmanager
+    def progress_reports(self, on_progress: OnProgress) -> Generator[int]:
+        """Yield a token for reports that may come after the request was answered, as those about a task do (L-TSK-7).
+
+        Args:
+            on_progress: called with each report, in the reader's task, until the block ends.
+        """
+        token = next(self._tokens)
+        self._progress[token] = on_progress
+        try:
+            yield token
+        finally:
+            del self._progress[token]
 
     def notify(self, method: str, params: Model) -> None:
         """Queue a notification; it is sent as soon as the channel has room."""

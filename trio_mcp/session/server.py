@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ..errors import RemoteProtocolError
+from ..errors import LimitExceeded, RemoteProtocolError
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.connection import (
@@ -347,12 +347,13 @@ class ServerSession:
             return answer
         if not isinstance(answer, Plan):
             return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
-        if answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params):
+        as_task = answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params)
+        if key is not None:
+            self._start_keyed(key, answer, facts, params, target, as_task=as_task)
+        elif as_task:
             service.tasks.start(answer, facts, params, target)
-        elif key is None:
-            self._start_call(answer, facts, params, target)
         else:
-            self._start_keyed(key, answer, facts, params, target)
+            self._start_call(answer, facts, params, target)
         return None
 
     def _resumed(
@@ -392,14 +393,17 @@ class ServerSession:
             check(facts, params)
         if repeat is Repeat.OUTCOME:
             target.finish(keyed.outcome)
+        elif call is None:
+            raise LimitExceeded("the task that this request repeats is being created; send it again in a moment")
         elif isinstance(call, CallByRequests):
             call.take_over_on(self._asks, facts, target)
         else:
-            assert call is not None
             call.take_over(facts, target)
         return True
 
-    def _start_keyed(self, key: CallKey, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> None:
+    def _start_keyed(
+        self, key: CallKey, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget, *, as_task: bool
+    ) -> None:
         """Start a call under its key, unless it may have run: then it runs again only if that does no harm."""
         calls = self.service.calls
         # The requests of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
@@ -410,8 +414,16 @@ class ServerSession:
             target.finish(CALL_LOST)
             return
         calls.keyed.check_room()
-        call = self._start_call(plan, facts, params, target)
-        call.keyed = calls.keyed.begin(key, call)
+        if as_task:
+            creating = calls.keyed.begin(key, None)
+            try:
+                self.service.tasks.start(plan, facts, params, target, creating.end_with)
+            except BaseException:
+                creating.end_with(None)
+                raise
+        else:
+            call = self._start_call(plan, facts, params, target)
+            call.keyed = calls.keyed.begin(key, call)
 
     def _route(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
         route = self.service.routes.get(facts.method)

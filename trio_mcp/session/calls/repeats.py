@@ -157,7 +157,7 @@ class KeyedCall(Generic[C]):
     """What is known under one key.
 
     Attributes:
-        call: None when it is over.
+        call: None when it is over, and of a request that becomes a task.
         outcome: of its first leg; None before its end, if it was cancelled for its client, and when it was dropped.
         answered: the first leg has ended.
     """
@@ -176,6 +176,11 @@ class KeyedCall(Generic[C]):
         if not self.answered:
             self.answered, self.outcome = True, outcome
             self._calls.draw(self, len(outcome.raw) if isinstance(outcome, Encoded) else 0)
+
+    def end_with(self, outcome: LegOutcome) -> None:
+        """The request was answered with this, and no call is left that could be joined."""
+        self.end_leg(outcome)
+        self.end()
 
     def end(self) -> None:
         """The call is over."""
@@ -241,8 +246,8 @@ class KeyedCalls(Generic[C]):
             self._drop_oldest()
         self._account.check(KEY_SIZE)
 
-    def begin(self, key: CallKey, call: C) -> KeyedCall[C]:
-        """Note that a call has begun under this key, in place of one that was lost."""
+    def begin(self, key: CallKey, call: C | None) -> KeyedCall[C]:
+        """Note that a call has begun under this key, in place of one that was lost; None for one that becomes a task."""
         if (lost := self._kept.pop(key.digest, None)) is not None:
             self._kept_bytes -= lost.size
             self._account.give_back(lost.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -38,24 +39,29 @@ class TaskTable(Protocol):
 
 @dataclass(slots=True, eq=False)
 class Creating:
-    """The work that answers a request which creates a task. Until the task is stored, the request can be withdrawn."""
+    """The work that answers a request which creates a task. Until the task is stored, the request can be withdrawn.
+
+    Args:
+        on_answer: called with the answer, or with None if there is none because the request was withdrawn.
+    """
 
     _tasks: TaskTable
     _task: OpenTask
     _plan: Plan
     _facts: RequestFacts
     _target: ReplyTarget
+    _on_answer: Callable[[LegOutcome], None]
     _scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     @property
     def method(self) -> str:
         return self._facts.method
 
-    def withdraw(self, target: ReplyTarget, _reason: CancelReason) -> None:
+    def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:  # noqa: ARG002
         self._scope.cancel()
         target.finish(None)
 
-    def disconnect(self, _target: ReplyTarget) -> None:
+    def disconnect(self, target: ReplyTarget) -> None:  # noqa: ARG002
         # Nobody has the id: the work would be for nobody.
         self._scope.cancel()
 
@@ -70,9 +76,11 @@ class Creating:
             if isinstance(error, StoreError):
                 detail = ErrorDetail(SERVER_BUSY, f"the task cannot be stored: {error}")
             self._tasks.forget(task)
+            self._on_answer(detail)
             if not target.finished:
                 target.finish(detail)
             return
+        self._on_answer(answer)
         if answer is None:
             self._tasks.forget(task)
         else:

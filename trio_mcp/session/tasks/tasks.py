@@ -107,8 +107,18 @@ class Tasks:
         """Return whether the caller takes a task as the answer to this request."""
         return facts.terms.codec.asks_for_task(facts.method, params, facts.client_capabilities)
 
-    def start(self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> None:
+    def start(
+        self,
+        plan: Plan,
+        facts: RequestFacts,
+        params: Model,
+        target: ReplyTarget,
+        on_answer: Callable[[LegOutcome], None] = lambda _answer: None,
+    ) -> None:
         """Create a task that runs a plan. The request is answered when the task is stored, and its work begins then.
+
+        Args:
+            on_answer: called with the answer, or with None if there is none because the request was withdrawn.
 
         Raises:
             LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
@@ -130,7 +140,7 @@ class Tasks:
         )
         task = OpenTask(record, self, None if facts.session is None else facts.session.facts)
         self.add(task)
-        creating = Creating(self, task, plan, facts, target)
+        creating = Creating(self, task, plan, facts, target, on_answer)
         target.work = creating
         self.services.supervisor.spawn(creating.run)
 

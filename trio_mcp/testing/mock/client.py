@@ -24,6 +24,7 @@ from ...client import Client, ClientOptions
 from ...client.handlers import as_root
 from ...client.target import open_target
 from ...groups import unwrap
+from ...protocol.meta import TASKS_EXTENSION
 from ...protocol.revisions import REVISIONS, Era
 from ...scripts import Script
 from ...server import AnyElicit, Context, Server
@@ -64,6 +65,7 @@ ALL_CAPABILITIES = ClientCapabilities(
     elicitation=ElicitationCapability(form={}, url={}),
     sampling=SamplingCapability(tools={}, context={}),
     roots=RootsCapability(list_changed=True),
+    extensions={TASKS_EXTENSION: {}},
 )
 ERAS = ("modern", "legacy", *REVISIONS)
 INFO = Implementation(name="trio_mcp.testing", version="1")

@@ -1,0 +1,138 @@
+"""`trio-mcp tasks`: list the tasks of a server, show one, or cancel one."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from argparse import ArgumentParser, Namespace
+from functools import partial
+
+import trio
+
+from ..client import Client, ClientTask
+from ..printable import printable
+from ..types import CallToolResult, Task
+from .call import check_mode, configure_log, connection, is_file, is_legacy
+from .child_stderr import printable_stderr
+from .errors import CommandError, Status, translate_errors
+from .interrupts import run_command
+from .numbers import seconds
+from .output import note, show_result
+from .prompting import Prompting
+from .terminal import Terminal
+
+EXAMPLES = """\
+TARGET is the URL of a server, a command that starts one on stdio, or a .py file that does. ID is what `call --task` shows.
+
+examples:
+  trio-mcp call http://127.0.0.1:8000/mcp report year=2026 --task
+  trio-mcp tasks list http://127.0.0.1:8000/mcp --mode legacy
+  trio-mcp tasks show http://127.0.0.1:8000/mcp ID
+  trio-mcp tasks cancel http://127.0.0.1:8000/mcp ID
+
+`show` writes the state of a task, and the result of one that is over. `list` needs a server of 2025-11-25: modern servers list
+no tasks. A server that tells its clients apart shows a client its own tasks only (--header authorization='Bearer ...').
+"""
+
+ENDED = ("completed", "failed", "cancelled")
+
+
+def describe(parser: ArgumentParser) -> None:
+    """Add the arguments and examples of the command."""
+    add = parser.add_argument
+    add("action", choices=("list", "show", "cancel"), metavar="list|show|cancel", help="what to do")
+    add("target", metavar="TARGET", help="a URL, a command, or a .py file")
+    add("id", metavar="ID", nargs="?", help="the task, for show and cancel")
+    add("--json", action="store_true", help="write JSON")
+    add("--mode", default="auto", help="auto, modern, legacy, or a revision to speak (default: %(default)s)")
+    add(
+        "--timeout", type=seconds, default=math.inf, metavar="SECONDS", help="for the whole command (default: no limit)"
+    )
+    add("--header", action="append", default=[], metavar="NAME=VALUE", help="an HTTP header; repeatable")
+    parser.epilog = EXAMPLES
+
+
+def execute(options: Namespace) -> int:
+    """Run the command and return its exit status. Raises `CommandError`."""
+    configure_log(options.debug)
+    check_mode(options.mode)
+    if (options.action == "list") != (options.id is None):
+        raise CommandError(
+            "tasks list takes no ID" if options.id else f"name the task: tasks {options.action} TARGET ID"
+        )
+    options.root = []
+    return run_command(partial(run, options))
+
+
+async def run(options: Namespace) -> int:
+    """Connect to the target, do what was asked for, and return the exit status."""
+    with trio.move_on_after(options.timeout):
+        async with printable_stderr() as stderr:
+            # Inside, where the errors are not yet in the group of a nursery.
+            with translate_errors(starts_file=is_file(options.target)):
+                async with connection(options, Prompting(Terminal(), [], []), stderr) as client:
+                    return await ACTIONS[options.action](client, options)
+    raise CommandError(f"timed out after {options.timeout:g} seconds", Status.REFUSED)
+
+
+async def list_tasks(client: Client, options: Namespace) -> int:
+    if not is_legacy(client):
+        why = f"the server speaks {client.protocol_version}, in which tasks are not listed; try --mode legacy"
+        raise CommandError(why, Status.REFUSED)
+    tasks = [task async for task in client.tasks()]
+    if options.json:
+        write_json([task.wire() for task in tasks])
+    else:
+        for task in tasks:
+            sys.stdout.write(printable(one_line(task)) + "\n")
+    return Status.OK
+
+
+async def show_task(client: Client, options: Namespace) -> int:
+    task = find(client, options.id)
+    state = await task.status()
+    # Only of a task that is over: waiting for it, and answering it, is what `call` is for.
+    result = await task.result() if state.status in ("completed", "failed") else None
+    if options.json:
+        write_json({**state.wire(), **({} if result is None else {"result": result.wire()})})
+        return Status.OK
+    for name, value in state.wire().items():
+        note(f"{name}: {value}")
+    if result is not None:
+        show_result(result)
+    return Status.TOOL_ERROR if result is not None and result.is_error else Status.OK
+
+
+async def cancel_task(client: Client, options: Namespace) -> int:
+    task = find(client, options.id)
+    if (await task.status()).status in ENDED:
+        note("the task is over already")
+    else:
+        await task.cancel()
+    state = await task.status()
+    if options.json:
+        write_json(state.wire())
+    else:
+        sys.stdout.write(printable(one_line(state)) + "\n")
+    return Status.OK
+
+
+def find(client: Client, task_id: str) -> ClientTask[CallToolResult]:
+    try:
+        return client.task(task_id)
+    except ValueError as error:
+        raise CommandError(str(error)) from None
+
+
+ACTIONS = {"list": list_tasks, "show": show_task, "cancel": cancel_task}
+
+
+def one_line(task: Task) -> str:
+    """Return a task for a person to read: its id, its state, when it was created, and its message."""
+    message = f"  {task.status_message}" if task.status_message else ""
+    return f"{task.task_id}  {task.status}  {task.created_at}{message}"
+
+
+def write_json(value: object) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=not sys.stdout.isatty(), indent=2) + "\n")
