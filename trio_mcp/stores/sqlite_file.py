@@ -82,8 +82,8 @@ def open_database(path: Path) -> sqlite3.Connection:
     except sqlite3.Error as error:
         connection.close()
         raise ConfigurationError(
-            f"the store {path} is damaged or no SQLite database ({error}). Nothing was changed. Look at it with "
-            f"`trio-mcp store check {path}`, or move it away to start with an empty one"
+            f"the store {path} is damaged or no SQLite database ({error}). Nothing was changed. Move it "
+            "away to start with an empty one, or put a backup in its place"
         ) from None
     except BaseException:
         connection.close()
