@@ -157,7 +157,7 @@ class Calls:
         Args:
             as_task: ask for a task, where the client does that.
         """
-        params = tool_params(name, arguments, options, with_key(options.meta, self._link.facts.instance))
+        params = tool_params(name, arguments, options, self._link.facts.instance)
         with trio.move_on_after(options.timeout):
             asked = await self._tasks.metadata(name, None, wanted=as_task)
             if asked is None:
@@ -171,7 +171,7 @@ class Calls:
         self, name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions, ttl: float | None
     ) -> Follower:
         """Call a tool as a task, and return what follows it."""
-        params = tool_params(name, arguments, options, with_key(options.meta, self._link.facts.instance))
+        params = tool_params(name, arguments, options, self._link.facts.instance)
         with trio.move_on_after(options.timeout):
             asked = await self._tasks.metadata(name, ttl, wanted=True)
             params = params.model_copy(update={"task": asked})
@@ -405,11 +405,19 @@ def unknown(params: InputResponseRequestParams, why: Exception) -> OutcomeUnknow
 
 
 def tool_params(
-    name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions, meta: JsonObject | None
+    name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions, instance: str | None
 ) -> CallToolRequestParams:
-    """Return the params of a call; raise `TypeError` or `ValueError` if an argument or an option is invalid."""
+    """Return the params of a call, with an idempotency key if the server knows those.
+
+    Args:
+        instance: of the server; None if it does not know keys.
+
+    Raises:
+        TypeError, ValueError: an argument or an option is invalid.
+    """
     options.check()
     check_str("the name of the tool", name)
+    meta = with_key(options.meta, instance)
     return CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=meta)
 
 
