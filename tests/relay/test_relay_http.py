@@ -121,12 +121,27 @@ async def test_a_modern_request_after_the_server_has_gone_connects_again(autojum
         await hosts.discovered()
 
 
-async def test_a_session_whose_server_has_gone_fails_its_requests(autojump_clock: object) -> None:
+async def test_a_session_whose_server_has_gone_fails_its_requests_and_is_unknown_then(autojump_clock: object) -> None:
+    """404 tells the host to open another one, which gets a new server (L-HTTP-18s)."""
     async with proxied() as hosts:
         headers, server = await hosts.open_session()
-        await server.leave()
         reply = hosts.peer.start(legacy_call("look", id=2), headers)
+        await server.receive()
+        stream = hosts.peer.start(b"", {**headers, "accept": "text/event-stream"}, method="GET")
+        await server.leave()
         assert (await reply.end()).last["error"]["code"] == -32603
+        assert (await stream.end()).events == []
+        assert (await hosts.peer.post(legacy_call("look", id=3), headers)).status == 404
+        await hosts.open_session()
+
+
+async def test_a_stream_of_the_oldest_revision_ends_with_its_server(autojump_clock: object) -> None:
+    async with proxied() as hosts:
+        stream = hosts.peer.start(b"", {"host": "localhost:8000"}, method="GET", path="/sse")
+        server = await hosts.connection()
+        await stream.until("event: endpoint")
+        await server.leave()
+        await stream.end()
 
 
 async def test_a_session_that_is_deleted_closes_its_connection() -> None:

@@ -143,6 +143,7 @@ class LegacyEndpoint:
         if session.initialized:
             account.draw(SESSION_SIZE)
             entry = self.sessions.add(LegacySession(session, envelope.peer.principal, account, self._store))
+            session.on_over = partial(self.sessions.end, entry, CancelReason.DISCONNECT)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
             # A proxy has the answer only when its server has answered.
             if isinstance(target, ReplyTarget) and not target.finished:
