@@ -214,7 +214,7 @@ class RequestExchange:
             try:
                 await self._post()
             except httpx2.HTTPError as error:
-                await self._connection.deliver(Unanswered(request_id, f"{self._connection.url}: {error_text(error)}"))
+                await self._connection.deliver(Unanswered(request_id, f"{self._connection.shown}: {error_text(error)}"))
             except RemoteProtocolError as error:
                 await self._connection.deliver(Malformed(error, request_id))
         self._connection.requests.remove(self.entry)
