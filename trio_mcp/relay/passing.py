@@ -134,7 +134,7 @@ class Passage:
         if params is own and self._shared and self.upstream.carries:
             self.upstream.post(cast("Envelope", envelope))
         else:
-            again = Request(request.sent_as, message.method, params)
+            again = message._replace(id=request.sent_as, params=params)
             self.upstream.send(again, params, request.headers, stateless=request.stateless, size=request.size)
 
     def with_offers(self, params: JsonObject) -> JsonObject:
@@ -256,7 +256,8 @@ class Passage:
         # The answers of a batch are collected (`BatchReplyTarget`).
         if envelope.raw is None or message.id != target.request_id or type(target) is not ReplyTarget:
             target.finish(
-                message.error if isinstance(message, ErrorResponse) else Encoded(dumps(decoded(message.result)))
+                message.error if isinstance(message, ErrorResponse) else Encoded(dumps(decoded(message.result))),
+                message.more,
             )
             return
         target.close()
@@ -348,5 +349,5 @@ class Passage:
         params = retried(request.params, answers, state)
         request.sent_as = self.upstream.new_id()
         self._sent[request.sent_as] = request
-        again = Request(request.sent_as, request.method, params)
+        again = request.message._replace(id=request.sent_as, params=params)
         self.upstream.send(again, params, request.headers, stateless=True, size=request.size)
