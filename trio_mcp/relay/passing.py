@@ -28,6 +28,7 @@ from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     SERVER_BUSY,
+    Batch,
     Encoded,
     ErrorDetail,
     ErrorResponse,
@@ -221,8 +222,26 @@ class Passage:
                 self._on_session_lost(why)
             case Unanswered(id, why):
                 self._fail(id, message, why)
+            case Batch():
+                self._take_batch(message, envelope)
             case Malformed(error, answers):
                 self._fail(answers, message, f"the server sent something that is no answer: {error}")
+
+    def _take_batch(self, batch: Batch, whole: Envelope[Received]) -> None:
+        """Take the messages of an array one by one (2025-03-26); elsewhere it fails the requests that it answers."""
+        if self._codec is not None and self._codec.revision.batches:
+            try:
+                members = batch.messages()
+            except RemoteProtocolError as error:
+                self.upstream.answer(error_response(error))
+                return
+            for member in members:
+                self.take(Envelope(member, peer=whole.peer, size=whole.size // len(members)))
+            return
+        self._records.log("an array of the server was dropped: %s", batch.error)
+        for item in batch.items:
+            if isinstance(item, dict) and "method" not in item and (answered := id_in(item.get("id"))) is not None:
+                self._fail(answered, Malformed(batch.error, answered), "the server answered with an array")
 
     def fail_all(self, why: str) -> None:
         """Answer every open request with an error: the server has gone."""
