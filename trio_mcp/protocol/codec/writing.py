@@ -106,7 +106,7 @@ class Writer:
             raise LocalProtocolError(f"{method} cannot be answered with questions")
         requests = b",".join(
             [
-                b'%b:{"method":"%b","params":%b}' % (to_json(key), question.encode(), self._question(question, params))
+                b'%b:{"method":"%b","params":%b}' % (to_json(key), question.encode(), self.encode_question(question, params))
                 for key, (question, params) in asked.items()
             ]
         )
@@ -114,7 +114,8 @@ class Writer:
         parts = (meta, requests, state.encode())
         return Encoded(b'{%b"resultType":"input_required","inputRequests":{%b},"requestState":"%b"}' % parts)
 
-    def _question(self, method: str, params: Model) -> bytes:
+    def encode_question(self, method: str, params: Model) -> bytes:
+        """The params of a question in an interim result, as this revision writes them."""
         return self.encode(params, _params_kind(params, self._input(method)), "params").raw
 
     def _signed(self, result: Model, kind: type[Model], identity: Encoded | None) -> Encoded:
