@@ -106,7 +106,8 @@ class Writer:
             raise LocalProtocolError(f"{method} cannot be answered with questions")
         requests = b",".join(
             [
-                b'%b:{"method":"%b","params":%b}' % (to_json(key), question.encode(), self.encode_question(question, params))
+                b'%b:{"method":"%b","params":%b}'
+                % (to_json(key), question.encode(), self.encode_question(question, params))
                 for key, (question, params) in asked.items()
             ]
         )
