@@ -10,6 +10,7 @@ MAX_CHARACTERS: Final = 1_000
 
 # C0 and C1 controls except tab and newline, and the Unicode characters that embed, override or isolate a direction.
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_USER = re.compile(r"(?<=://)[^/?#]*@")
 _BREAKS = re.compile(r"[\n\u2028\u2029]")
 
 
@@ -22,3 +23,9 @@ def one_line(text: str) -> str:
     """Return printable text in one line of at most `MAX_CHARACTERS` characters."""
     shown = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
     return _BREAKS.sub("\\\\n", printable(shown))
+
+
+def shown_url(url: str) -> str:
+    """Return a URL for an error or a log record: without what may be a secret in it (user, query and fragment)."""
+    endpoint, query, _ = _USER.sub("", url).partition("#")[0].partition("?")
+    return f"{endpoint}{query and '?...'}"

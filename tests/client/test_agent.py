@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -32,6 +32,8 @@ from trio_mcp.session.token_usage import TokenUsage
 from trio_mcp.session.tool_loop import MAX_CALLS
 from trio_mcp.types import (
     AudioContent,
+    CreateMessageRequestParams,
+    CreateMessageResult,
     ImageContent,
     ResourceLink,
     SamplingMessage,
@@ -112,6 +114,23 @@ async def test_the_model_gets_the_tools_of_all_servers_and_the_results_of_its_ca
     assert (result.text, result.iterations, result.stop_reason) == ("3, and it rains", 2, "endTurn")
     assert result.model == "scripted"
     assert conversation_problem(result.messages) is None
+
+
+async def test_an_answer_of_a_provider_that_ignores_its_cancel_is_dropped(mode: str) -> None:
+    class Late:
+        async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
+            scope.cancel()
+            with suppress(trio.Cancelled):
+                await trio.sleep_forever()
+            return answer("late")
+
+    seen: list[SamplingMessage] = []
+    async with clients_of(mode, calculator()) as clients:
+        with trio.CancelScope() as scope:
+            await run_agent(Late(), "1 + 2?", clients, on_message=seen.append)
+            raise AssertionError("it has an answer")
+    assert scope.cancelled_caught
+    assert seen == []
 
 
 async def test_the_usage_of_all_answers_is_summed(mode: str) -> None:

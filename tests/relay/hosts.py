@@ -74,7 +74,7 @@ async def proxied(
             yield channel
 
     relay = RelayServer(connect, Backfill(model or Model()), options, **relay_options)
-    app = asgi_app(relay)  # type: ignore[arg-type]
+    app = asgi_app(relay, sse_path="/sse")
     async with served(app) as peer:
         yield Hosts(peer, servers)
 

@@ -58,6 +58,33 @@ async def test_a_sample_of_a_session_is_answered_and_other_questions_come_on_the
         assert (await reply.end()).events == [ask("r", "x/unknown", {"a": 1}), result(2)]
 
 
+async def test_members_that_nobody_knows_pass_beside_those_of_json_rpc() -> None:
+    """Also where the ids are others on both sides, and what passes is written again."""
+    async with proxied() as hosts:
+        headers, server = await hosts.open_session()
+        stream = hosts.peer.start(b"", {**headers, "accept": "text/event-stream"}, method="GET")
+        reply = hosts.peer.start({**legacy_call("look", id=2), "x-a": [1]}, headers)
+        got = await server.receive()
+        assert got["x-a"] == [1]
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": 1}, "x-b": 1}
+        await server.send(note)
+        await server.send({**result(got["id"]), "x-c": {"a": None}})
+        assert (await reply.end()).events == [note, {**result(2), "x-c": {"a": None}}]
+        reply = hosts.peer.start(legacy_call("look", id=3), headers)
+        got = await server.receive()
+        error = {"jsonrpc": "2.0", "error": {"code": 1, "message": "no", "x-d": 1}, "x-e": 1}
+        await server.send({**error, "id": got["id"]})
+        assert (await reply.end()).last == {**error, "id": 3}
+        question = {**ask("q", "roots/list", {"a": 1}), "x-f": 1}
+        await server.send(question)
+        await stream.until("x-f")
+        assert stream.events == [question]
+        await hosts.peer.post({**result("q"), "x-g": 1}, headers)
+        assert await server.receive() == {**result("q"), "x-g": 1}
+        await hosts.peer.post({"jsonrpc": "2.0", "method": "notifications/x", "x-h": 1}, headers)
+        assert await server.receive() == {"jsonrpc": "2.0", "method": "notifications/x", "x-h": 1}
+
+
 async def test_a_host_that_disconnects_cancels_its_modern_request_at_the_server() -> None:
     async with proxied() as hosts:
         server = await hosts.discovered()
@@ -121,12 +148,27 @@ async def test_a_modern_request_after_the_server_has_gone_connects_again(autojum
         await hosts.discovered()
 
 
-async def test_a_session_whose_server_has_gone_fails_its_requests(autojump_clock: object) -> None:
+async def test_a_session_whose_server_has_gone_fails_its_requests_and_is_unknown_then(autojump_clock: object) -> None:
+    """404 tells the host to open another one, which gets a new server (L-HTTP-18s)."""
     async with proxied() as hosts:
         headers, server = await hosts.open_session()
-        await server.leave()
         reply = hosts.peer.start(legacy_call("look", id=2), headers)
+        await server.receive()
+        stream = hosts.peer.start(b"", {**headers, "accept": "text/event-stream"}, method="GET")
+        await server.leave()
         assert (await reply.end()).last["error"]["code"] == -32603
+        assert (await stream.end()).events == []
+        assert (await hosts.peer.post(legacy_call("look", id=3), headers)).status == 404
+        await hosts.open_session()
+
+
+async def test_a_stream_of_the_oldest_revision_ends_with_its_server(autojump_clock: object) -> None:
+    async with proxied() as hosts:
+        stream = hosts.peer.start(b"", {"host": "localhost:8000"}, method="GET", path="/sse")
+        server = await hosts.connection()
+        await stream.until("event: endpoint")
+        await server.leave()
+        await stream.end()
 
 
 async def test_a_session_that_is_deleted_closes_its_connection() -> None:

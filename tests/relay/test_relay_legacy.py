@@ -24,7 +24,7 @@ from relaying import (
 )
 
 from trio_mcp.errors import ProviderError, ProviderErrorKind
-from trio_mcp.protocol.jsonrpc import Malformed, Unanswered
+from trio_mcp.protocol.jsonrpc import MAX_BATCH, Malformed, Unanswered
 from trio_mcp.relay import Backfill
 from trio_mcp.relay.upstream import MAX_UNSENT
 from trio_mcp.session import Envelope, Received
@@ -141,6 +141,35 @@ async def test_the_answers_of_a_batch_come_in_one_array() -> None:
         await proxy.server.send(result(2))
         await proxy.server.send(result(1))
         assert await proxy.host.receive() == [result(2), result(1)]
+
+
+async def test_the_messages_of_a_batch_of_the_server_pass_one_by_one_in_order() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy(version="2025-03-26")
+        await proxy.host.send(call(1))
+        await proxy.server.receive()
+        await proxy.server.send(
+            [ask("s"), NOTE, ask("r", "roots/list", {"a": 1}), 7, {**call("bad"), "params": 1}, result(1)]
+        )
+        assert [await proxy.host.receive() for _ in range(3)] == [NOTE, ask("r", "roots/list", {"a": 1}), result(1)]
+        answers = [await proxy.server.receive() for _ in range(2)]
+        assert {answer["id"]: "error" in answer for answer in answers} == {"s": False, "bad": True}
+
+
+@pytest.mark.parametrize("batch", [[], [NOTE] * (MAX_BATCH + 1)])
+async def test_a_batch_that_is_none_is_rejected_and_ends_nothing(batch: list[Json]) -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy(version="2025-03-26")
+        await proxy.server.send(batch)
+        assert (await proxy.server.receive())["error"]["code"] == -32600
+        await proxy.host.hears_nothing_before(proxy.server, NOTE)
+
+
+async def test_an_array_of_a_server_whose_revision_has_no_batches_does_not_reach_the_host() -> None:
+    async with relayed() as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send([NOTE])
+        await proxy.host.hears_nothing_before(proxy.server, {**NOTE, "params": {"a": 2}})
 
 
 async def test_a_handshake_that_the_server_rejects_is_rejected_for_the_host_and_may_be_repeated() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -295,6 +297,55 @@ async def test_the_timeout_of_a_question_ends_the_request_of_the_provider(era: s
     assert await asked(server, era, capabilities=NO_MODEL) == "True 3.0"
 
 
+class Late:
+    """A provider that answers when it is cancelled."""
+
+    def __init__(self) -> None:
+        self.started = trio.Event()
+
+    async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
+        self.started.set()
+        with suppress(trio.Cancelled):
+            await trio.sleep_forever()
+        return CreateMessageResult(role="assistant", content=TextContent(text="late"), model="m")
+
+
+@both_eras
+async def test_an_answer_that_comes_after_the_timeout_is_dropped(era: str, autojump_clock: object) -> None:
+    server = Server("s", sampling=Late())
+
+    @server.tool
+    async def ask(ctx: Context) -> str:
+        with pytest.raises(RequestTimeout):
+            await ctx.sample("Who?", timeout=3)
+        return f"{len(ctx.messages)}"
+
+    assert await asked(server, era, capabilities=NO_MODEL) == "0"
+
+
+@both_eras
+async def test_an_answer_that_comes_after_the_cancel_is_dropped(era: str) -> None:
+    provider = Late()
+    server = Server("s", sampling=provider)
+    ended = trio.Event()
+
+    @server.tool
+    async def ask(ctx: Context) -> None:
+        try:
+            await ctx.sample("Who?")
+            raise AssertionError("it went on")
+        except trio.Cancelled:
+            ended.set()
+            raise
+
+    with trio.fail_after(5):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(asked, server, era, capabilities=NO_MODEL))
+            await provider.started.wait()
+            nursery.cancel_scope.cancel()
+        await ended.wait()
+
+
 @both_eras
 async def test_a_cancelled_call_ends_the_request_of_the_provider(era: str) -> None:
     provider = Hanging()
@@ -375,8 +426,9 @@ class Wrong:
             CreateMessageResult(role="assistant", content=[tool_use("a"), tool_use("a")], model="m"),
             ProviderError,
         ),
+        (CreateMessageResult(role="assistant", content=[tool_use("a")], model="m"), ProviderError),
     ],
-    ids=["text", "none", "orphan", "twice"],
+    ids=["text", "none", "orphan", "twice", "not offered"],
 )
 async def test_an_error_of_a_wrong_provider_names_it(answer: object, error: type[Exception]) -> None:
     server = Server("s", sampling=Wrong(answer))

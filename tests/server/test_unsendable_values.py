@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -9,13 +10,14 @@ import pytest
 import trio
 
 from trio_mcp import BreakToolLoop, Context, ProviderError, Server
-from trio_mcp.errors import ProviderErrorKind
+from trio_mcp.errors import LocalProtocolError, ProviderErrorKind
 from trio_mcp.testing import MockClient, make_context, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
     ClientCapabilities,
     CreateMessageRequestParams,
     CreateMessageResult,
+    SamplingMessage,
     TextContent,
     ToolResultContent,
     ToolUseContent,
@@ -124,3 +126,36 @@ async def test_an_option_is_refused_by_the_call_itself(options: Any, error: type
         for ask in asks:
             with pytest.raises(error, match=next(iter(options))):
                 ask("Go.", **options)
+
+
+ASKS: list[Callable[[Context], Awaitable[object]]] = [
+    lambda ctx: ctx.sample(LONE),
+    lambda ctx: ctx.sample([TextContent(text=LONE), "Go."]),
+    lambda ctx: ctx.sample(messages=[SamplingMessage(role="user", content=TextContent(text=LONE))]),
+    lambda ctx: ctx.run_tool_loop(LONE, []),
+    lambda ctx: ctx.elicit(LONE, str),
+]
+
+
+@both_eras
+@pytest.mark.parametrize("resume", ["parked", "replay"])
+@pytest.mark.parametrize("ask", ASKS)
+async def test_a_question_is_an_error_in_the_body_that_asks_and_its_siblings_go_on(
+    ask: Any, resume: Any, era: str
+) -> None:
+    server = Server("s")
+
+    @server.tool(resume=resume)
+    async def lead(ctx: Context) -> str:
+        async def fail(branch: Context) -> str:
+            with pytest.raises((LocalProtocolError, ValueError), match="lone surrogate"):
+                await ask(branch)
+            return (await branch.sample("And then?")).text
+
+        async def other(branch: Context) -> str:
+            return (await branch.sample("Who?")).text
+
+        return " ".join(await ctx.branch_all(fail, other))
+
+    client = MockClient(samples=["fine", "fine"], era=era)
+    assert (await client.call((server, "lead"))).text == "fine fine"

@@ -8,8 +8,10 @@ from trio_mcp import ProviderError, SamplingProvider, Server
 from trio_mcp.backoff import Backoff
 from trio_mcp.errors import ProviderErrorKind
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider, ScriptedProvider
+from trio_mcp.relay import Backfill, Connect, RelayServer
 from trio_mcp.sampling import StreamingProvider
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent
+from trio_mcp_transports.http import McpApp, asgi_app
 
 ANSWER = CreateMessageResult(role="assistant", content=TextContent(text="hi"), model="mine")
 
@@ -28,6 +30,10 @@ def providers() -> list[StreamingProvider]:
 
 def servers() -> list[Server]:
     return [Server("s", sampling=provider) for provider in providers()]
+
+
+def proxy_app(connect: Connect) -> McpApp:
+    return asgi_app(RelayServer(connect, Backfill(ScriptedProvider(["text"]))))
 
 
 async def ask(provider: SamplingProvider, request: CreateMessageRequestParams) -> None:

@@ -314,7 +314,7 @@ class Connection:
             return self._misdirected(message)
         self.notified = False
         if isinstance(message, ErrorResponse):
-            return ReplyIn(id, PeerError(*message.error))
+            return ReplyIn(id, PeerError(*message.error[:3]))
         result = message.result
         assert not isinstance(result, Encoded)
         try:

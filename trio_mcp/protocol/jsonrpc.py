@@ -3,7 +3,7 @@
 Reading never raises. Bytes that are no message become a `Malformed`, because a peer's mistake is an event to answer and
 not a failure of the reader. An array is a `Batch`: such bytes too, but for the one revision that has batches. Members are
 known by their exact names only: a name in another case or with a look-alike letter is an unknown member, and unknown members
-beside the known ones are ignored.
+beside the known ones are kept for proxies alone (`more`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from ..errors import ProtocolError, RemoteProtocolError, without_traceback
 from ..types.base import JsonObject, JsonValue
 from .json_limits import DEFAULT_LIMITS, JsonLimits, Measure
 from .strict_json import dumps, loads
+from .unknown_members import ANSWER, CALL, ERROR, dump_more, more_in
 
 # JSON-RPC 2.0, section 5.1.
 PARSE_ERROR = -32700
@@ -53,40 +54,45 @@ class Encoded(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A call that is to be answered under its id."""
+    """A call that is to be answered under its id. `more` are members that JSON-RPC does not define, which a proxy passes on."""
 
     id: RequestId
     method: str
     params: JsonObject | Encoded = {}  # noqa: RUF012  shared, and never written to
+    more: JsonObject | None = None
 
 
 class Notification(NamedTuple):
-    """A message that is never answered."""
+    """A message that is never answered; `more` as of a request."""
 
     method: str
     params: JsonObject | Encoded = {}  # noqa: RUF012  shared, and never written to
+    more: JsonObject | None = None
 
 
 class Response(NamedTuple):
-    """The result of the request with this id."""
+    """The result of the request with this id; `more` as of a request."""
 
     id: RequestId
     result: JsonObject | Encoded
+    more: JsonObject | None = None
 
 
 class ErrorDetail(NamedTuple):
-    """Why a request failed. `data` is None both when it is absent and when it is null."""
+    """Why a request failed. `data` is None both when it is absent and when it is null; `more` as of a request."""
 
     code: int
     message: str
     data: JsonValue = None
+    more: JsonObject | None = None
 
 
 class ErrorResponse(NamedTuple):
-    """The failure of the request with this id; the id is None when it could not be read."""
+    """The failure of the request with this id; the id is None when it could not be read. `more` as of a request."""
 
     id: RequestId | None
     error: ErrorDetail
+    more: JsonObject | None = None
 
 
 Message: TypeAlias = Request | Notification | Response | ErrorResponse
@@ -217,20 +223,20 @@ def dump(message: Message | Answers) -> bytes:
         ValueError: a value in it cannot be JSON; the text holds its path, see `strict_json.dumps`.
     """
     match message:
-        case Request(id, method, params):
+        case Request(id, method, params, more):
             head = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_dump_name(id, "id"), _dump_name(method, "method"))
             # Joined, and not formatted: `%` takes forty times as long for a megabyte, of which it copies a part again.
-            return b"".join((head, _dump_params(params), b"}"))
-        case Notification(method, params):
+            return b"".join((head, _dump_params(params), dump_more(more), b"}"))
+        case Notification(method, params, more):
             head = b'{"jsonrpc":"2.0","method":%b' % _dump_name(method, "method")
-            return b"".join((head, _dump_params(params), b"}"))
-        case Response(id, result):
-            dumped = _dump_object(result, "result")
-            return b"".join((b'{"jsonrpc":"2.0","id":', _dump_name(id, "id"), b',"result":', dumped, b"}"))
-        case ErrorResponse(id, error):
+            return b"".join((head, _dump_params(params), dump_more(more), b"}"))
+        case Response(id, result, more):
+            dumped, end = _dump_object(result, "result"), dump_more(more)
+            return b"".join((b'{"jsonrpc":"2.0","id":', _dump_name(id, "id"), b',"result":', dumped, end, b"}"))
+        case ErrorResponse(id, error, more):
             # The MCP schemas know an absent id, not a null one (JSONRPCErrorResponse).
             head = b"" if id is None else b'"id":%b,' % _dump_name(id, "id")
-            return b'{"jsonrpc":"2.0",%b"error":%b}' % (head, dump_error(error))
+            return b'{"jsonrpc":"2.0",%b"error":%b%b}' % (head, dump_error(error), dump_more(more))
         case Answers(answers):
             return b"".join((b"[", b",".join([dump(answer) for answer in answers]), b"]"))
     assert_never(message)
@@ -328,8 +334,8 @@ def _parse_call(members: JsonObject) -> Request | Notification:
     if not isinstance(params, dict):
         raise RemoteProtocolError('"params" must be an object; positional and null params are not part of MCP.')
     if "id" not in members:
-        return Notification(method, params)
-    return Request(_parse_id(members["id"]), method, params)
+        return Notification(method, params, more_in(members, CALL))
+    return Request(_parse_id(members["id"]), method, params, more_in(members, CALL))
 
 
 def _parse_answer(members: JsonObject) -> Response | ErrorResponse:
@@ -337,11 +343,12 @@ def _parse_answer(members: JsonObject) -> Response | ErrorResponse:
         result = members["result"]
         if not isinstance(result, dict):
             raise RemoteProtocolError('"result" must be an object.')
-        return Response(_parse_id(members.get("id")), result)
+        return Response(_parse_id(members.get("id")), result, more_in(members, ANSWER))
     if "result" in members:
         raise RemoteProtocolError('A response must have "result" or "error", not both.')
     id = members.get("id")
-    return ErrorResponse(None if id is None else _parse_id(id), _parse_error(members["error"]))
+    more = more_in(members, ANSWER)
+    return ErrorResponse(None if id is None else _parse_id(id), _parse_error(members["error"]), more)
 
 
 def _parse_error(error: JsonValue) -> ErrorDetail:
@@ -352,7 +359,7 @@ def _parse_error(error: JsonValue) -> ErrorDetail:
         raise RemoteProtocolError('"error.code" must be an integer.')
     if not isinstance(message, str):
         raise RemoteProtocolError('"error.message" must be a string.')
-    return ErrorDetail(code, message, error.get("data"))
+    return ErrorDetail(code, message, error.get("data"), more_in(error, ERROR))
 
 
 def _parse_id(id: JsonValue) -> RequestId:
@@ -391,4 +398,4 @@ def _dump_object(members: JsonObject | Encoded, name: str) -> bytes:
 def dump_error(error: ErrorDetail) -> bytes:
     """The error as a JSON object. Raises what `dump` raises."""
     data: JsonObject = {} if error.data is None else {"data": error.data}
-    return dumps({"code": error.code, "message": error.message, **data}, "error")
+    return dumps({"code": error.code, "message": error.message, **data, **(error.more or {})}, "error")

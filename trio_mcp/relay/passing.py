@@ -28,6 +28,7 @@ from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
     SERVER_BUSY,
+    Batch,
     Encoded,
     ErrorDetail,
     ErrorResponse,
@@ -134,7 +135,7 @@ class Passage:
         if params is own and self._shared and self.upstream.carries:
             self.upstream.post(cast("Envelope", envelope))
         else:
-            again = Request(request.sent_as, message.method, params)
+            again = message._replace(id=request.sent_as, params=params)
             self.upstream.send(again, params, request.headers, stateless=request.stateless, size=request.size)
 
     def with_offers(self, params: JsonObject) -> JsonObject:
@@ -221,8 +222,26 @@ class Passage:
                 self._on_session_lost(why)
             case Unanswered(id, why):
                 self._fail(id, message, why)
+            case Batch():
+                self._take_batch(message, envelope)
             case Malformed(error, answers):
                 self._fail(answers, message, f"the server sent something that is no answer: {error}")
+
+    def _take_batch(self, batch: Batch, whole: Envelope[Received]) -> None:
+        """Take the messages of an array one by one (2025-03-26); elsewhere it fails the requests that it answers."""
+        if self._codec is not None and self._codec.revision.batches:
+            try:
+                members = batch.messages()
+            except RemoteProtocolError as error:
+                self.upstream.answer(error_response(error))
+                return
+            for member in members:
+                self.take(Envelope(member, peer=whole.peer, size=whole.size // len(members)))
+            return
+        self._records.log("an array of the server was dropped: %s", batch.error)
+        for item in batch.items:
+            if isinstance(item, dict) and "method" not in item and (answered := id_in(item.get("id"))) is not None:
+                self._fail(answered, Malformed(batch.error, answered), "the server answered with an array")
 
     def fail_all(self, why: str) -> None:
         """Answer every open request with an error: the server has gone."""
@@ -256,7 +275,8 @@ class Passage:
         # The answers of a batch are collected (`BatchReplyTarget`).
         if envelope.raw is None or message.id != target.request_id or type(target) is not ReplyTarget:
             target.finish(
-                message.error if isinstance(message, ErrorResponse) else Encoded(dumps(decoded(message.result)))
+                message.error if isinstance(message, ErrorResponse) else Encoded(dumps(decoded(message.result))),
+                message.more,
             )
             return
         target.close()
@@ -348,5 +368,5 @@ class Passage:
         params = retried(request.params, answers, state)
         request.sent_as = self.upstream.new_id()
         self._sent[request.sent_as] = request
-        again = Request(request.sent_as, request.method, params)
+        again = request.message._replace(id=request.sent_as, params=params)
         self.upstream.send(again, params, request.headers, stateless=True, size=request.size)

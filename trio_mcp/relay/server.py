@@ -14,7 +14,6 @@ from ..logs import peer_logger
 from ..protocol.sealing.request_state import KeyRing
 from ..session import (
     AnyChannel,
-    MessageChannel,
     Service,
     ServiceOptions,
     as_message_channel,
@@ -78,7 +77,7 @@ class RelayServer:
         check_event_loop()
         # First: a server that cannot be started is an error of who started the proxy, and not of a host.
         async with self._connect() as server:
-            opened = self._open(lambda: nullcontext(server), partial(self._on_lost, host), one_of_several=False)
+            opened = self._open(lambda: nullcontext(server), self._on_lost, one_of_several=False)
             async with opened as service:
                 await serve_channel(service, host)
 
@@ -102,10 +101,8 @@ class RelayServer:
                 yield service
             nursery.cancel_scope.cancel()
 
-    def _on_lost(self, host: MessageChannel, why: str) -> None:
+    def _on_lost(self, why: str) -> None:
         self.failure = why
-        if host.on_stop is not None:
-            host.on_stop()
 
     def __repr__(self) -> str:
         return f"<RelayServer {self._answers.backfill.offers}>"

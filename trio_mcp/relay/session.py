@@ -303,6 +303,8 @@ class RelaySession(ServerSession):
         if not self._shared and not self._opening.shaken.is_set():
             self._started = self._passes = False
             self._lost = self._passage = self._translation = None
+        elif self.on_over is not None:
+            self.on_over()
 
     async def _relay(self, channel: MessageChannel) -> str:
         """Relay over a connection until it ends; return why it has ended."""

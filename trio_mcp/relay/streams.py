@@ -93,7 +93,7 @@ class HostStreams:
         elif message.method == "notifications/message":
             # Which request it is about is not said.
             request = only_host
-        return self.post(Envelope(Notification(message.method, params), size=size), request)
+        return self.post(Envelope(message._replace(params=params), size=size), request)
 
     def post(self, envelope: Envelope, request: HostRequest | None = None) -> bool:
         """Send a message on the stream of a request, or where messages go that belong to none; False if it was dropped."""

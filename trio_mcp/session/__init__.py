@@ -16,7 +16,7 @@ from .server_requests import RequestHandler
 from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
 from .token_usage import TokenEstimate, TokenUsage, estimate_tokens, usage_of, used_tokens
-from .transport import ChannelServer, Transport, check_options, find_transport
+from .transport import ChannelServer, SharedServer, Transport, check_options, find_transport
 
 __all__ = [
     "ANONYMOUS",
@@ -46,6 +46,7 @@ __all__ = [
     "Service",
     "ServiceOptions",
     "ServiceStatistics",
+    "SharedServer",
     "TokenEstimate",
     "TokenUsage",
     "Transport",

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ..protocol.jsonrpc import Answers, ErrorResponse, RequestId, Response
 from ..runtime import Outbox
 from ..runtime.loop_turn import LoopTurn
+from ..types import JsonObject
 from .envelope import Envelope, content_size
 from .replies import LegOutcome, OpenRequests, ReplyTarget, reply_of
 
@@ -112,11 +113,11 @@ class BatchReplyTarget(ReplyTarget):
 
     batch: OpenBatch | None = None
 
-    def finish(self, outcome: LegOutcome) -> None:
+    def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:
         """Hand the outcome to the batch."""
         outcome = self.affordable(outcome)
         self.close()
         # The batch knows its targets: without a reference back, nothing is left to the garbage collector.
         batch, self.batch = self.batch, None
         if batch is not None:
-            batch.settle(reply_of(self.request_id, outcome))
+            batch.settle(reply_of(self.request_id, outcome, more))

@@ -39,11 +39,12 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
     channel.deliver_to(take, outbox)
     session.attach(outbox)
     reading = trio.CancelScope()
-    channel.on_stop, channel.account = reading.cancel, outbox.account
+    over = trio.CancelScope()
+    channel.on_stop, channel.account, session.on_over = reading.cancel, outbox.account, over.cancel
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, service, channel, outbox, nursery.cancel_scope)
         try:
-            with reading:
+            with reading, over:
                 await read_all(channel, take, outbox, service.turn)
             if reading.cancelled_caught:
                 await service.drain(0, CLEAN_UP)

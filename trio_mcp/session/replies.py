@@ -11,18 +11,22 @@ import trio
 from ..errors import LimitExceeded
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail, ErrorResponse, RequestId, Response
 from ..runtime import CancelReason, Outbox
-from ..types import Model
+from ..types import JsonObject, Model
 from .envelope import Envelope
 
 LegOutcome: TypeAlias = Encoded | ErrorDetail | None
 """How a leg of a call ended: a result, an error, or nothing because its client cancelled it."""
 
 
-def reply_of(request_id: RequestId, outcome: LegOutcome) -> Response | ErrorResponse | None:
-    """Return the message that an outcome is sent as, or None if it is not sent."""
+def reply_of(
+    request_id: RequestId, outcome: LegOutcome, more: JsonObject | None = None
+) -> Response | ErrorResponse | None:
+    """Return the message that an outcome is sent as, with more members; None if it is not sent."""
     if outcome is None:
         return None
-    return Response(request_id, outcome) if isinstance(outcome, Encoded) else ErrorResponse(request_id, outcome)
+    if isinstance(outcome, Encoded):
+        return Response(request_id, outcome, more)
+    return ErrorResponse(request_id, outcome, more)
 
 
 class Answering(Protocol):
@@ -65,12 +69,16 @@ class ReplyTarget:
         if account is not None:
             account.check(size)
 
-    def finish(self, outcome: LegOutcome) -> None:
-        """Send the outcome, or an error that names the memory budget if that has no room for it."""
+    def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:
+        """Send the outcome, or an error that names the memory budget if that has no room for it.
+
+        Args:
+            more: members of the reply that JSON-RPC does not define.
+        """
         outcome = self.affordable(outcome)
         # First: a task that the reply wakes may look at the table, or use the id again.
         self.close()
-        reply = reply_of(self.request_id, outcome)
+        reply = reply_of(self.request_id, outcome, more)
         if reply is not None:
             self.outbox.post(Envelope(reply, about=self.request_id), last=self.owns_outbox)
         elif self.owns_outbox:

@@ -18,7 +18,7 @@ cancellation overtakes all work.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from ..errors import LimitExceeded, RemoteProtocolError
@@ -78,7 +78,7 @@ class ServerSession:
     `serve_channel`, which creates the session, reads in one task and writes in another. Over HTTP, a session outlives its
     connections or a connection carries one request, and every request already has a task; two more tasks and two queues for each
     would cost more than the call. So `http` and `sse` create the session and pass each message to `receive`. They also use
-    `disconnect`, `attach`, `close`, `initialized`, `busy` and the revision of `connection`, and nothing else.
+    `disconnect`, `attach`, `close`, `on_over`, `initialized`, `busy` and the revision of `connection`, and nothing else.
 
     On a shared channel it lasts as long as the connection. Over HTTP each legacy session has one, and all modern requests share
     one, since no state outlives a modern request.
@@ -87,7 +87,12 @@ class ServerSession:
         shared_channel: see `Connection`.
         account: counts what the session keeps; its owner closes it. None counts nothing.
         snapshot: what an earlier process has kept of the session, which goes on here; see `SessionState.restore` for the errors.
+
+    Attributes:
+        on_over: set by the transport; called when the session ends by itself, as that of a proxy whose server has gone.
     """
+
+    on_over: Callable[[], None] | None = None
 
     def __init__(
         self,

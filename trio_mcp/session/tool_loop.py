@@ -20,6 +20,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+import trio
+
 from ..checks import check_int, check_sync_callback
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.conversation import answer_problem, blocks_of, conversation_problem
@@ -115,6 +117,8 @@ class ToolLoop:
         """
         while True:
             answer = await self.ask(self._next_params())
+            # A provider may answer in spite of its cancel.
+            await trio.lowlevel.checkpoint_if_cancelled()
             self.iterations += 1
             self.usage += usage_of(answer)
             calls = calls_of(answer)

@@ -14,7 +14,10 @@ from inspect import Parameter, signature
 from typing import Final, Literal, Protocol, cast
 
 from ..checks import nearest
+from ..types import Implementation
 from .channel import AnyChannel
+from .options import ServiceOptions
+from .service import Service
 
 GROUP = "trio_mcp.transports"
 BUILT_IN = ("stdio", "http", "websocket", "memory")
@@ -47,6 +50,29 @@ class ChannelServer(Protocol):
 
     async def serve_channel(self, channel: AnyChannel, /) -> None:
         """Serve one connection; return when the channel has ended and its calls have cleaned up."""
+
+
+class SharedServer(ChannelServer, Protocol):
+    """The interface through which a transport serves many connections at once; `Server` implements it, and a proxy."""
+
+    @property
+    def identity(self) -> Implementation:
+        """Its name, for what people read."""
+        ...
+
+    @property
+    def options(self) -> ServiceOptions:
+        """How its service runs."""
+        ...
+
+    @property
+    def lifespan_seconds(self) -> float:
+        """How long its end may take, beyond what a shutdown always has."""
+        ...
+
+    def open_service(self) -> AbstractAsyncContextManager[Service]:
+        """Open the service that all connections share."""
+        ...
 
 
 class Transport(Protocol):

@@ -88,6 +88,8 @@ class SessionTable(Generic[S]):
         entry.ended = True
         del self._sessions[entry.id]
         self.quota.release(entry.principal)
+        # It knows the entry: without a reference back, nothing is left to the garbage collector.
+        entry.session.on_over = None
         entry.session.close(reason)
         entry.close_streams()
         entry.account.close()

@@ -9,6 +9,7 @@ from typing import Final
 import httpx2
 import trio
 
+from trio_mcp.printable import shown_url
 from trio_mcp.protocol.jsonrpc import RequestId, dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, Received, Sent
@@ -24,11 +25,12 @@ class ServerConnection:
     """The endpoint of one server, as one channel uses it.
 
     Attributes:
+        shown: its URL in errors.
         inbox: messages of the server, whichever response brought them; `arrived` is its other end.
     """
 
     def __init__(self, url: str, http: httpx2.AsyncClient, limits: ClientLimits) -> None:
-        self.url = url
+        self.url, self.shown = url, shown_url(url)
         self.http = http
         self.limits = limits
         self.arrived, self.inbox = trio.open_memory_channel[Envelope[Received]](INBOX)

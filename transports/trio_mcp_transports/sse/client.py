@@ -16,6 +16,7 @@ import trio
 
 from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
 from trio_mcp.logs import RepeatedRecords, peer_logger
+from trio_mcp.printable import shown_url
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
@@ -69,7 +70,7 @@ class SseChannel(MessageChannel):
         with trio.move_on_after(seconds):
             await self._nursery.start(self._read)
             return
-        raise RequestTimeout(f"{self._connection.url}: no event `endpoint` came within {seconds:g} seconds")
+        raise RequestTimeout(f"{self._connection.shown}: no event `endpoint` came within {seconds:g} seconds")
 
     async def send(self, value: Envelope) -> None:
         """Post one message, after those before it, and wait until the server has taken it.
@@ -84,7 +85,7 @@ class SseChannel(MessageChannel):
         """
         if self._closed:
             raise trio.ClosedResourceError
-        message, url = value.message, self._connection.url
+        message, shown = value.message, self._connection.shown
         # The server takes messages in the order of their POSTs, so one waits for the other: `initialized` must not
         # overtake.
         async with self._turn:
@@ -95,9 +96,9 @@ class SseChannel(MessageChannel):
             return
         why = f"the server answered HTTP {status}{excerpt(body)}" if status else body.decode()
         if not isinstance(message, Request):
-            self._records.log("a %s did not reach %s: %s", type(message).__name__, url, why)
+            self._records.log("a %s did not reach %s: %s", type(message).__name__, shown, why)
             return
-        reply = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{url}: {why}")
+        reply = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{shown}: {why}")
         # In a task: the inbox may be full, and the one who empties it may wait for this very send.
         self._nursery.start_soon(self._connection.deliver, reply)
 
@@ -146,7 +147,7 @@ class SseChannel(MessageChannel):
                 self._connection.arrived.close()
         if not self._uri:
             why = self._broken or "the server ended the stream before its first event"
-            raise Disconnected(f"{self._connection.url}: {why}")
+            raise Disconnected(f"{self._connection.shown}: {why}")
 
     async def _read_stream(self, task_status: trio.TaskStatus[None]) -> None:
         # `no-store` as browsers have it for an EventSource (WHATWG HTML, 9.2): no cache may answer for the server.
@@ -239,4 +240,6 @@ def endpoint_uri(url: str, event: SseEvent) -> str:
         same_origin = (uri.scheme, uri.host, uri.port, uri.userinfo) == (here.scheme, here.host, here.port, b"")
         if same_origin and POSTABLE.fullmatch(event.data):
             return str(uri)
-    raise RemoteProtocolError(f"the event `endpoint` names no URI of the same origin as {url}: {event.data!r:.80}")
+    raise RemoteProtocolError(
+        f"the event `endpoint` names no URI of the same origin as {shown_url(url)}: {event.data!r:.80}"
+    )

@@ -10,6 +10,7 @@ There is no reader task: the task of a POST passes its message to the session, a
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final, TypeAlias
 from urllib.parse import parse_qs, quote
 
@@ -95,6 +96,7 @@ class SseEndpoint:
         check_stream(incoming.peer.headers)
         self.sessions.quota.check(incoming.peer.principal)
         entry = self.sessions.add(SseSession(self._service, incoming))
+        entry.session.on_over = partial(self.sessions.end, entry, CancelReason.DISCONNECT)
         with entry.stream.outbox:
             try:
                 root = str(incoming.scope.get("root_path", "")).rstrip("/")

@@ -18,6 +18,7 @@ from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 
 from trio_mcp.errors import Disconnected
 from trio_mcp.logs import peer_logger
+from trio_mcp.printable import shown_url
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received
@@ -71,7 +72,7 @@ async def connect(
         Disconnected: the server was not reached, or rejected the connection; the message has its status and reason.
         ValueError: the URL is not valid.
     """
-    address = Address.of(url)
+    address, shown = Address.of(url), shown_url(url)
     async with open_background() as nursery:
         channel = WebSocketChannel(nursery, max_message, write_deadline)
         try:
@@ -79,11 +80,11 @@ async def connect(
                 with trio.move_on_after(connect_timeout):
                     await channel.open(address, headers or {}, tls)
             except OSError as error:
-                raise Disconnected(f"{url}: {error_text(error)}") from error
+                raise Disconnected(f"{shown}: {error_text(error)}") from error
             except HandshakeRejected as refusal:
-                raise Disconnected(f"{url}: {refusal}") from refusal.__cause__
+                raise Disconnected(f"{shown}: {refusal}") from refusal.__cause__
             if not channel.is_open:
-                raise Disconnected(f"{url}: it did not open within {connect_timeout:g} seconds")
+                raise Disconnected(f"{shown}: it did not open within {connect_timeout:g} seconds")
             nursery.start_soon(channel.keep_alive, ping_interval)
             yield channel
         finally:

@@ -113,12 +113,14 @@ class Writer:
 
     def _questions(self, asked: Mapping[str, tuple[str, Model]]) -> bytes:
         written = [
-            b'%b:{"method":"%b","params":%b}' % (to_json(key), question.encode(), self._question(question, params))
+            b'%b:{"method":"%b","params":%b}'
+            % (to_json(key), question.encode(), self.encode_question(question, params))
             for key, (question, params) in asked.items()
         ]
         return b"{%b}" % b",".join(written)
 
-    def _question(self, method: str, params: Model) -> bytes:
+    def encode_question(self, method: str, params: Model) -> bytes:
+        """The params of a question in an interim result, as this revision writes them."""
         return self.encode(params, _params_kind(params, self._input(method)), "params").raw
 
     def _signed(self, result: Model, kind: type[Model], identity: Encoded | None) -> Encoded:

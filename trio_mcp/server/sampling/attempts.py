@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Final, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 from ...protocol.conversation import blocks_of
+from ...sampling import SamplingProvider
 from ...session import Call
 from ...types import CreateMessageRequestParams, CreateMessageResult, TextContent, Tool, ToolChoice
 from .answers import SampleAttempt, Structured, attempt_text, malformed_answer, tool_uses_of
 from .prompts import with_texts
-from .routing import takes_tools
+from .routing import invalid_answer, provider_for, takes_tools
 from .structured import AnswerForm, structured_answer
 from .tools import tool_names
 
@@ -88,9 +89,11 @@ class Unchecked:
     def __init__(self, tools: list[Tool] | None, choice: ToolChoice | None) -> None:
         self._tools = tools
         self._choice = choice
+        self._provider: SamplingProvider | None = None
 
-    def asked(self, params: CreateMessageRequestParams, call: Call) -> CreateMessageRequestParams:  # noqa: ARG002
+    def asked(self, params: CreateMessageRequestParams, call: Call) -> CreateMessageRequestParams:
         if self._tools is None and self._choice is None:
+            self._provider = provider_for(call, params)
             return params
         return params.model_copy(update={"tools": self._tools, "tool_choice": self._choice})
 
@@ -100,9 +103,11 @@ class Unchecked:
         Raises:
             MalformedAnswer: it calls a tool, and the request says nothing of tools. Its author would not look for calls, whose
                 results the conversation would wait for.
+            ProviderError: the same, of the server's provider.
         """
         if self._tools is None and self._choice is None and (uses := tool_uses_of(answer)):
-            raise malformed_answer(f"it calls the tool {uses[0].name[:64]!r}, and was offered none")
+            problem = f"it calls the tool {uses[0].name[:64]!r}, and was offered none"
+            raise malformed_answer(problem) if self._provider is None else invalid_answer(self._provider, problem)
 
     def source(self, answer: CreateMessageResult) -> None:
         """Return None: tool calls are in the answer itself."""

@@ -137,12 +137,19 @@ async def provider_answer(
 ) -> CreateMessageResult:
     """Return the checked answer of a provider. Raises as `ask_provider` does."""
     if limit is None:
-        return checked_answer(provider, await asked(provider, params))
+        return checked_answer(provider, await answer_in_time(provider, params))
     with trio.CancelScope(deadline=limit.deadline):
-        return checked_answer(provider, await asked(provider, params))
+        return checked_answer(provider, await answer_in_time(provider, params))
     # The scope has caught its own expiry; a cancel from outside that came at the same time wins.
     await trio.lowlevel.checkpoint()
     raise RequestTimeout(f"no answer of the server's model within {limit.seconds:g} seconds; the request was cancelled")
+
+
+async def answer_in_time(provider: SamplingProvider, params: CreateMessageRequestParams) -> object:
+    """Ask a provider. The answer of one that is cancelled, and returns all the same, is dropped."""
+    answer = await asked(provider, params)
+    await trio.lowlevel.checkpoint_if_cancelled()
+    return answer
 
 
 def asked(provider: SamplingProvider, params: CreateMessageRequestParams) -> Awaitable[object]:
@@ -155,14 +162,19 @@ def asked(provider: SamplingProvider, params: CreateMessageRequestParams) -> Awa
 
 def checked_answer(provider: SamplingProvider, answer: object) -> CreateMessageResult:
     """Return what a provider returned, if it is an answer of a model."""
-    name = type(provider).__name__
     if not isinstance(answer, CreateMessageResult):
+        name = type(provider).__name__
         raise TypeError(f"the provider {name} returned {type(answer).__name__}: return a CreateMessageResult")
     problem = answer_problem(answer.role, answer.content)
     if problem is not None:
-        text = f"the provider {name} returned an invalid answer: {problem}"
-        raise ProviderError(text, kind=ProviderErrorKind.MALFORMED)
+        raise invalid_answer(provider, problem)
     return answer
+
+
+def invalid_answer(provider: SamplingProvider, problem: object) -> ProviderError:
+    """Return the error of an answer that no model can give."""
+    text = f"the provider {type(provider).__name__} returned an invalid answer: {problem}"
+    return ProviderError(text, kind=ProviderErrorKind.MALFORMED)
 
 
 def answer_size(provider: SamplingProvider, answer: CreateMessageResult) -> int:
@@ -170,5 +182,4 @@ def answer_size(provider: SamplingProvider, answer: CreateMessageResult) -> int:
     try:
         return held_size(dumps(answer.wire()))
     except ValueError as error:
-        text = f"the provider {type(provider).__name__} returned an invalid answer: {error}"
-        raise ProviderError(text, kind=ProviderErrorKind.MALFORMED) from None
+        raise invalid_answer(provider, error) from None

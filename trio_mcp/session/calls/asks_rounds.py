@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 
 import trio
 
-from ...errors import LimitExceeded, LocalProtocolError, RemoteProtocolError
+from ...errors import LimitExceeded, LocalProtocolError, RemoteProtocolError, without_traceback
 from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
@@ -140,6 +140,8 @@ class CallInRounds(Call[RequestDigest]):
             # After the encoding: a call that is parked by mistake would have to be resumed and its limits be taken back.
             self.services.supervisor.park(self.actor)
         except (LimitExceeded, LocalProtocolError) as error:
+            if self._fail_unsendable(legs):
+                return
             code = SERVER_BUSY if isinstance(error, LimitExceeded) else INTERNAL_ERROR
             self.end_leg(ErrorDetail(code, f"the question cannot be asked: {error}"))
             self.actor.cancel(CancelReason.EXPIRED)
@@ -147,6 +149,21 @@ class CallInRounds(Call[RequestDigest]):
         self.end_leg(result)
         if self.services.options.always_replay:
             self.forget()
+
+    def _fail_unsendable(self, legs: LegBook) -> bool:
+        """Raise in the lanes that asked what cannot be sent; False if all open questions can."""
+        mailbox, codec = self.actor.opened_mailbox, self.facts.terms.codec
+        unsendable: dict[str, LocalProtocolError] = {}
+        for key, asked in legs.questions.items():
+            try:
+                codec.encode_question(asked.question.method, asked.question.params)
+            except LocalProtocolError as error:
+                unsendable[key] = without_traceback(error)
+        for key, refused in unsendable.items():
+            assert mailbox is not None, "a question was asked"
+            del legs.questions[key]
+            mailbox.post(key, refused)
+        return bool(unsendable)
 
     def _encode_round(self, legs: LegBook, payload: JsonObject) -> Encoded:
         """Return the interim result: every open question, and the sealed state that leads back to this call."""

@@ -154,7 +154,7 @@ class HttpChannel(MessageChannel):
         await trio.lowlevel.checkpoint()
 
     def __repr__(self) -> str:
-        return f"<HttpChannel {self._connection.url} open={len(self._connection.requests)}>"
+        return f"<HttpChannel {self._connection.shown} open={len(self._connection.requests)}>"
 
     # one step each
 
@@ -209,7 +209,7 @@ class HttpChannel(MessageChannel):
         try:
             status, _ = await connection.post_message(connection.url, message, headers, timeout)
         except httpx2.HTTPError as error:
-            self._records.log("a %s did not reach %s: %s", what, connection.url, error_text(error))
+            self._records.log("a %s did not reach %s: %s", what, connection.shown, error_text(error))
             return False
         if status >= 300:
             self._records.log("the server answered %s to a %s", status, what)

@@ -217,7 +217,7 @@ class RequestExchange:
             try:
                 await self._post()
             except httpx2.HTTPError as error:
-                why, is_sent = f"{self._connection.url}: {error_text(error)}", not isinstance(error, NOT_SENT)
+                why, is_sent = f"{self._connection.shown}: {error_text(error)}", not isinstance(error, NOT_SENT)
                 await self._connection.deliver(Unanswered(request_id, why, is_sent=is_sent))
             except RemoteProtocolError as error:
                 await self._connection.deliver(Malformed(error, request_id))

@@ -25,8 +25,7 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request, pa
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.runtime.loop_turn import TURN
-from trio_mcp.server import Server
-from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Service, make_session
+from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Service, SharedServer, make_session
 from trio_mcp.session.channel import MESSAGE_COST
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
@@ -73,7 +72,7 @@ Route: TypeAlias = Callable[[AppState, AuthorizedRequest], Awaitable[None]]
 
 
 def asgi_app(
-    server: Server,
+    server: SharedServer,
     *,
     path: str | None = "/mcp",
     sse_path: str | None = None,
@@ -118,7 +117,7 @@ class McpApp:
 
     def __init__(
         self,
-        server: Server,
+        server: SharedServer,
         paths: Paths,
         access: Access,
         authenticate: Authenticate | None,

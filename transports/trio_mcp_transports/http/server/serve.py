@@ -12,7 +12,7 @@ import trio
 
 from trio_mcp.checks import check_port, check_seconds
 from trio_mcp.logs import peer_logger
-from trio_mcp.server import Server
+from trio_mcp.session import SharedServer
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import LOOPBACK, Access
@@ -27,7 +27,7 @@ logger = peer_logger("trio_mcp.http")
 
 
 async def serve_http(
-    server: Server,
+    server: SharedServer,
     *,
     host: str = "127.0.0.1",
     port: int = 8000,

@@ -194,8 +194,8 @@ class LegacyEndpoint:
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
         if session.initialized:
             account.draw(SESSION_SIZE)
-            entry = self._new_session(session, envelope.peer.principal, account)
-            self.sessions.add(entry)
+            entry = self.sessions.add(self._new_session(session, envelope.peer.principal, account))
+            session.on_over = partial(self.sessions.end, entry, CancelReason.DISCONNECT)
             exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
             if self._home is not None:
                 entry.store_in(self._home, self._home.new_place(entry.id, entry.principal))
