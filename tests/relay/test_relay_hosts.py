@@ -8,10 +8,11 @@ import pytest
 import trio
 import trio.testing
 from asgi_peer import Reply, initialize, legacy_call, modern_call
-from hosts import proxied, reply_headers
+from hosts import Hosts, proxied, reply_headers
 from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
 
 from trio_mcp.relay.answers import MAX_ANSWERING
+from trio_mcp.relay.requests import STRAY_SECONDS
 from trio_mcp.relay.streams import MAX_UNREAD
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import ServiceOptions
@@ -37,6 +38,26 @@ async def test_a_log_message_that_may_be_about_the_request_of_another_host_is_dr
             await server.send(result(got["id"], resultType="complete"))
         for reply in replies:
             assert b"a secret" not in (await reply.end()).body
+
+
+@pytest.mark.parametrize(("seconds", "passes"), [(0, False), (STRAY_SECONDS, True)])
+async def test_a_log_message_that_may_be_about_a_cancelled_request_of_another_host_is_dropped(
+    seconds: float, passes: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with proxied() as hosts:
+        server = await hosts.discovered()
+        body, headers = modern_call("look", id="one")
+        one = hosts.peer.start(body, headers)
+        await server.receive()
+        await trio.testing.wait_all_tasks_blocked()
+        one.gone.set()
+        assert (await server.receive())["method"] == "notifications/cancelled"
+        await trio.sleep(seconds)
+        reply = hosts.peer.start(body, headers)
+        got = await server.receive()
+        await server.send(LOG)
+        await server.send(result(got["id"], resultType="complete"))
+        assert (LOG in (await reply.end()).events) == passes
 
 
 async def test_a_log_message_about_the_only_request_passes() -> None:
@@ -211,18 +232,45 @@ async def test_the_samples_of_one_host_leave_room_for_another() -> None:
 # eras
 
 
+async def legacy_server(hosts: Hosts) -> Line:
+    """The connection to a legacy server, at which the call of a modern host runs."""
+    server = await hosts.connection()
+    probe = await server.receive()
+    await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "no"}})
+    got = await server.receive()
+    await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
+    assert (await server.receive())["method"] == "notifications/initialized"
+    await received(server, "tools/call")
+    return server
+
+
+@pytest.mark.parametrize(("seconds", "passes"), [(0, False), (STRAY_SECONDS, True)])
+async def test_a_question_of_a_legacy_server_in_a_cancelled_call_goes_to_no_other_host(
+    seconds: float, passes: bool, autojump_clock: trio.testing.MockClock
+) -> None:
+    async with proxied() as hosts:
+        body, headers = modern_call("look", id="one")
+        one = hosts.peer.start(body, headers)
+        server = await legacy_server(hosts)
+        one.gone.set()
+        await received(server, "notifications/cancelled")
+        await trio.sleep(seconds)
+        other = hosts.peer.start(body, headers)
+        await received(server, "tools/call")
+        await server.send(ask("q", "elicitation/create", FORM))
+        if passes:
+            assert (await other.end()).last["result"]["resultType"] == "input_required"
+        else:
+            assert (await server.receive())["error"]["code"] == -32602
+        other.gone.set()
+
+
 @pytest.mark.parametrize("others", [0, 1])
 async def test_a_question_of_a_legacy_server_goes_to_no_host_that_it_may_not_be_for(others: int) -> None:
     async with proxied() as hosts:
         body, headers = modern_call("look", id="one")
         replies = [hosts.peer.start(body, headers)]
-        server = await hosts.connection()
-        probe = await server.receive()
-        await server.send({"jsonrpc": "2.0", "id": probe["id"], "error": {"code": -32601, "message": "no"}})
-        got = await server.receive()
-        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
-        assert (await server.receive())["method"] == "notifications/initialized"
-        await received(server, "tools/call")
+        server = await legacy_server(hosts)
         for _ in range(others):
             replies.append(hosts.peer.start(body, headers))
             await received(server, "tools/call")

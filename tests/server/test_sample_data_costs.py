@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import trio
 
 from trio_mcp import SampleInvalid
-from trio_mcp.server.sampling import structured
-from trio_mcp.testing import MockClient
-from trio_mcp.types import ClientCapabilities, SamplingCapability
+from trio_mcp.runtime.loop_turn import DEAR_VALUES
+from trio_mcp.server.sampling import sampler, structured
+from trio_mcp.server.sampling.history import answered
+from trio_mcp.testing import MockClient, tool_use
+from trio_mcp.types import ClientCapabilities, SamplingCapability, SamplingMessage, ToolUseContent
 
 PLAIN = ClientCapabilities(sampling=SamplingCapability())
 
@@ -50,3 +53,29 @@ async def test_no_part_of_a_text_is_parsed_twice(read: list[bytes], text: str, p
         with pytest.raises(SampleInvalid):
             await ctx.sample("How many?", returns=int, retries=0)
     assert [each.decode() for each in read] == parts
+
+
+@pytest.mark.parametrize(("values", "turns"), [(10, 0), (DEAR_VALUES, 2)])
+async def test_other_tasks_run_before_and_after_a_large_answer_is_kept(
+    values: int, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[int] = []
+
+    async def let_others_run() -> None:
+        kept.append(len(ctx.messages))
+        await trio.lowlevel.checkpoint()
+
+    monkeypatch.setattr(sampler, "let_others_run", let_others_run)
+    answer = tool_use("look", a=list(range(values)))
+
+    async def look(a: list[int]) -> str:
+        return ""
+
+    async with MockClient(samples=[answer]).context() as ctx:
+        await ctx.sample("Who?", tools=[look])
+    assert kept == [0, 2][:turns]
+
+
+def test_a_result_that_is_added_copies_none_of_the_messages_before_it() -> None:
+    messages = [SamplingMessage(role="assistant", content=[ToolUseContent(id="u", name="look", input={})])]
+    assert answered(messages, {"u": "x"})[0] is messages[0]

@@ -32,6 +32,7 @@ from trio_mcp.types import (
     TitledSingleSelectEnumSchema,
     Tool,
     ToolResultContent,
+    ToolUseContent,
     declares,
 )
 
@@ -205,3 +206,23 @@ sys.exit("trio" in sys.modules)
 def test_neither_types_nor_codecs_load_trio():
     package = Path(types.__file__).parents[1]
     assert subprocess.run([sys.executable, "-c", WITHOUT_THE_TOP, package], check=False).returncode == 0
+
+
+def test_a_deep_copy_is_equal_and_shares_nothing_that_can_be_changed() -> None:
+    use = ToolUseContent.model_validate(
+        {"type": "tool_use", "id": "u", "name": "n", "input": {"a": [{"b": 1}]}, "x": [1]}
+    )
+    message = SamplingMessage(role="assistant", content=[HELLO, use], meta={"m": [2]})
+    copy = message.deep_copy()
+    assert copy == message
+    assert copy.model_fields_set == message.model_fields_set
+    assert isinstance(copy.content, list)
+    copied = copy.content[1]
+    assert isinstance(copied, ToolUseContent)
+    copied.input["a"][0]["b"] = 3
+    copied.__pydantic_extra__["x"].append(4)
+    assert copy.meta is not None
+    copy.meta["m"].append(5)
+    copy.content.append(HELLO)
+    assert message.wire() == SamplingMessage(role="assistant", content=[HELLO, use], meta={"m": [2]}).wire()
+    assert use.wire() == {"type": "tool_use", "id": "u", "name": "n", "input": {"a": [{"b": 1}]}, "x": [1]}

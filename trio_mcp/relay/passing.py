@@ -16,6 +16,7 @@ again, with every member of its params or its result.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Final, cast
 
@@ -51,7 +52,7 @@ from ..types import JsonObject, JsonValue
 from .answers import Answers
 from .asked import Asked
 from .offers import host_of
-from .requests import NOTHING, HostRequest
+from .requests import NOTHING, STRAY_SECONDS, HostRequest
 from .rounds import ASKING, MAX_ROUNDS, Round, RoundStates, as_object, read_round, retried
 from .streams import HostStreams, id_in
 from .upstream import Upstream
@@ -100,6 +101,8 @@ class Passage:
         self._sent: dict[RequestId, HostRequest] = {}
         """The requests of the host that are at the server, by their id there."""
         self._asked = Asked(upstream, answers, nursery)
+        self._strays_until = -math.inf
+        """Until then the server may send something about a request that was cancelled."""
 
     # from the host
 
@@ -186,6 +189,7 @@ class Passage:
         sent_as = request.sent_as
         self._forget(request)
         if sent_as is not None:
+            self._strays_until = trio.current_time() + STRAY_SECONDS
             why: JsonObject = {"reason": f"the host has cancelled the request ({reason.value})"}
             self.upstream.cancel(sent_as, why if notice is None else notice, stateless=request.stateless)
 
@@ -322,7 +326,7 @@ class Passage:
     def _only_host(self) -> HostRequest | None:
         """Return the request that a message most likely belongs to which names none; None if it may be that of another host."""
         # Modern requests of several hosts share a connection over HTTP.
-        several = self._codec is None and self._requests.count > 1
+        several = self._codec is None and (self._requests.count > 1 or trio.current_time() < self._strays_until)
         return None if several else next(iter(self._sent.values()), None)
 
     # what the proxy answers

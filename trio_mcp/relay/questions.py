@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
@@ -32,6 +33,7 @@ from ..types import (
 )
 from .answers import Answers
 from .offers import ELICIT, SAMPLE, Host
+from .requests import STRAY_SECONDS
 
 ROOTS: Final = "roots/list"
 MAX_REPORTS: Final = 64
@@ -81,6 +83,8 @@ class Questions:
     host: Host
     several_hosts: bool = False
     _running: dict[Running, None] = field(default_factory=dict, init=False)
+    _strays_until: float = field(default=-math.inf, init=False)
+    """Until then the server may ask in a call that was cancelled."""
 
     async def answer(self, method: str, params: Model) -> Model:
         """Answer a question, or ask the host in a call that runs.
@@ -97,7 +101,9 @@ class Questions:
         running = self.latest
         if running is None:
             why = (
-                "several calls run, and which of their hosts it is for is unknown" if self._running else "no call runs"
+                "several calls run, or one was cancelled, and which of their hosts it is for is unknown"
+                if self._running
+                else "no call runs"
             )
             raise PeerError(INVALID_PARAMS, f"{method} came while {why}; a host can be asked in its call only")
         return await running.call.ask(running.lane, question_of(method, params))
@@ -105,7 +111,7 @@ class Questions:
     @property
     def latest(self) -> Running | None:
         """The call that this task belongs to, or else the one that has run longest; None if that may be another host's."""
-        unknown = self.several_hosts and len(self._running) > 1
+        unknown = self.several_hosts and (len(self._running) > 1 or trio.current_time() < self._strays_until)
         return CURRENT.get() or (None if unknown else next(iter(self._running), None))
 
     @asynccontextmanager
@@ -120,6 +126,8 @@ class Questions:
                 nursery.start_soon(_report, receives)
                 yield running
         finally:
+            if trio.current_effective_deadline() == -math.inf:  # the call was cancelled
+                self._strays_until = trio.current_time() + STRAY_SECONDS
             CURRENT.reset(reset)
             del self._running[running]
 

@@ -19,6 +19,9 @@ NOTHING: Final = Host()
 REQUEST_SIZE: Final = CALL_SIZE // 2
 """A request on its way, with its stream, besides its message."""
 
+STRAY_SECONDS: Final = 30.0
+"""How long a server may send something about a cancelled request that does not name it, and so could be for another host."""
+
 
 @dataclass(slots=True, eq=False)
 class HostRequest:

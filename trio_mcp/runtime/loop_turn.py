@@ -10,6 +10,10 @@ TURN: Final = 64 * 1024
 """What may be done before every other task has a turn: about 10 ms of work. Reading a byte costs one, see `LoopTurn.spent`."""
 
 
+DEAR_VALUES: Final = 5_000
+"""Values of a JSON text that take about a millisecond to copy, and as much to write."""
+
+
 class LoopTurn:
     """What has been done for the peers of a service since every other task had a turn.
 
@@ -48,6 +52,22 @@ class LoopTurn:
                 self.spent = 0
         finally:
             self._passing.release()
+
+
+def is_dear(value: object, limit: int = DEAR_VALUES) -> bool:
+    """Return whether JSON, with models in it, has so many values that to read it takes milliseconds. That is found out fast."""
+    left = [value]
+    for _ in range(limit):
+        if not left:
+            return False
+        each = left.pop()
+        if isinstance(each, dict):
+            left += each.values()
+        elif isinstance(each, list | tuple):
+            left += each
+        elif hasattr(each, "__dict__"):
+            left += vars(each).values()
+    return True
 
 
 async def let_others_run() -> None:

@@ -110,7 +110,7 @@ def freeze_messages(messages: Iterable[SamplingMessage]) -> Messages:
     """Return messages that no other holder can change."""
     # A message is frozen, but its content and `_meta` may hold lists and dicts. To copy texts as well would cost as much as
     # to validate them, each time that a handler reads `ctx.messages`.
-    return tuple(message if is_text_only(message) else message.model_copy(deep=True) for message in messages)
+    return tuple(message if is_text_only(message) else message.deep_copy() for message in messages)
 
 
 def is_text_only(message: SamplingMessage) -> bool:

@@ -25,6 +25,7 @@ import trio
 from ..checks import check_int, check_sync_callback
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.conversation import answer_problem, blocks_of, conversation_problem
+from ..runtime.loop_turn import is_dear, let_others_run
 from ..types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -119,6 +120,8 @@ class ToolLoop:
             answer = await self.ask(self._next_params())
             # A provider may answer in spite of its cancel.
             await trio.lowlevel.checkpoint_if_cancelled()
+            if is_dear(answer):
+                await let_others_run()
             self.iterations += 1
             self.usage += usage_of(answer)
             calls = calls_of(answer)

@@ -88,13 +88,14 @@ def answered(messages: Sequence[SamplingMessage], results: Mapping[str, ToolOutp
         raise ValueError(f"no tool use waits for the results {shown(unknown)}")
     if twice := [name for name, count in counts.items() if count > 1]:
         raise ValueError(f"two answers of the model have the tool uses {shown(twice)}: ask in separate branches")
-    by_index = {place: result_message(uses, results) for place, uses in waiting}
+    # The others are frozen already: to copy a long history once more would hold up the event loop.
+    by_index = {place: freeze_messages([result_message(uses, results)])[0] for place, uses in waiting}
     extended: list[SamplingMessage] = []
     for index, message in enumerate(messages):
         extended.append(message)
         if index in by_index:
             extended.append(by_index[index])
-    return freeze_messages(extended)
+    return tuple(extended)
 
 
 def result_message(uses: Sequence[ToolUseContent], results: Mapping[str, ToolOutput]) -> SamplingMessage:

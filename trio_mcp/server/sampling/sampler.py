@@ -8,6 +8,7 @@ from typing import TypeVar, Unpack, cast, overload
 
 from ...checks import check_choice, check_int
 from ...runtime import Lane
+from ...runtime.loop_turn import is_dear, let_others_run
 from ...session import Call
 from ...types import CreateMessageResult, JsonObject, JsonValue, SamplingMessage
 from ..ask_timeout import ask_timeout
@@ -213,10 +214,12 @@ class Sampler(Reporter):
         given = options.get("messages")
         messages = (*self._messages, *asked) if given is None else tuple(given)
         check_conversation(messages, is_history=given is None)
+        await share_loop(messages)
         first = required.asked(request_params(options, messages, self._terms.system_prompt), self._call)
         params, attempts = first, list[SampleAttempt]()
         while True:
             answer = await ask_model(self._call, self._lane, self._terms.budget, params, limit)
+            await share_loop(answer)
             check_answer(answer)
             try:
                 data = await read_answer(required, answer)
@@ -226,6 +229,7 @@ class Sampler(Reporter):
                 sampled = Sampled(answer, data, messages[-1], required.source(answer))
                 if given is None:
                     self._keep(asked, sampled)
+                await share_loop(answer)
                 return sampled
             if len(attempts) > retries:
                 raise SampleInvalid(helper, attempts, Sampled(answer, None, messages[-1]))
@@ -238,6 +242,12 @@ class Sampler(Reporter):
         # In one assignment, after the answer: no other task sees a prompt without its answer. Read only now, since other tasks
         # of this body may have sampled in the meantime.
         self._messages = (*self._messages, *freeze_messages([*asked, *replies]))
+
+
+async def share_loop(value: object) -> None:
+    """Let other tasks run before and after what walks through a large value: each walk takes tens of milliseconds."""
+    if is_dear(value):
+        await let_others_run()
 
 
 async def read_answer(required: Requirement[T], answer: CreateMessageResult) -> T:
