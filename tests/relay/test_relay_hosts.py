@@ -283,6 +283,16 @@ async def test_a_question_of_a_legacy_server_goes_to_no_host_that_it_may_not_be_
             reply.gone.set()
 
 
+async def test_a_proxy_that_ends_while_a_host_is_asked_logs_no_fault(caplog: pytest.LogCaptureFixture) -> None:
+    async with proxied() as hosts:
+        body, headers = modern_call("look", id="one")
+        reply = hosts.peer.start(body, headers)
+        server = await legacy_server(hosts)
+        await server.send(ask("q", "elicitation/create", FORM))
+        assert (await reply.end()).last["result"]["resultType"] == "input_required"
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
 async def received(server: Line, method: str) -> Json:
     while (got := await server.receive()).get("method") != method:
         if "id" in got:

@@ -16,8 +16,8 @@ from typing import Final
 import trio
 
 from ..client.handlers import Handlers
-from ..errors import PeerError, RemoteProtocolError
-from ..protocol.jsonrpc import INVALID_PARAMS
+from ..errors import Disconnected, PeerError, RemoteProtocolError
+from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from ..runtime import Lane
 from ..session import Call, Question, RequestHandler
 from ..types import (
@@ -106,7 +106,10 @@ class Questions:
                 else "no call runs"
             )
             raise PeerError(INVALID_PARAMS, f"{method} came while {why}; a host can be asked in its call only")
-        return await running.call.ask(running.lane, question_of(method, params))
+        try:
+            return await running.call.ask(running.lane, question_of(method, params))
+        except Disconnected as error:
+            raise PeerError(INTERNAL_ERROR, f"the host has left: {error}") from None
 
     @property
     def latest(self) -> Running | None:

@@ -91,7 +91,9 @@ class CallDirectory(Generic[C, E]):
 
     def finish(self, name: str, ended: E, size: int) -> None:
         """The call is over; `ended`, with `size` bytes of outcomes, stays for the grace period."""
-        del self._unfinished[name]
+        # The service was cancelled, and has closed the directory before its calls have unwound: nobody asks for them any more.
+        if self._unfinished.pop(name, None) is None:
+            return
         size += OUTCOME_SIZE
         self._account.draw(size)
         self._finished[name] = FinishedCall(trio.current_time() + self._grace, ended, size)
