@@ -304,7 +304,12 @@ def test_a_connection_takes_a_task_only_for_a_request_that_takes_one(
         (state(DONE), "completed", "completed", {"result": {"resultType": "complete", **DONE.wire()}}),
         # The revisions differ in what an error result of a tool is.
         (state(BROKEN), "failed", "completed", {"result": {"resultType": "complete", **BROKEN.wire()}}),
-        (state(ERROR), "failed", "failed", {"error": {"code": ERROR.code, "message": ERROR.message, "data": ERROR.data}}),
+        (
+            state(ERROR),
+            "failed",
+            "failed",
+            {"error": {"code": ERROR.code, "message": ERROR.message, "data": ERROR.data}},
+        ),
         (TaskState(TASK.model_copy(update={"status": "cancelled"}), outcome=DONE), "cancelled", "cancelled", {}),
     ],
 )

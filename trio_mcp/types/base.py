@@ -92,7 +92,7 @@ class Model(BaseModel):
         """Return a copy that shares nothing that can be changed, in a tenth of the time of `model_copy(deep=True)`."""
         # Which keeps a table of all values for those that occur twice; JSON has no such values.
         copy = self.model_copy()
-        for members in (copy.__dict__, copy.__pydantic_extra__ or {}):
+        for members in cast("tuple[dict[str, object], ...]", (copy.__dict__, copy.__pydantic_extra__ or {})):
             for name, value in members.items():
                 if type(value) not in UNCHANGEABLE:
                     members[name] = copied(value)

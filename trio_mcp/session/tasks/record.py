@@ -114,7 +114,8 @@ class TaskRecord(NamedTuple):
         if self.outcome is not None:
             result, error = self.outcome
             outcome = StoredOutcome(
-                result=None if result is None else result.wire(), error=None if error is None else StoredError(error.code, error.message, error.data)
+                result=None if result is None else result.wire(),
+                error=None if error is None else StoredError(error.code, error.message, error.data),
             )
         stored = StoredTask(**{**self._asdict(), "outcome": outcome})
         return stored.model_dump_json(exclude_defaults=True).encode()
