@@ -96,7 +96,7 @@ class Record(NamedTuple):
         kind: what it is ("task", "session", "call", ...), so that an adapter may map it to tables.
         key: names it among its kind. Records of a kind are listed in the order of their keys.
         value: bytes that only this package reads.
-        owner: for `Store.list`; bytes of a digest in hexadecimal, and no name, where the store is durable.
+        owner: whose it is, for `Store.list`; empty for nobody's. A sealed store keeps a digest of it.
         expires_at: Unix seconds; afterwards no method returns it, and the store drops it at its leisure.
         version: as read, 1 or more. In a `Put`, the version that it replaces; 0 if there must be none.
     """
@@ -116,7 +116,7 @@ class Put(NamedTuple):
 
 
 class Remove(NamedTuple):
-    """Remove a record if it is there; with a version, only one of that version, and another is a conflict."""
+    """Remove a record if it is there; with a version, the one that has it: another, or none, is a conflict."""
 
     kind: str
     key: str
@@ -129,7 +129,8 @@ class Append(NamedTuple):
     A gap before `first` makes everything before it unreadable.
 
     Attributes:
-        expires_at: when these entries expire, in Unix seconds.
+        expires_at: when the whole log expires from now on, in Unix seconds. Afterwards there is no such log, and the next entries
+            begin a new one.
         keep: how many of the newest entries the log keeps; None for all.
     """
 
@@ -156,8 +157,8 @@ Change: TypeAlias = Put | Remove | Append | Forget
 class Store(Protocol):
     """Stores records and logs: everything of a server that may have to outlive a process.
 
-    `trio_mcp.testing.contract.store` has the tests of an implementation. Every method may raise `StoreError`. A store that is
-    opened for a server is closed by it; see `trio_mcp.stores`.
+    `trio_mcp.testing.contract.store` has the tests of an implementation. Every method may raise `StoreError`. A server closes the
+    store that it has opened by name; one that it was given is closed by who opened it.
     """
 
     @property
@@ -186,13 +187,13 @@ class Store(Protocol):
     async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
         """Return records in the order of their keys, from the one after the key `after` on.
 
-        Those that cannot be opened are left out.
+        Those that cannot be opened are left out. `after` need not be the key of a record.
 
         Args:
             owner: whose records are listed; None for all.
 
         Returns:
-            at most `limit`. Fewer only if there are no more, or some cannot be opened.
+            at most `limit`, and fewer only if there are no more. The owner of a record may be a digest.
         """
         ...
 

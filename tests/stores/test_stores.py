@@ -34,7 +34,7 @@ from trio_mcp.storage import (
     StoreTimeout,
     UnreadableRecord,
 )
-from trio_mcp.stores import MemoryStore, open_store, sqlite_file
+from trio_mcp.stores import MemoryStore, open_store, sqlite_schema
 from trio_mcp.stores.sealed import SealedStore
 from trio_mcp.stores.sqlite import open_sqlite
 
@@ -298,7 +298,7 @@ async def test_a_file_that_is_no_store_of_this_version_is_left_as_it_is(tmp_path
         connection = sqlite3.connect(path)
         connection.execute("CREATE TABLE mine (x)")
         if flaw == "newer":
-            connection.execute(f"PRAGMA application_id = {sqlite_file.APPLICATION_ID}")
+            connection.execute(f"PRAGMA application_id = {sqlite_schema.APPLICATION_ID}")
             connection.execute("PRAGMA user_version = 99")
         connection.close()
     before = path.read_bytes()  # noqa: ASYNC240
@@ -311,8 +311,8 @@ async def test_a_file_that_is_no_store_of_this_version_is_left_as_it_is(tmp_path
 async def test_an_older_schema_is_brought_up_to_date(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with open_sqlite(path_of(tmp_path)) as store:
         await store.write([put("a")])
-    migrations = (*sqlite_file.MIGRATIONS, "ALTER TABLE records ADD COLUMN note TEXT")
-    monkeypatch.setattr(sqlite_file, "MIGRATIONS", migrations)
+    migrations = (*sqlite_schema.MIGRATIONS, "ALTER TABLE records ADD COLUMN note TEXT")
+    monkeypatch.setattr(sqlite_schema, "MIGRATIONS", migrations)
     async with open_sqlite(path_of(tmp_path)) as store:
         assert await keys_of(store) == ["a"]
     with sqlite3.connect(path_of(tmp_path)) as connection:
@@ -345,7 +345,7 @@ async def test_what_does_not_fit_on_the_disk_is_refused_alone(tmp_path: Path) ->
 async def test_a_database_that_stays_locked_is_an_error_with_its_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite_file, "BUSY_SECONDS", 0.05)
+    monkeypatch.setattr(sqlite_schema, "BUSY_SECONDS", 0.05)
     async with open_sqlite(path_of(tmp_path)) as store:
         await store.write([put("a")])
         other = sqlite3.connect(path_of(tmp_path), isolation_level=None)

@@ -26,7 +26,8 @@ class Status(IntEnum):
 EXIT_STATUSES = """\
 exit status:
   0    it worked
-  1    the tool answered with an error result, the demonstration went wrong, or `run` did not stop in time
+  1    the tool answered with an error result, the demonstration went wrong, `run` did not stop in time, or `store check` found
+       something wrong
   2    the command line is wrong: an unknown option or tool, a bad key=value, an answer that does not fit
   3    the server could not be loaded, started or reached, or its connection ended
   4    the server rejected a request, broke the protocol, or took longer than --timeout

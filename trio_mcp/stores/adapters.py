@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from ..storage import Append, Forget, LogKey, Put, Record, Store
+import trio
+
+from ..storage import Append, Change, Forget, LogKey, Put, Record, Remove, Store
 
 JOURNAL: Final = "journal"
 EVENTS: Final = "events"
 """The kinds of what they keep."""
+MIB: Final = 1024 * 1024
 
 
 class StoredJournals:
@@ -27,9 +32,8 @@ class StoredJournals:
 
     async def put(self, key: str, value: bytes, ttl: float) -> None:
         """Store a journal, like `JournalStore.put`."""
-        found = await self._store.read(JOURNAL, key)
-        version = 0 if found is None else found.version
-        await self._store.write([Put(Record(JOURNAL, key, value, "", self._clock() + ttl, version))])
+        # Whatever version is there.
+        await self._store.write([Remove(JOURNAL, key), Put(Record(JOURNAL, key, value, "", self._clock() + ttl))])
 
     async def get(self, key: str) -> bytes | None:
         """Return a journal, like `JournalStore.get`."""
@@ -37,46 +41,150 @@ class StoredJournals:
         return None if found is None else found.value
 
 
+@dataclass(slots=True)
+class StreamSizes:
+    """The sizes of the events of a stream that this process has stored; `first` is the number of the oldest of them."""
+
+    name: str
+    first: int
+    sizes: list[int] = field(default_factory=list)
+    total: int = 0
+
+    def write(self, first: int, sizes: Sequence[int]) -> None:
+        """Note the events from this number on, as `Append` stores them."""
+        if not self.first <= first <= self.first + len(self.sizes):
+            self.sizes, self.total, self.first = [], 0, first
+        at = first - self.first
+        self.total += sum(sizes) - sum(self.sizes[at:])
+        self.sizes[at:] = sizes
+
+    def shorten(self, most: int, most_bytes: int) -> bool:
+        """Forget the oldest events over these limits; return whether there were any."""
+        gone = max(0, len(self.sizes) - most)
+        left = self.total - sum(self.sizes[:gone])
+        while left > most_bytes:
+            left -= self.sizes[gone]
+            gone += 1
+        del self.sizes[:gone]
+        self.first, self.total = self.first + gone, left
+        return gone > 0
+
+
 class StoredEvents:
     """Keeps the events of streams as logs; an `EventStore`.
 
+    Its limits are those of `MemoryEventStore`, for what this process stores: a stream above its limit loses its oldest events;
+    above the others the least recently written stream is removed. What an earlier process has left expires.
+
     Args:
-        lifetime: seconds for which an event is kept after the newest of its stream.
-        stream_events: how many of the newest events of a stream are kept.
+        lifetime: seconds for which the events of a stream are kept after the newest of them.
+        stream_events, stream_bytes: limits of one stream.
+        session_events, session_bytes: limits of one session.
+        total_events, total_bytes: limits of everything.
         clock: the time in Unix seconds.
     """
 
     def __init__(
         self,
         store: Store,
-        *,
         lifetime: float = 3600.0,
+        *,
         stream_events: int = 1024,
+        stream_bytes: int = 8 * MIB,
+        session_events: int = 4096,
+        session_bytes: int = 16 * MIB,
+        total_events: int = 100_000,
+        total_bytes: int = 256 * MIB,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._lifetime = lifetime
-        self._keep = stream_events
+        self._stream_limits = (stream_events, stream_bytes)
+        self._session_limits = (session_events, session_bytes)
+        self._total_limits = (total_events, total_bytes)
         self._clock = clock
+        self._streams: OrderedDict[LogKey, StreamSizes] = OrderedDict()
+        """Those that this process has written, the least recently written first."""
+        self._sessions: dict[tuple[str | None, str], dict[LogKey, StreamSizes]] = {}
+        """The same by session."""
+        self._events = self._bytes = 0
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
         """Store events, like `EventStore.append`."""
+        # Before anything is stored: what the store then refuses, the caller appends again under the same numbers.
+        stream = self._note(key, first, [len(event) for event in events])
         expires_at = self._clock() + self._lifetime
-        name = log_name(key.principal, key.session, key.stream)
-        await self._store.write([Append(EVENTS, name, first, events, expires_at, self._keep)])
+        changes: list[Change] = [Append(EVENTS, stream.name, first, events, expires_at, self._keep(stream))]
+        await self._store.write([*changes, *self._evict(key)])
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
         """Return events, like `EventStore.read`."""
-        return await self._store.entries(EVENTS, log_name(key.principal, key.session, key.stream), after, limit)
+        return await self._store.entries(EVENTS, log_name(key), after, limit)
 
     async def forget(self, principal: str | None, session: str, stream: int | None = None) -> None:
-        """Remove the log of a stream; those of a whole session expire by themselves."""
+        """Remove the log of a stream, or all of a session that this process has written."""
+        known = list(self._sessions.get((principal, session), ())) if stream is None else []
+        keys = known if stream is None else [LogKey(principal, session, stream)]
+        if keys:
+            await self._store.write([self._drop(key) for key in keys])
+        else:
+            await trio.lowlevel.checkpoint()
+
+    # one step each
+
+    def _note(self, key: LogKey, first: int, sizes: Sequence[int]) -> StreamSizes:
+        """Note what is about to be stored; return the stream, as the most recently written of all."""
+        streams = self._sessions.setdefault((key.principal, key.session), {})
+        stream = streams.pop(key, None) or StreamSizes(log_name(key), first)
+        self._streams[key] = streams[key] = stream
+        self._streams.move_to_end(key)
+        self._count(stream, -1)
+        stream.write(first, sizes)
+        self._count(stream, 1)
+        return stream
+
+    def _keep(self, stream: StreamSizes) -> int:
+        """Return how many of the newest events of a stream are kept."""
+        self._count(stream, -1)
+        is_cut = stream.shorten(*self._stream_limits)
+        self._count(stream, 1)
+        # Uncut it may have more, from an earlier process.
+        return len(stream.sizes) if is_cut else self._stream_limits[0]
+
+    def _evict(self, newest: LogKey) -> list[Change]:
+        """Return the changes that remove other streams, as long as there is too much."""
+        changes: list[Change] = []
+        session = self._sessions[newest.principal, newest.session]
+        while len(session) > 1 and is_over(session.values(), self._session_limits):
+            changes.append(self._drop(next(iter(session))))
+        most, most_bytes = self._total_limits
+        while len(self._streams) > 1 and (self._events > most or self._bytes > most_bytes):
+            changes.append(self._drop(next(iter(self._streams))))
+        return changes
+
+    def _drop(self, key: LogKey) -> Forget:
+        stream = self._streams.pop(key, None)
         if stream is not None:
-            await self._store.write([Forget(EVENTS, log_name(principal, session, stream))])
+            self._count(stream, -1)
+            session = self._sessions[key.principal, key.session]
+            del session[key]
+            if not session:
+                del self._sessions[key.principal, key.session]
+        return Forget(EVENTS, log_name(key))
+
+    def _count(self, stream: StreamSizes, sign: int) -> None:
+        self._events += sign * len(stream.sizes)
+        self._bytes += sign * stream.total
 
 
-def log_name(principal: str | None, session: str, stream: int) -> str:
-    """Return the key of a stream's log. The session's id is a secret of its client, so that it is not in it."""
-    owner = "" if principal is None else f"principal {principal}"
-    digest = hashlib.sha256(f"{owner}\0{session}".encode()).hexdigest()[:40]
-    return f"{digest}-{stream:09d}"
+def is_over(streams: Iterable[StreamSizes], limits: tuple[int, int]) -> bool:
+    events = size = 0
+    for stream in streams:
+        events, size = events + len(stream.sizes), size + stream.total
+    return events > limits[0] or size > limits[1]
+
+
+def log_name(key: LogKey) -> str:
+    """Return the key of a stream's log. The session's id may be all that protects the session, so that it is not in it."""
+    digest = hashlib.sha256(repr((key.principal, key.session)).encode()).hexdigest()[:40]
+    return f"{digest}-{key.stream:09d}"

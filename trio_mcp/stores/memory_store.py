@@ -6,9 +6,10 @@ import math
 import time
 import weakref
 from bisect import bisect_right, insort
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Final
 
 import trio
@@ -32,6 +33,10 @@ RECORD_SIZE: Final = 512
 """Bytes of memory that a record takes besides its value."""
 ENTRY_SIZE: Final = 128
 """Bytes of memory that an entry of a log takes besides its value."""
+SLICE: Final = 200
+"""How many things that have expired are dropped at once."""
+SPARE: Final = 1024
+"""How many more times of expiry than things that expire there may be."""
 
 
 @dataclass(slots=True)
@@ -43,17 +48,32 @@ class Log:
     expires_at: float = math.inf
     size: int = 0
 
-    def cut(self, first: int, last: int) -> None:
-        """Keep only the entries with these numbers."""
-        for entry in (*self.entries[: max(0, first - self.first)], *self.entries[max(0, last + 1 - self.first) :]):
-            self.size -= len(entry) + ENTRY_SIZE
-        self.entries = self.entries[max(0, first - self.first) : max(0, last + 1 - self.first)]
-        self.first = max(self.first, first)
+    @property
+    def newest(self) -> int:
+        """The number of the newest entry; that of the one before `first` if there is none."""
+        return self.first + len(self.entries) - 1
 
-    def add(self, entries: Sequence[bytes]) -> None:
-        """Add entries behind the last."""
+    def write(self, first: int, entries: Sequence[bytes]) -> None:
+        """Set the entries from this number on; after a gap those before it go, so that nobody misses one in between."""
+        if first < self.first or first > self.newest + 1:
+            self._drop(0, len(self.entries))
+            self.first = first
+        elif first <= self.newest:
+            self._drop(first - self.first, len(self.entries))
         self.entries += entries
         self.size += sum(map(len, entries)) + ENTRY_SIZE * len(entries)
+
+    def shorten(self, keep: int) -> None:
+        """Keep so many of the newest entries."""
+        excess = len(self.entries) - keep
+        if excess > 0:
+            self._drop(0, excess)
+            self.first += excess
+
+    def _drop(self, begin: int, end: int) -> None:
+        dropped = self.entries[begin:end]
+        self.size -= sum(map(len, dropped)) + ENTRY_SIZE * len(dropped)
+        del self.entries[begin:end]
 
 
 class MemoryStore:
@@ -75,16 +95,17 @@ class MemoryStore:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._account = (process_budget() if memory is None else memory).open()
-        # It does not end by itself.
+        # One that nobody closes gives its memory back when it goes.
         weakref.finalize(self, self._account.close)
         self._limit = records
         self._clock = clock
         self._records: dict[tuple[str, str], Record] = {}
-        self._keys: dict[str, list[str]] = {}
-        """The keys of each kind, in order."""
+        self._keys: dict[tuple[str, str | None], list[str]] = {}
+        """The keys of each kind, and of each owner of a kind, in order; None is for all owners."""
         self._logs: dict[tuple[str, str], Log] = {}
         self._expiring: list[tuple[float, bool, str, str]] = []
         """A heap of what expires: when, whether it is a log, its kind and its key. It may be out of date."""
+        self._nodes: set[str] = set()
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes or none, like `Store.write`. It has no checkpoint before they are made."""
@@ -105,22 +126,15 @@ class MemoryStore:
     async def read(self, kind: str, key: str) -> Record | None:
         """Return a record, like `Store.read`."""
         await trio.lowlevel.checkpoint()
-        record = self._records.get((kind, key))
-        return None if record is None or record.expires_at <= self._clock() else record
+        return self._live((kind, key))
 
     async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
         """Return records in the order of their keys, like `Store.list`."""
         await trio.lowlevel.checkpoint()
         self._drop_expired()
-        keys = self._keys.get(kind, [])
-        found: list[Record] = []
-        for key in keys[bisect_right(keys, after) :]:
-            record = self._records[kind, key]
-            if owner is None or record.owner == owner:
-                found.append(record)
-                if len(found) >= limit:
-                    break
-        return found
+        keys = self._keys.get((kind, owner), [])
+        behind = (keys[at] for at in range(bisect_right(keys, after), len(keys)))
+        return list(islice((record for key in behind if (record := self._live((kind, key))) is not None), limit))
 
     async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
         """Return entries of a log, like `Store.entries`."""
@@ -128,17 +142,24 @@ class MemoryStore:
         log = self._logs.get((kind, key))
         if log is None or log.expires_at <= self._clock() or after + 1 < log.first:
             raise EventsGone(f"the entries after number {after} of this log are no longer kept")
-        start = after + 1 - log.first
-        if start > len(log.entries):
+        if after > log.newest:
             raise NoSuchEvent(f"this log has no entry {after}")
+        start = after + 1 - log.first
         return log.entries[start : start + limit]
 
     async def join(self, node: str) -> None:
-        """Do nothing: nothing of it is seen by another process."""
+        """Say that this process lives under that name, like `Store.join`."""
+        await trio.lowlevel.checkpoint()
+        self._nodes.add(node)
 
-    async def is_alive(self, node: str) -> bool:  # noqa: ARG002
-        """Return True: only this process sees what it keeps."""
-        return True
+    async def is_alive(self, node: str) -> bool:
+        """Return whether that is a name of this process: no other sees what is kept here."""
+        await trio.lowlevel.checkpoint()
+        return node in self._nodes
+
+    def close(self) -> None:
+        """Give its memory back; nothing that is kept afterwards counts."""
+        self._account.close()
 
     def __repr__(self) -> str:
         return f"<MemoryStore records={len(self._records)} logs={len(self._logs)}>"
@@ -147,66 +168,86 @@ class MemoryStore:
 
     def _check(self, changes: Sequence[Change]) -> None:
         """Raise unless all changes can be made."""
-        more = size = 0
+        versions: dict[tuple[str, str], int] = {}
+        size = 0
         for change in changes:
-            if isinstance(change, Put | Remove):
-                self._check_version(change)
-            if isinstance(change, Put):
-                old = self._records.get((change.record.kind, change.record.key))
-                more += old is None
-                size += len(change.record.value) + RECORD_SIZE - (0 if old is None else len(old.value) + RECORD_SIZE)
-            elif isinstance(change, Append):
-                size += sum(map(len, change.entries)) + ENTRY_SIZE * len(change.entries)
-        if more and len(self._records) + more > self._limit:
+            match change:
+                case Put(record):
+                    place = record.kind, record.key
+                    versions[place] = self._checked(place, record.version, versions) + 1
+                    old = self._records.get(place)
+                    size += RECORD_SIZE + len(record.value) - (0 if old is None else RECORD_SIZE + len(old.value))
+                case Remove(kind, key, version):
+                    self._checked((kind, key), version, versions)
+                    versions[kind, key] = 0
+                case Append():
+                    size += sum(map(len, change.entries)) + ENTRY_SIZE * len(change.entries)
+                    size += 0 if (change.kind, change.key) in self._logs else RECORD_SIZE
+        more = sum(bool(version) - (place in self._records) for place, version in versions.items())
+        if more > 0 and len(self._records) + more > self._limit:
             raise StoreFull(f"the store in memory has {self._limit} records, which is its limit")
         if size > 0:
             try:
                 self._account.check_step(size)
             except LimitExceeded as error:
-                raise StoreFull(str(error)) from None
+                raise StoreFull(f"the store in memory is full: {error}") from None
 
-    def _check_version(self, change: Put | Remove) -> None:
-        place = change.record if isinstance(change, Put) else change
-        record = self._records.get((place.kind, place.key))
-        found = 0 if record is None else record.version
-        if place.version is not None and found != place.version:
-            raise StoreConflict(f"this {place.kind} has the version {found}, not {place.version}")
+    def _checked(self, place: tuple[str, str], expected: int | None, versions: Mapping[tuple[str, str], int]) -> int:
+        """Return the version of a record at this point of a write; raise `StoreConflict` if another is expected.
+
+        Args:
+            versions: those that the write has made so far; 0 where it removes a record.
+        """
+        record = self._live(place)
+        found = versions.get(place, 0 if record is None else record.version)
+        # None, of a removal: whatever is there.
+        if expected is not None and found != expected:
+            raise StoreConflict(f"this {place[0]} has the version {found}, not {expected}")
+        return found
+
+    def _live(self, place: tuple[str, str]) -> Record | None:
+        record = self._records.get(place)
+        return None if record is None or record.expires_at <= self._clock() else record
 
     def _put(self, record: Record) -> None:
         place = record.kind, record.key
         old = self._records.get(place)
-        if old is None:
-            insort(self._keys.setdefault(record.kind, []), record.key)
-            self._account.draw(RECORD_SIZE + len(record.value))
-        else:
-            self._account.draw(len(record.value) - len(old.value))
+        if old is not None and old.owner != record.owner:
+            self._forget_key(old)
+        if old is None or old.owner != record.owner:
+            for owner in (None, record.owner):
+                insort(self._keys.setdefault((record.kind, owner), []), record.key)
+        self._account.draw(len(record.value) - len(old.value) if old is not None else RECORD_SIZE + len(record.value))
         self._records[place] = record._replace(version=record.version + 1)
         if old is None or old.expires_at != record.expires_at:
             self._expire(record.expires_at, *place, is_log=False)
 
     def _remove(self, kind: str, key: str) -> None:
         record = self._records.pop((kind, key), None)
-        if record is None:
-            return
-        self._account.give_back(RECORD_SIZE + len(record.value))
-        keys = self._keys[kind]
-        del keys[bisect_right(keys, key) - 1]
-        if not keys:
-            del self._keys[kind]
+        if record is not None:
+            self._account.give_back(RECORD_SIZE + len(record.value))
+            self._forget_key(record)
+
+    def _forget_key(self, record: Record) -> None:
+        for owner in (None, record.owner):
+            keys = self._keys[record.kind, owner]
+            del keys[bisect_right(keys, record.key) - 1]
+            if not keys:
+                del self._keys[record.kind, owner]
 
     def _append(self, change: Append) -> None:
         place = change.kind, change.key
-        log = self._logs.setdefault(place, Log(change.first))
-        before, expired_at, last = log.size, log.expires_at, log.first + len(log.entries) - 1
-        if last >= change.first:
-            log.cut(log.first, change.first - 1)
-        elif last + 1 < change.first:
-            # Nobody must miss an entry in between.
-            log.cut(change.first, change.first)
-        log.add(change.entries)
-        if change.keep is not None and len(log.entries) > change.keep:
-            newest = log.first + len(log.entries) - 1
-            log.cut(newest + 1 - change.keep, newest)
+        log = self._logs.get(place)
+        if log is not None and log.expires_at <= self._clock():
+            self._forget(*place)
+            log = None
+        if log is None:
+            log = self._logs[place] = Log(change.first)
+            self._account.draw(RECORD_SIZE)
+        before, expired_at = log.size, log.expires_at
+        log.write(change.first, change.entries)
+        if change.keep is not None:
+            log.shorten(change.keep)
         log.expires_at = change.expires_at
         self._account.draw(log.size - before)
         if log.expires_at != expired_at:
@@ -215,17 +256,27 @@ class MemoryStore:
     def _forget(self, kind: str, key: str) -> None:
         log = self._logs.pop((kind, key), None)
         if log is not None:
-            self._account.give_back(log.size)
+            self._account.give_back(RECORD_SIZE + log.size)
 
     def _expire(self, when: float, kind: str, key: str, *, is_log: bool) -> None:
-        if when != math.inf:
-            heappush(self._expiring, (when, is_log, kind, key))
+        if when == math.inf:
+            return
+        heappush(self._expiring, (when, is_log, kind, key))
+        # What was prolonged or removed is still in it.
+        if len(self._expiring) > 2 * (len(self._records) + len(self._logs)) + SPARE:
+            self._expiring = [
+                *((record.expires_at, False, *place) for place, record in self._records.items()),
+                *((log.expires_at, True, *place) for place, log in self._logs.items()),
+            ]
+            heapify(self._expiring)
 
     def _drop_expired(self) -> None:
+        """Drop a slice of what has expired."""
         now = self._clock()
-        while self._expiring and self._expiring[0][0] <= now:
+        for _ in range(SLICE):
+            if not self._expiring or self._expiring[0][0] > now:
+                return
             when, is_log, kind, key = heappop(self._expiring)
-            if is_log and (log := self._logs.get((kind, key))) is not None and log.expires_at <= when:
-                self._forget(kind, key)
-            elif not is_log and (record := self._records.get((kind, key))) is not None and record.expires_at <= when:
-                self._remove(kind, key)
+            found = self._logs.get((kind, key)) if is_log else self._records.get((kind, key))
+            if found is not None and found.expires_at <= when:
+                (self._forget if is_log else self._remove)(kind, key)

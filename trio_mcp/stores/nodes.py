@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import Final
 from ..errors import ConfigurationError
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+ATTEMPTS: Final = 100
+"""How often a file may be removed in the moment in which it is locked."""
 
 
 class Nodes:
@@ -26,19 +29,22 @@ class Nodes:
         self._held: dict[str, int] = {}
 
     def join(self, node: str) -> None:
-        """Say that this process lives under that name.
+        """Say that this process lives under that name, and remove the files of those that do not live any more.
 
         Raises:
             ConfigurationError: the file cannot be made, or this system has no such locks.
         """
-        lock = locks()
+        lock, path = locks(), self._path(node)
+        if node in self._held:
+            return
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            file = os.open(self._path(node), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            lock.flock(file, lock.LOCK_EX | lock.LOCK_NB)
+            for other in os.listdir(self._folder):
+                if NAME.fullmatch(other):
+                    self.is_alive(other)
+            self._held[node] = _locked(path, lock)
         except OSError as error:
             raise ConfigurationError(f"{self._folder}: the store cannot say that this process lives: {error}") from None
-        self._held[node] = file
 
     def is_alive(self, node: str) -> bool:
         """Return whether a process lives under that name; the file of one that does not is removed."""
@@ -47,15 +53,15 @@ class Nodes:
         lock, path = locks(), self._path(node)
         try:
             file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
+        except FileNotFoundError:
             return False
         try:
             lock.flock(file, lock.LOCK_EX | lock.LOCK_NB)
-        except OSError:
+            if is_at(path, file):
+                path.unlink()
+        except BlockingIOError:
             return True
         else:
-            with contextlib.suppress(OSError):
-                path.unlink()
             return False
         finally:
             os.close(file)
@@ -69,9 +75,30 @@ class Nodes:
         self._held.clear()
 
     def _path(self, node: str) -> Path:
-        if not NAME.fullmatch(node):
-            raise ValueError(f"{node!r:.80} is not the name of a node: 1 to 64 letters, digits, '_' and '-'")
-        return self._folder / node
+        # A part of the name may be chosen by people, for people.
+        is_file_name = NAME.fullmatch(node) is not None
+        return self._folder / (node if is_file_name else hashlib.sha256(node.encode()).hexdigest())
+
+
+def _locked(path: Path, lock: ModuleType) -> int:
+    """Return the descriptor of a file that is locked. Raises `OSError`."""
+    for _ in range(ATTEMPTS):
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        # Not locked if another process looks at it, or lives; and it may have been removed before it was locked.
+        with contextlib.suppress(BlockingIOError):
+            lock.flock(file, lock.LOCK_EX | lock.LOCK_NB)
+            if is_at(path, file):
+                return file
+        os.close(file)
+    raise BlockingIOError(f"another process lives under the name {path.name}")
+
+
+def is_at(path: Path, file: int) -> bool:
+    """Return whether an open file still has this path. With its lock held that does not change: who removes it needs the lock."""
+    try:
+        return os.path.samestat(os.fstat(file), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def locks() -> ModuleType:

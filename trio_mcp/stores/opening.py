@@ -40,7 +40,8 @@ async def open_store(given: str | Store | None, keys: KeyRing | None, memory: Me
         ConfigurationError: there is no such store, it cannot be opened, or it is durable and there are no keys.
     """
     if given is None or given == "memory:":
-        yield MemoryStore(memory=memory)
+        with closing(MemoryStore(memory=memory)) as store:
+            yield store
         return
     if not isinstance(given, str) and not given.durable:
         yield given
@@ -53,16 +54,14 @@ async def open_store(given: str | Store | None, keys: KeyRing | None, memory: Me
             f"file with one. This makes a key:\n  {MAKE_A_KEY}"
         )
     if not isinstance(given, str):
-        with closing(SealedStore(given, Vault(keys), name)) as sealed:
-            yield sealed
+        yield SealedStore(given, Vault(keys), name)
         return
     scheme, separator, target = given.partition(":")
     # A path of Windows begins with a letter and a colon.
     if not separator or len(scheme) == 1:
         scheme, target = "sqlite", given
     async with find_store(scheme)(target) as opened:
-        with closing(SealedStore(opened, Vault(keys), name)) as sealed:
-            yield sealed
+        yield SealedStore(opened, Vault(keys), name)
 
 
 def find_store(scheme: str) -> OpenStore:
@@ -78,7 +77,9 @@ def find_store(scheme: str) -> OpenStore:
             known = ", ".join(sorted(found.names)) or "none"
             meant = nearest(scheme, found.names)
             advice = f": {meant}" if meant else ""
-            raise ConfigurationError(f"no store {scheme!r} is installed{advice}; there are: {known}")
+            raise ConfigurationError(
+                f"no store {scheme!r} is installed{advice}; there are: {known}. For a path with a colon write sqlite:PATH"
+            )
         entry = found[scheme]
     return cast("OpenStore", entry.load())
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from ..logs import RepeatedRecords, peer_logger
+from ..logs import peer_logger
 from ..protocol.sealing.at_rest import Unsealable, Vault
 from ..storage import Append, Change, Put, Record, Store, StoreTimeout, UnreadableRecord
 
@@ -15,6 +15,8 @@ logger = peer_logger("trio_mcp.stores")
 
 SECONDS: Final = 5.0
 """How long the store may take for anything."""
+MOST_SET_ASIDE: Final = 1000
+"""Records that cannot be opened and are remembered as logged."""
 
 
 class SealedStore:
@@ -31,7 +33,7 @@ class SealedStore:
         self._vault = vault
         self._name = name
         self._seconds = seconds
-        self._records = RepeatedRecords(logger)
+        self._set_aside_before: dict[tuple[str, str], None] = {}
 
     @property
     def durable(self) -> bool:
@@ -49,22 +51,39 @@ class SealedStore:
         """Return a record, like `Store.read`."""
         with trio.move_on_after(self._seconds):
             record = await self._store.read(kind, key)
-            return None if record is None else self._opened(record)
+            try:
+                return None if record is None else self._opened(record)
+            except UnreadableRecord as error:
+                self._set_aside(Record(kind, key, b""), error)
+                raise
         raise self._timeout("find something")
 
     async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
         """Return records in the order of their keys, like `Store.list`."""
+        # With several keys there are several names for one owner.
+        names = [None] if owner is None else [owner] if not owner else self._vault.names(owner)
+        found = [record for name in names for record in await self._list(kind, owner, name, after, limit)]
+        return sorted(found, key=lambda record: record.key)[:limit]
+
+    async def _list(self, kind: str, owner: str | None, name: str | None, after: str, limit: int) -> Sequence[Record]:
+        """Return records of the owner who is stored under that name."""
         opened: list[Record] = []
+        # On and on: a page of records that cannot be opened must not look like the end of the list.
+        while len(opened) < limit:
+            page = await self._page(kind, name, after, limit)
+            for record in page:
+                try:
+                    opened.append(self._opened(record, owner))
+                except UnreadableRecord as error:
+                    self._set_aside(record, error)
+            if len(page) < limit:
+                break
+            after = page[-1].key
+        return opened[:limit]
+
+    async def _page(self, kind: str, name: str | None, after: str, limit: int) -> Sequence[Record]:
         with trio.move_on_after(self._seconds):
-            names = [None] if owner is None else [owner] if not owner else self._vault.names(owner)
-            for name in names:
-                for record in await self._store.list(kind, owner=name, after=after, limit=limit):
-                    try:
-                        opened.append(self._opened(record, owner))
-                    except UnreadableRecord as error:
-                        self._records.log("%s", error)
-            # With several keys there are several names for one owner.
-            return sorted(opened, key=lambda record: record.key)[:limit]
+            return await self._store.list(kind, owner=name, after=after, limit=limit)
         raise self._timeout("list something")
 
     async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
@@ -92,10 +111,6 @@ class SealedStore:
             return await self._store.is_alive(node)
         raise self._timeout("look for a process")
 
-    def close(self) -> None:
-        """Log what was only counted."""
-        self._records.close()
-
     def __repr__(self) -> str:
         return f"<SealedStore of {self._store!r}>"
 
@@ -119,6 +134,15 @@ class SealedStore:
         except Unsealable as error:
             raise UnreadableRecord(f"the {record.kind} {record.key!r:.80} cannot be opened: {error}") from None
         return record._replace(value=value, owner=record.owner if owner is None else owner)
+
+    def _set_aside(self, record: Record, error: UnreadableRecord) -> None:
+        """Log that a record cannot be opened, each one once."""
+        place = record.kind, record.key
+        if place not in self._set_aside_before:
+            self._set_aside_before[place] = None
+            logger.error("%s; it is set aside, and stays in the store %s", error, self._name)
+            if len(self._set_aside_before) > MOST_SET_ASIDE:
+                del self._set_aside_before[next(iter(self._set_aside_before))]
 
     def _timeout(self, what: str) -> StoreTimeout:
         return StoreTimeout(f"the store {self._name} took more than {self._seconds:g} seconds to {what}")

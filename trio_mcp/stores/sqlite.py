@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -13,6 +12,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
+from ..groups import unwrap
+from ..logs import RepeatedRecords, peer_logger
 from ..storage import Change, Record, StoreError
 from .nodes import Nodes
 
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
     import sqlite3
 
 T = TypeVar("T")
-logger = logging.getLogger("trio_mcp.stores")
+logger = peer_logger("trio_mcp.stores")
 
 SWEEP_SECONDS: Final = 5.0
 """Seconds between two searches for what has expired."""
 MOST_WAITING: Final = 10_000
 """Writes that may wait; a further one fails."""
+CLOSE_SECONDS: Final = 10.0
+"""How long the last writes, and the closing of the file, may take."""
 
 
 @dataclass(slots=True, eq=False)
@@ -57,13 +60,13 @@ class SqliteStore:
         self._waiting: list[Write] = []
         self._wakened = trio.lowlevel.ParkingLot()
         self._write_thread, self._read_thread = trio.CapacityLimiter(1), trio.CapacityLimiter(1)
+        self._node_threads = trio.CapacityLimiter(4)
+        self._records = RepeatedRecords(logger)
         self._is_closing = False
-        self._closed = False
 
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes or none, like `Store.write`."""
-        if self._closed:
-            raise StoreError(f"the store {self.path} is closed")
+        self._check_open()
         if len(self._waiting) >= MOST_WAITING:
             raise StoreError(f"{MOST_WAITING} writes already wait for the store {self.path}, which is the limit")
         write = Write(changes)
@@ -93,21 +96,26 @@ class SqliteStore:
 
     async def join(self, node: str) -> None:
         """Say that this process lives under that name, like `Store.join`."""
-        await trio.lowlevel.checkpoint()
-        self._nodes.join(node)
+        self._check_open()
+        # Whole: a lock that nobody knows of would never be released.
+        await trio.to_thread.run_sync(self._nodes.join, node, limiter=self._node_threads)
 
     async def is_alive(self, node: str) -> bool:
         """Return whether the process of that name lives, like `Store.is_alive`."""
-        await trio.lowlevel.checkpoint()
-        return self._nodes.is_alive(node)
+        self._check_open()
+        try:
+            return await trio.to_thread.run_sync(
+                self._nodes.is_alive, node, limiter=self._node_threads, abandon_on_cancel=True
+            )
+        except OSError as error:
+            raise StoreError(f"the store {self.path} cannot tell whether a process lives: {error}") from None
 
     async def _look_up(self, query: Callable[..., T], *args: object) -> T:
         import sqlite3  # noqa: PLC0415
 
         from . import sqlite_file  # noqa: PLC0415
 
-        if self._closed:
-            raise StoreError(f"the store {self.path} is closed")
+        self._check_open()
         try:
             # A reader that hangs, on a file of a network say, keeps the one thread: the next ones wait for it, in their time.
             return await trio.to_thread.run_sync(
@@ -115,6 +123,10 @@ class SqliteStore:
             )
         except sqlite3.Error as error:
             raise sqlite_file.failure_of(error) from None
+
+    def _check_open(self) -> None:
+        if self._is_closing:
+            raise StoreError(f"the store {self.path} is closed")
 
     # the writer
 
@@ -124,14 +136,15 @@ class SqliteStore:
         while self._waiting or not self._is_closing:
             if self._waiting:
                 await self._commit_waiting()
-            elif trio.current_time() >= due:
+            # However much is written, what has expired goes too.
+            if trio.current_time() >= due:
                 due = trio.current_time() + (0 if await self._sweep() else SWEEP_SECONDS)
-            else:
+            elif not self._waiting and not self._is_closing:
                 with trio.move_on_at(due):
                     await self._wakened.park()
 
     def stop(self) -> None:
-        """Let `run` end when nothing waits any more."""
+        """Take no more writes, and let `run` end when none waits any more."""
         self._is_closing = True
         self._wakened.unpark_all()
 
@@ -140,14 +153,12 @@ class SqliteStore:
 
         batch, self._waiting = self._waiting, []
         work = partial(sqlite_file.write_together, self._writer, [write.changes for write in batch], self._clock())
-        failures: list[StoreError | None] = [StoreError("the store was closed")] * len(batch)
+        failures: Sequence[StoreError | None] = [StoreError(f"the store {self.path} was closed")] * len(batch)
         try:
-            # Whole, also in a cancel: who waits must learn what became of it.
-            with trio.CancelScope(shield=True):
-                failures = await trio.to_thread.run_sync(work, limiter=self._write_thread)
+            failures = await trio.to_thread.run_sync(work, limiter=self._write_thread)
         except Exception as error:
             logger.exception("the store %s failed", self.path)
-            failures = [StoreError(f"the store failed: {error}")] * len(batch)
+            failures = [StoreError(f"the store {self.path} failed: {error}")] * len(batch)
         finally:
             for write, failure in zip(batch, failures, strict=True):
                 write.failure = failure
@@ -163,21 +174,24 @@ class SqliteStore:
             work = partial(sqlite_file.drop_expired, self._writer, self._clock())
             return await trio.to_thread.run_sync(work, limiter=self._write_thread)
         except sqlite3.Error as error:
-            logger.warning("the store %s cannot drop what has expired: %s", self.path, error)
+            self._records.log("a store cannot drop what has expired: %s (%s)", error, self.path)
             return False
 
     async def close(self) -> None:
         """Close the file, when `run` has ended."""
         from . import sqlite_file  # noqa: PLC0415
 
-        self._closed = True
-        self._nodes.leave()
         for write in self._waiting:
             write.failure = StoreError(f"the store {self.path} was closed")
             write.done.set()
+        self._records.close()
+        # A look-up that nobody waits for any more would keep it.
+        self._reader.interrupt()
         async with self._read_thread:
             self._reader.close()
         await trio.to_thread.run_sync(sqlite_file.close_database, self._writer, limiter=self._write_thread)
+        # At last: until then this process may have written.
+        await trio.to_thread.run_sync(self._nodes.leave, limiter=self._node_threads)
 
     def __repr__(self) -> str:
         return f"<SqliteStore {self.path} waiting={len(self._waiting)}>"
@@ -194,26 +208,43 @@ async def open_sqlite(target: str, *, clock: Callable[[], float] = time.time) ->
     Raises:
         ConfigurationError: it cannot be opened, or is no store of this version; nothing was changed.
     """
-    from . import sqlite_file  # noqa: PLC0415
-
     path = await trio.to_thread.run_sync(Path(target).expanduser)
-    writer = await trio.to_thread.run_sync(sqlite_file.open_database, path)
-    reader = await trio.to_thread.run_sync(sqlite_file.open_database, path)
-    store = SqliteStore(path, writer, reader, clock)
+    writer, reader = await trio.to_thread.run_sync(open_connections, path)
+    store, ended = SqliteStore(path, writer, reader, clock), trio.CancelScope(shield=True)
+    failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(store.run)
+            # Shielded, because a cancel from outside must not end it before the last write of those whom the cancel ends.
+            nursery.start_soon(run_in, ended, store)
             try:
                 yield store
             finally:
                 store.stop()
-                # What waits is still written.
-                nursery.cancel_scope.shield = True
-                nursery.cancel_scope.deadline = trio.current_time() + CLOSE_SECONDS
+                ended.deadline = trio.current_time() + CLOSE_SECONDS
+    except BaseExceptionGroup as group:
+        # The nursery is nobody else's business.
+        failure = unwrap(group)
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_SECONDS):
             await store.close()
+    if failure is not None:
+        raise failure
 
 
-CLOSE_SECONDS: Final = 10.0
-"""How long the last writes, and the closing of the file, may take."""
+async def run_in(scope: trio.CancelScope, store: SqliteStore) -> None:
+    with scope:
+        await store.run()
+
+
+def open_connections(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:
+    """Return the connections of the writer and of the reader. Raises `ConfigurationError`."""
+    import sqlite3  # noqa: PLC0415
+
+    from . import sqlite_schema  # noqa: PLC0415
+
+    writer = sqlite_schema.open_database(path)
+    try:
+        return writer, sqlite_schema.reader_of(path)
+    except sqlite3.Error as error:
+        writer.close()
+        raise sqlite_schema.unusable(path, error) from None

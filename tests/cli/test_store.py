@@ -1,0 +1,131 @@
+"""`trio-mcp store` shows how much a file keeps, finds what is wrong with it, and never shows what it keeps."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+
+from trio_mcp.cli.commands import main
+from trio_mcp.cli.errors import Status
+from trio_mcp.protocol.sealing.request_state import KeyRing, to_base64url
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.storage import Append, Put, Record
+from trio_mcp.stores import open_store
+
+KEY, OTHER_KEY = b"k" * 32, b"o" * 32
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a store with two records, one of which has expired, and a log."""
+    monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
+    path = tmp_path / "state.db"
+
+    async def fill() -> None:
+        async with open_store(str(path), KeyRing([KEY]), MemoryBudget()) as store:
+            await store.write([Put(Record("task", "a", b"secret" * 100)), Put(Record("task", "b", b"", "", 1000.0))])
+            await store.write([Append("call", "a", 1, [b"secret", b"secret"], time.time() + 1000)])
+
+    trio.run(fill)
+    return path
+
+
+def output(capsys: pytest.CaptureFixture[str]) -> str:
+    text = capsys.readouterr().out
+    assert "secret" not in text
+    return text
+
+
+def test_list_shows_how_much_there_is_of_each_kind(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "list", str(file)]) == Status.OK
+    head, calls, tasks = output(capsys).splitlines()
+    assert head.split() == ["kind", "form", "number", "entries", "expired", "bytes", "oldest", "newest"]
+    assert calls.split()[:5] == ["call", "logs", "1", "2", "0"]
+    assert tasks.split()[:4] == ["task", "records", "2", "1"]
+
+
+def test_list_as_json(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "list", str(file), "--json"]) == Status.OK
+    calls, tasks = json.loads(output(capsys))
+    assert (calls["kind"], calls["form"], calls["number"], calls["entries"], calls["expired"]) == (
+        "call",
+        "logs",
+        1,
+        2,
+        0,
+    )
+    assert (tasks["kind"], tasks["form"], tasks["number"], tasks["entries"], tasks["expired"]) == (
+        "task",
+        "records",
+        2,
+        None,
+        1,
+    )
+    assert tasks["size"] > 600
+    assert abs(tasks["oldest"] - time.time()) < 100
+
+
+@pytest.mark.parametrize(
+    ("key", "status", "opened"), [(KEY, Status.OK, "4 of 4"), (OTHER_KEY, Status.TOOL_ERROR, "0 of 4")]
+)
+def test_check_says_whether_the_keys_open_everything(
+    file: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    key: bytes,
+    status: Status,
+    opened: str,
+) -> None:
+    monkeypatch.setenv("TRIO_MCP_KEYS", to_base64url(key))
+    assert main(["store", "check", str(file)]) == status
+    assert opened in output(capsys)
+
+
+def test_check_without_keys_looks_at_the_file_alone(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["store", "check", str(file), "--json"]) == Status.OK
+    assert json.loads(output(capsys)) == {"sound": True, "findings": [], "values": None}
+
+
+def test_check_finds_an_index_that_lacks_a_row(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("PRAGMA writable_schema = ON")
+        other.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, 'owner, key)', 'key, owner)') WHERE name = 'records_by_owner'"
+        )
+        other.commit()
+    assert main(["store", "check", str(file), "--json"]) == Status.TOOL_ERROR
+    assert json.loads(output(capsys))["findings"]
+
+
+def test_vacuum_gives_room_back_and_keeps_what_lives(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("UPDATE records SET value = zeroblob(1000000) WHERE key = 'b'")
+        other.commit()
+    assert main(["store", "vacuum", str(file), "--json"]) == Status.OK
+    sizes = json.loads(output(capsys))
+    assert sizes["after"] < sizes["before"] / 2
+    assert sizes["after"] == file.stat().st_size
+    assert main(["store", "list", str(file), "--json"]) == Status.OK
+    assert [(each["kind"], each["number"]) for each in json.loads(output(capsys))] == [("call", 1), ("task", 1)]
+
+
+@pytest.mark.parametrize("action", ["list", "check", "vacuum"])
+def test_a_file_that_is_no_store_is_an_error_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], action: str
+) -> None:
+    text, empty = tmp_path / "text.db", tmp_path / "empty.db"
+    text.write_text("no database " * 1000)
+    empty.touch()
+    for path, status in ((text, Status.UNREACHABLE), (empty, Status.UNREACHABLE), (tmp_path / "none.db", Status.USAGE)):
+        assert main(["store", action, str(path)]) == status
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert len(said.err.splitlines()) == 1
+    assert text.read_text().startswith("no database")
+    assert not (tmp_path / "none.db").exists()

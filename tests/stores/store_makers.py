@@ -1,0 +1,48 @@
+"""The stores of this project, as their contract sees them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.storage import Store
+from trio_mcp.stores import open_store
+from trio_mcp.stores.sqlite import open_sqlite
+from trio_mcp.testing.contract.store import StoreTrait
+
+KEYS = KeyRing([bytes(range(32)), bytes(range(32, 64))])
+
+
+class InMemory:
+    name = "memory"
+    traits: frozenset[StoreTrait] = frozenset()
+
+    @asynccontextmanager
+    async def open(self, place: Path) -> AsyncIterator[Store]:
+        memory = MemoryBudget(64 * 1024 * 1024)
+        async with open_store("memory:", None, memory) as store:
+            yield store
+        assert memory.drawn == 0
+
+
+class InSqlite:
+    name = "sqlite"
+    traits = frozenset(StoreTrait)
+
+    @asynccontextmanager
+    async def open(self, place: Path) -> AsyncIterator[Store]:
+        async with open_sqlite(str(place)) as store:
+            yield store
+
+
+class Sealed:
+    name = "sealed"
+    traits = frozenset(StoreTrait)
+
+    @asynccontextmanager
+    async def open(self, place: Path) -> AsyncIterator[Store]:
+        async with open_store(str(place), KEYS, MemoryBudget(64 * 1024 * 1024)) as store:
+            yield store

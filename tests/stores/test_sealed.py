@@ -1,0 +1,163 @@
+"""What a durable store keeps is sealed, and what cannot be opened is set aside."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from store_makers import KEYS
+
+from trio_mcp.protocol.sealing.at_rest import Unsealable, Vault
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.storage import Append, Put, Record, Store, StoreTimeout, UnreadableRecord
+from trio_mcp.stores import MemoryStore, open_store
+from trio_mcp.stores.sealed import SealedStore
+
+OLD, NEW = KeyRing([b"o" * 32]), KeyRing([b"n" * 32])
+BOTH = KeyRing([b"n" * 32, b"o" * 32])
+
+
+def sealed(keys: KeyRing, store: Store) -> SealedStore:
+    return SealedStore(store, Vault(keys), "the store")
+
+
+def thing(key: str, value: bytes = b"secret value", owner: str = "secret owner") -> Put:
+    return Put(Record("thing", key, value, owner))
+
+
+async def keys_of(store: Store, **options: str) -> list[str]:
+    return [record.key for record in await store.list("thing", **options)]
+
+
+async def test_nothing_of_what_was_written_is_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with open_store(str(path), KEYS, MemoryBudget()) as store:
+        await store.write([thing("a"), Append("log", "a", 1, [b"secret entry"])])
+    assert b"secret" not in path.read_bytes()
+
+
+async def test_two_seals_of_one_value_differ() -> None:
+    vault = Vault(KEYS)
+    assert vault.seal(b"value", b"place") != vault.seal(b"value", b"place")
+
+
+@pytest.mark.parametrize("at", [0, 3, 10, 20, -1])
+def test_a_value_that_was_changed_does_not_open(at: int) -> None:
+    vault = Vault(KEYS)
+    changed = bytearray(vault.seal(b"value", b"place"))
+    changed[at] ^= 1
+    with pytest.raises(Unsealable):
+        vault.open(bytes(changed), b"place")
+    with pytest.raises(Unsealable):
+        vault.open(bytes(changed[:20]), b"place")
+
+
+async def test_what_an_older_key_sealed_is_found_and_opened() -> None:
+    inner = MemoryStore()
+    await sealed(OLD, inner).write([thing("a")])
+    rotated = sealed(BOTH, inner)
+    await rotated.write([thing("b")])
+    assert await keys_of(rotated, owner="secret owner") == ["a", "b"]
+    assert await keys_of(sealed(NEW, inner), owner="secret owner") == ["b"]
+
+
+async def test_a_value_that_was_moved_is_set_aside_and_the_others_are_listed(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with open_store(str(path), KEYS, MemoryBudget()) as store:
+        await store.write([thing("a", b"1"), thing("b", b"2"), thing("c", b"3")])
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("UPDATE records SET value = (SELECT value FROM records WHERE key = 'a') WHERE key = 'b'")
+            other.commit()
+        assert await keys_of(store) == ["a", "c"]
+        with pytest.raises(UnreadableRecord):
+            await store.read("thing", "b")
+
+
+async def test_entries_that_were_exchanged_do_not_open(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    async with open_store(str(path), KEYS, MemoryBudget()) as store:
+        await store.write([Append("log", "a", 1, [b"1", b"2"])])
+        with closing(sqlite3.connect(path)) as other:
+            other.execute("UPDATE entries SET value = (SELECT value FROM entries WHERE number = 1) WHERE number = 2")
+            other.commit()
+        assert await store.entries("log", "a", 0, 1) == [b"1"]
+        with pytest.raises(UnreadableRecord):
+            await store.entries("log", "a", 1, 1)
+
+
+async def test_a_page_of_what_cannot_be_opened_does_not_end_a_list() -> None:
+    inner = MemoryStore()
+    await sealed(OLD, inner).write([thing(f"a{number}") for number in range(10)])
+    store = sealed(NEW, inner)
+    await store.write([thing("b"), thing("c"), thing("d")])
+    assert [record.key for record in await store.list("thing", limit=2)] == ["b", "c"]
+
+
+async def test_a_record_that_cannot_be_opened_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    inner = MemoryStore()
+    await sealed(OLD, inner).write([thing("a"), thing("b")])
+    store = sealed(NEW, inner)
+    for _ in range(3):
+        assert await keys_of(store) == []
+        with pytest.raises(UnreadableRecord):
+            await store.read("thing", "a")
+    assert len(caplog.records) == 2
+    assert all("secret" not in record.getMessage() for record in caplog.records)
+
+
+async def test_a_record_that_cannot_be_opened_stays() -> None:
+    inner = MemoryStore()
+    await sealed(OLD, inner).write([thing("a")])
+    assert await keys_of(sealed(NEW, inner)) == []
+    assert await keys_of(sealed(OLD, inner)) == ["a"]
+
+
+class Hanging(MemoryStore):
+    durable = True
+
+    async def write(self, changes: object) -> None:
+        await trio.sleep_forever()
+
+    async def read(self, kind: str, key: str) -> Record | None:
+        await trio.sleep_forever()
+
+    async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
+        await trio.sleep_forever()
+        return []
+
+    async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
+        await trio.sleep_forever()
+        return []
+
+    async def join(self, node: str) -> None:
+        await trio.sleep_forever()
+
+    async def is_alive(self, node: str) -> bool:
+        await trio.sleep_forever()
+        return True
+
+
+async def test_a_store_that_hangs_is_a_timeout_with_its_name(autojump_clock: trio.testing.MockClock) -> None:
+    store = sealed(KEYS, Hanging())
+    for use in (
+        store.write([thing("a")]),
+        store.read("thing", "a"),
+        store.list("thing"),
+        store.entries("log", "a", 0, 1),
+        store.join("here"),
+        store.is_alive("here"),
+    ):
+        with pytest.raises(StoreTimeout, match="the store"):
+            await use
+
+
+async def test_a_cancel_is_no_timeout() -> None:
+    with trio.move_on_after(0) as scope:
+        await sealed(KEYS, Hanging()).read("thing", "a")
+    assert scope.cancelled_caught

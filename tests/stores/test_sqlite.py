@@ -1,0 +1,280 @@
+"""What only the SQLite store has: a file, other programs that use it, and a disk that is full. The contract tests the rest."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from trio_mcp.errors import ConfigurationError
+from trio_mcp.storage import Append, EventsGone, Put, Record, StoreError, StoreFull
+from trio_mcp.stores import sqlite, sqlite_file, sqlite_schema
+from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
+from trio_mcp.stores.sqlite_schema import open_database
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "state.db"
+
+
+def thing(key: str, value: bytes = b"value", expires_at: float = float("inf")) -> Put:
+    return Put(Record("thing", key, value, "", expires_at))
+
+
+async def outcome(store: SqliteStore, *changes: Put, into: dict[str, type[StoreError] | None]) -> None:
+    try:
+        await store.write(changes)
+    except StoreError as error:
+        into[changes[0].record.key] = type(error)
+    else:
+        into[changes[0].record.key] = None
+
+
+# the file
+
+
+async def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        async with open_sqlite(str(path)) as store:
+            await store.write([thing("a")])
+            await store.join("here")
+            modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+            node = stat.S_IMODE((path.parent / "state.db.nodes" / "here").stat().st_mode)
+    finally:
+        os.umask(before)
+    assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600, "state.db.nodes": 0o700}
+    assert node == 0o600
+
+
+async def test_a_closed_store_is_one_file(path: Path) -> None:
+    async with open_sqlite(str(path)) as store:
+        await store.join("here")
+        await store.write([thing("a")])
+    assert [each for each in path.parent.rglob("*") if each.is_file()] == [path]
+
+
+def newer(path: Path) -> None:
+    with closing(open_database(path)) as connection:
+        connection.execute("PRAGMA user_version = 99")
+
+
+def of_another_program(path: Path) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE mine (x)")
+
+
+def no_database(path: Path) -> None:
+    path.write_text("a text, and a long one " * 100)
+
+
+def with_records(path: Path) -> None:
+    with closing(open_database(path)) as connection:
+        changes = [[thing(f"{number}", b"x" * 1000)] for number in range(100)]
+        assert not any(sqlite_file.write_together(connection, changes, 0))
+        sqlite_file.close_database(connection)
+
+
+def cut_off(path: Path) -> None:
+    with_records(path)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+def scribbled_on(path: Path) -> None:
+    with_records(path)
+    with path.open("r+b") as file:
+        file.seek(5 * 4096)
+        file.write(b"\xff" * 3 * 4096)
+
+
+@pytest.mark.parametrize("spoil", [newer, of_another_program, no_database, cut_off, scribbled_on])
+def test_a_file_that_cannot_be_used_ends_the_start_and_keeps_its_data(
+    path: Path, spoil: Callable[[Path], None]
+) -> None:
+    async def start() -> None:
+        async with open_sqlite(str(path)):
+            pass
+
+    spoil(path)
+    before = path.read_bytes()
+    with pytest.raises(ConfigurationError) as caught:
+        trio.run(start)
+    assert str(path) in str(caught.value)
+    assert path.read_bytes() == before
+
+
+async def test_a_folder_that_is_missing_ends_the_start(path: Path) -> None:
+    with pytest.raises(ConfigurationError):
+        async with open_sqlite(str(path / "state.db")):
+            pass
+
+
+async def test_a_path_may_have_any_characters(tmp_path: Path) -> None:
+    path = tmp_path / "a %20?mode=ro#x.db"
+    async with open_sqlite(str(path)) as store:
+        await store.write([thing("a")])
+    assert path.exists()
+
+
+def test_several_that_make_the_same_file_all_open_it(path: Path) -> None:
+    opened: list[sqlite3.Connection] = []
+    threads = [threading.Thread(target=lambda: opened.append(open_database(path))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    modes = [connection.execute("PRAGMA journal_mode").fetchone() for connection in opened]
+    for connection in opened:
+        connection.close()
+    assert modes == [("wal",)] * 8
+
+
+# a disk that is full, another process, bad values
+
+
+def test_a_full_disk_fails_the_writes_that_do_not_fit_and_no_other(path: Path) -> None:
+    with closing(open_database(path)) as connection:
+        sqlite_file.write_together(connection, [[thing("before")]], 0)
+        connection.execute("PRAGMA max_page_count = 30")
+        batch = [[thing("small")], [thing("new"), thing("large", b"x" * 1_000_000)], [thing("little")]]
+        outcomes = sqlite_file.write_together(connection, batch, 0)
+        assert [type(outcome) for outcome in outcomes] == [type(None), StoreFull, type(None)]
+        found = sqlite_file.list_records(connection, "thing", None, "", 100, 0)
+        assert [record.key for record in found] == ["before", "little", "small"]
+        # With room again it goes on.
+        connection.execute("PRAGMA max_page_count = 10000")
+        assert sqlite_file.write_together(connection, batch[1:2], 0) == [None]
+
+
+async def test_a_database_that_another_process_keeps_locked_is_an_error_in_time(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_schema, "BUSY_SECONDS", 0.05)
+    outcomes: dict[str, type[StoreError] | None] = {}
+    async with open_sqlite(str(path)) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            with trio.fail_after(5):
+                async with trio.open_nursery() as nursery:
+                    for number in range(200):
+                        nursery.start_soon(lambda n: outcome(store, thing(str(n)), into=outcomes), number)
+            assert await store.read("thing", "1") is None
+            other.execute("ROLLBACK")
+        assert set(outcomes.values()) == {StoreError}
+        await store.write([thing("a")])
+
+
+async def test_a_value_that_cannot_be_stored_fails_its_write_alone(path: Path) -> None:
+    outcomes: dict[str, type[StoreError] | None] = {}
+    async with open_sqlite(str(path)) as store:
+        async with trio.open_nursery() as nursery:
+            for key in ("a", "\ud800", "b"):
+                nursery.start_soon(lambda k: outcome(store, thing(k), into=outcomes), key)
+        assert outcomes == {"a": None, "\ud800": StoreError, "b": None}
+
+
+async def test_writes_that_wait_have_a_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite, "MOST_WAITING", 2)
+    outcomes: dict[str, type[StoreError] | None] = {}
+    async with open_sqlite(str(path)) as store:
+        # The writer, too: it would take the first ones.
+        await trio.testing.wait_all_tasks_blocked()
+        async with trio.open_nursery() as nursery:
+            for number in range(3):
+                nursery.start_soon(lambda n: outcome(store, thing(str(n)), into=outcomes), number)
+    assert sorted(map(str, outcomes.values())).count(str(StoreError)) == 1
+
+
+# the end
+
+
+async def test_what_waits_is_written_when_the_store_is_closed(path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        async with open_sqlite(str(path)) as store:
+            for number in range(20):
+                nursery.start_soon(store.write, [thing(f"{number:02d}")])
+            await trio.testing.wait_all_tasks_blocked()
+    async with open_sqlite(str(path)) as store:
+        assert len(await store.list("thing")) == 20
+
+
+async def test_what_a_cancelled_owner_still_writes_is_written(path: Path) -> None:
+    with trio.CancelScope() as scope:
+        async with open_sqlite(str(path)) as store:
+            try:
+                scope.cancel()
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True), trio.fail_after(5):
+                    await trio.testing.wait_all_tasks_blocked()
+                    await store.write([thing("last")])
+    async with open_sqlite(str(path)) as store:
+        assert await store.read("thing", "last") is not None
+
+
+async def test_an_error_of_the_owner_leaves_as_it_is(path: Path) -> None:
+    with pytest.raises(KeyError):
+        async with open_sqlite(str(path)):
+            raise KeyError
+
+
+async def test_a_closed_store_says_so(path: Path) -> None:
+    async with open_sqlite(str(path)) as store:
+        pass
+    for use in (store.write([thing("a")]), store.read("thing", "a"), store.list("thing"), store.is_alive("here")):
+        with pytest.raises(StoreError):
+            await use
+
+
+# what has expired
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def pages(path: Path) -> int:
+    with closing(sqlite3.connect(path)) as other:
+        return int(other.execute("PRAGMA page_count").fetchone()[0])
+
+
+async def test_the_file_stays_as_large_as_what_lives(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while there is always something to write."""
+    monkeypatch.setattr(sqlite, "SWEEP_SECONDS", 0)
+    clock = Clock()
+    sizes = []
+    async with open_sqlite(str(path), clock=clock) as store:
+        for number in range(60):
+            clock.now += 1
+            until = clock.now + 10
+            await store.write([thing(f"{number}-{each}", b"x" * 500, until) for each in range(50)])
+            await store.write([Append("log", f"{number}", 1, [b"x" * 500] * 50, until)])
+            sizes.append(pages(path))
+    assert max(sizes[30:]) <= max(sizes[:30]) * 1.1
+
+
+async def test_expired_logs_are_deleted_slice_by_slice(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sqlite_file, "SLICE", 7)
+    with closing(open_database(path)) as connection:
+        changes = [Append("log", f"{number}", 1, [b"x"] * 10, 5.0) for number in range(5)]
+        sqlite_file.write_together(connection, [changes], 0)
+        rounds = 1
+        while sqlite_file.drop_expired(connection, 10.0):
+            rounds += 1
+        with pytest.raises(EventsGone):
+            sqlite_file.entries(connection, "log", "1", 0, 10, 0.0)
+        left = [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("logs", "entries")]
+    assert left == [0, 0]
+    assert rounds >= 7

@@ -1,0 +1,123 @@
+"""`trio-mcp store`: look at the file in which a server keeps what outlives it, check it, and make it small."""
+
+from __future__ import annotations
+
+import json
+import time
+from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ..printable import printable
+from ..protocol.sealing.at_rest import Vault
+from ..protocol.sealing.request_state import KeyRing
+from ..stores import sqlite_upkeep
+from ..stores.sqlite_upkeep import KindSummary
+from .errors import CommandError, Status
+from .output import note
+
+EXAMPLES = """\
+actions:
+  list     what there is of each kind: how many, how large, how old; never what it says
+  check    whether the file is sound; with TRIO_MCP_KEYS, also whether these keys open everything in it
+  vacuum   delete what has expired, and give the room back
+
+examples:
+  trio-mcp store list state.db
+  trio-mcp store check state.db --json
+  trio-mcp store vacuum state.db
+
+A server may use the file meanwhile. `vacuum` needs as much room again on the disk, and the server waits for it.
+"""
+
+SCHEME: Final = "sqlite:"
+UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
+
+
+def describe(parser: ArgumentParser) -> None:
+    parser.add_argument("action", choices=("list", "check", "vacuum"), metavar="ACTION", help="list, check or vacuum")
+    parser.add_argument("file", metavar="FILE", help="the file of ServiceOptions(store=FILE)")
+    parser.add_argument("--json", action="store_true", help="write JSON")
+    parser.epilog = EXAMPLES
+
+
+def execute(options: Namespace) -> int:
+    """Do one of the three and return the exit status. Raises `CommandError`, `ConfigurationError`."""
+    path = Path(options.file.removeprefix(SCHEME)).expanduser()
+    if not path.is_file():
+        raise CommandError(f"there is no file {path}")
+    return {"list": show_kinds, "check": check, "vacuum": vacuum}[options.action](path, options.json)
+
+
+def show_kinds(path: Path, as_json: bool) -> int:
+    now = time.time()
+    kinds = sqlite_upkeep.summaries(path, now)
+    if as_json:
+        show_json([each._asdict() for each in kinds])
+    elif not kinds:
+        note(f"{path} is empty")
+    else:
+        heads = ("kind", "form", "number", "entries", "expired", "bytes", "oldest", "newest")
+        show_table([heads, *(row_of(each, now) for each in kinds)])
+    return Status.OK
+
+
+def check(path: Path, as_json: bool) -> int:
+    """Check a file; the status is 1 if something is wrong with it."""
+    found = sqlite_upkeep.findings(path)
+    ring = KeyRing.from_environment()
+    # Of a damaged file not everything can be read.
+    sealings = None if ring is None or found else sqlite_upkeep.sealings(path, Vault(ring))
+    closed = 0 if sealings is None else sealings.closed
+    if as_json:
+        show_json({"sound": not found, "findings": found, "values": None if sealings is None else sealings._asdict()})
+    elif found:
+        show_lines([f"{path} is damaged:", *found])
+    else:
+        keys = "no keys to open anything with: set TRIO_MCP_KEYS"
+        if sealings is not None:
+            keys = f"{sealings.values - closed} of {sealings.values} values open with the keys of TRIO_MCP_KEYS"
+        show_lines([f"{path} is sound; {keys}"])
+    return Status.TOOL_ERROR if found or closed else Status.OK
+
+
+def vacuum(path: Path, as_json: bool) -> int:
+    before, after = sqlite_upkeep.vacuum(path, time.time())
+    if as_json:
+        show_json({"before": before, "after": after})
+    else:
+        show_lines([f"{path} had {before} bytes, and has {after} now"])
+    return Status.OK
+
+
+def row_of(each: KindSummary, now: float) -> Sequence[str]:
+    entries = "" if each.entries is None else str(each.entries)
+    numbers = (str(each.number), entries, str(each.expired), str(each.size))
+    return (printable(each.kind), each.form, *numbers, age(now - each.oldest), age(now - each.newest))
+
+
+def age(seconds: float) -> str:
+    """Return a duration in its largest unit."""
+    for size, unit in UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return "0 s"
+
+
+def show_table(rows: Sequence[Sequence[str]]) -> None:
+    """Write rows with columns of one width; numbers and ages to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        names, others = row[:2], row[2:]
+        cells = [*map(str.ljust, names, widths[:2]), *map(str.rjust, others, widths[2:])]
+        show_lines(["  ".join(cells).rstrip()])
+
+
+def show_lines(lines: Sequence[str]) -> None:
+    for line in lines:
+        print(printable(line))
+
+
+def show_json(value: object) -> None:
+    print(json.dumps(value, indent=2))

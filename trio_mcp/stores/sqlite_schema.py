@@ -1,0 +1,206 @@
+"""The file of a SQLite store: making it, opening it, its schema, and what is wrong with one. It knows nothing of Trio."""
+
+# records   one row for each record.
+# logs      one row for each log, with the number of its newest entry.
+# entries   one row for each entry of a log.
+#
+# All have row ids and an index beside them, because values may be large. `PRAGMA application_id` says that the file is ours,
+# `PRAGMA user_version` which schema it has.
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from ..errors import ConfigurationError
+
+APPLICATION_ID: Final = 0x74726D63
+"""The letters "trmc"."""
+BUSY_SECONDS: Final = 3.0
+"""How long a statement waits for another process that writes: less than a `SealedStore` waits, whose error would say less."""
+PAUSE: Final = 0.02
+"""Seconds between two attempts at what SQLite does not wait for by itself."""
+WAL_BYTES: Final = 16 * 1024 * 1024
+"""The size that the write-ahead log is cut to after it was larger."""
+CHECKED_BYTES: Final = 64 * 1024 * 1024
+"""A file up to this size is checked as a whole when it is opened."""
+
+MIGRATIONS: Final[Sequence[str]] = (
+    """
+CREATE TABLE records (
+    kind TEXT NOT NULL, key TEXT NOT NULL, owner TEXT NOT NULL, version INTEGER NOT NULL, written_at REAL NOT NULL,
+    expires_at REAL, value BLOB NOT NULL,
+    UNIQUE (kind, key)
+);
+CREATE INDEX records_by_owner ON records (kind, owner, key);
+CREATE INDEX records_by_expiry ON records (expires_at) WHERE expires_at IS NOT NULL;
+CREATE TABLE logs (
+    id INTEGER PRIMARY KEY, kind TEXT NOT NULL, key TEXT NOT NULL, newest INTEGER NOT NULL, written_at REAL NOT NULL,
+    expires_at REAL,
+    UNIQUE (kind, key)
+);
+CREATE INDEX logs_by_expiry ON logs (expires_at) WHERE expires_at IS NOT NULL;
+CREATE TABLE entries (
+    log INTEGER NOT NULL, number INTEGER NOT NULL, value BLOB NOT NULL,
+    UNIQUE (log, number)
+)
+""",
+)
+"""What leads from each version of the schema to the next; the first makes it."""
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """Open the database, and make it if there is none; only its owner can read it.
+
+    Raises:
+        ConfigurationError: it cannot be opened, is damaged, belongs to another program, or is of a newer version. Nothing was
+            changed.
+    """
+    try:
+        # Before SQLite makes it, which would go by the umask. The files beside it get the same mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        connection = connect(path)
+    except (OSError, sqlite3.Error) as error:
+        raise ConfigurationError(f"the store {path} cannot be opened: {error}") from None
+    try:
+        _prepare(connection, path)
+    except sqlite3.Error as error:
+        connection.close()
+        raise unusable(path, error) from None
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
+    """Return a connection to a file that exists, for use in one thread at a time.
+
+    Args:
+        mode: "rw", or "ro" for one that cannot write.
+    """
+    # A URI, because a plain path would make a file that is missing.
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?mode={mode}",
+        uri=True,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+
+
+def reader_of(path: Path) -> sqlite3.Connection:
+    """Return a connection for look-ups in a database that `open_database` has opened."""
+    connection = connect(path)
+    connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+    version = checked_version(connection, path)
+    if version == 0:
+        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+        _use_wal(connection)
+    elif path.stat().st_size <= CHECKED_BYTES and (problems := damage(connection, 1)):
+        raise damaged(path, problems[0])
+    if version < len(MIGRATIONS):
+        _migrate(connection)
+    # NORMAL: a commit survives the end of the process without a wait for the disk; a machine that dies may lose the last ones.
+    connection.execute("PRAGMA synchronous = NORMAL")
+    connection.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}")
+
+
+def checked_version(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the version of the schema, 0 for an empty file.
+
+    Raises:
+        ConfigurationError: it is a database of another program, or of a newer version.
+    """
+    # This first: it is the last that a process sets which makes the database meanwhile.
+    version = _pragma(connection, "user_version")
+    is_empty = version == 0 and _pragma(connection, "schema_version") == 0
+    if not is_empty and _pragma(connection, "application_id") != APPLICATION_ID:
+        raise ConfigurationError(f"{path} is a database of another program, not a store of trio_mcp: name another file")
+    if version > len(MIGRATIONS):
+        raise ConfigurationError(
+            f"the store {path} was written by a newer version of trio_mcp (schema {version}, this one has {len(MIGRATIONS)}). "
+            "Nothing was changed: install that version again, or name another file"
+        )
+    return version
+
+
+def damage(connection: sqlite3.Connection, most: int, *, thorough: bool = False) -> list[str]:
+    """Return what is wrong with the database, at most so many findings; nothing if it is sound.
+
+    Args:
+        thorough: also compare the tables with their indexes, which takes longer.
+    """
+    check = "integrity_check" if thorough else "quick_check"
+    found = [str(row[0]) for row in connection.execute(f"PRAGMA {check}({most})")]
+    return [] if found == ["ok"] else found
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    until = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            # Another process that makes the same file: SQLite does not wait for it here.
+            if not is_busy(error) or time.monotonic() >= until:
+                raise
+            time.sleep(PAUSE)
+        else:
+            return
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema to the newest version, all at once."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Asked again: another process may have been faster.
+        for migration in MIGRATIONS[_pragma(connection, "user_version") :]:
+            for statement in migration.split(";"):
+                connection.execute(statement)
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def unusable(path: Path, error: sqlite3.Error) -> ConfigurationError:
+    """Return the error for a database that SQLite does not open."""
+    if primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return damaged(path, str(error))
+    if is_busy(error):
+        return ConfigurationError(f"another process keeps the store {path} locked: end it, or name another file")
+    return ConfigurationError(f"the store {path} cannot be opened: {error}")
+
+
+def damaged(path: Path, finding: str) -> ConfigurationError:
+    """Return the error for a database that is damaged."""
+    return ConfigurationError(
+        f"the store {path} is damaged or no SQLite database ({finding}). Nothing was changed. Look at it with `trio-mcp store "
+        f"check {path}`, restore a copy, or move it away to start with an empty one"
+    )
+
+
+def primary_code(error: sqlite3.Error) -> int:
+    """Return the code of an error without its details; 0 if SQLite itself did not raise it."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Return whether another process is in the way."""
+    return primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _pragma(connection: sqlite3.Connection, name: str) -> int:
+    return int(connection.execute(f"PRAGMA {name}").fetchone()[0])

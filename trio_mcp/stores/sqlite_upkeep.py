@@ -1,0 +1,137 @@
+"""What an operator may want of the file of a SQLite store, with or without a server that uses it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from ..errors import ConfigurationError
+from ..protocol.sealing.at_rest import Unsealable, Vault
+from . import sqlite_schema
+from .sealed import entry_place, record_place
+from .sqlite_file import drop_expired
+
+MOST_FINDINGS: Final = 20
+
+
+class KindSummary(NamedTuple):
+    """What a store has of one kind.
+
+    Attributes:
+        form: what they are.
+        number: how many there are.
+        entries: how many entries the logs have; None of records.
+        expired: how many of them have expired, and will be deleted.
+        size: bytes of their values.
+        oldest, newest: when the first and the last of them were written, in Unix seconds; a record and a log count as written
+            when they last changed.
+    """
+
+    kind: str
+    form: Literal["records", "logs"]
+    number: int
+    entries: int | None
+    expired: int
+    size: int
+    oldest: float
+    newest: float
+
+
+class Sealings(NamedTuple):
+    """How many values there are, and how many of them the keys do not open."""
+
+    values: int
+    closed: int
+
+
+@contextmanager
+def open_file(path: Path) -> Iterator[sqlite3.Connection]:
+    """Open the database of a store that exists.
+
+    Raises:
+        ConfigurationError: it is none of this version, or what the block does with it fails.
+    """
+    if not path.is_file():
+        raise ConfigurationError(f"there is no file {path}")
+    try:
+        with closing(sqlite_schema.connect(path)) as connection:
+            if sqlite_schema.checked_version(connection, path) == 0:
+                raise ConfigurationError(f"{path} is empty, and no store")
+            yield connection
+    except sqlite3.Error as error:
+        raise sqlite_schema.unusable(path, error) from None
+
+
+def summaries(path: Path, now: float) -> list[KindSummary]:
+    """Return what a store has of each kind. Raises `ConfigurationError`."""
+    with open_file(path) as connection:
+        records = connection.execute(
+            "SELECT kind, 'records', count(*), NULL, sum(coalesce(expires_at <= ?, 0)), sum(length(value)), min(written_at), "
+            "max(written_at) FROM records GROUP BY kind ORDER BY kind",
+            (now,),
+        ).fetchall()
+        # The entries of each log are added up first: a log without any counts, too.
+        logs = connection.execute(
+            "SELECT kind, 'logs', count(*), sum(number), sum(coalesce(expires_at <= ?, 0)), sum(size), min(written_at), "
+            "max(written_at) FROM (SELECT logs.*, count(number) AS number, coalesce(sum(length(value)), 0) AS size FROM logs "
+            "LEFT JOIN entries ON log = id GROUP BY id) GROUP BY kind ORDER BY kind",
+            (now,),
+        ).fetchall()
+    return sorted(KindSummary(*row) for row in (*records, *logs))
+
+
+def findings(path: Path) -> list[str]:
+    """Return what is wrong with the file; nothing if it is sound.
+
+    Raises:
+        ConfigurationError: it is no store of this version, or cannot be read at all.
+    """
+    with open_file(path) as connection:
+        return sqlite_schema.damage(connection, MOST_FINDINGS, thorough=True)
+
+
+def sealings(path: Path, vault: Vault) -> Sealings:
+    """Open every value with the keys of a vault; return how many there are. Raises `ConfigurationError`."""
+    values = closed = 0
+    with open_file(path) as connection:
+        for place, value in _values(connection):
+            values += 1
+            try:
+                vault.open(value, place)
+            except Unsealable:
+                closed += 1
+    return Sealings(values, closed)
+
+
+def _values(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
+    """Yield each sealed value, after the place that it was sealed for."""
+    for kind, key, value in connection.execute("SELECT kind, key, value FROM records"):
+        yield record_place(kind, key), value
+    entries = "SELECT kind, key, number, value FROM entries JOIN logs ON log = id"
+    for kind, key, number, value in connection.execute(entries):
+        yield entry_place(kind, key, number), value
+
+
+def vacuum(path: Path, now: float) -> tuple[int, int]:
+    """Delete what has expired and write the file anew; return the bytes of the file before and after.
+
+    Raises:
+        ConfigurationError: it is no store of this version, another process keeps it locked, or there is no room. Nothing is lost.
+    """
+    with open_file(path) as connection:
+        before = size_of(path)
+        while drop_expired(connection, now):
+            pass
+        connection.execute("VACUUM")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return before, size_of(path)
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a database and its write-ahead log."""
+    log = Path(f"{path}-wal")
+    return path.stat().st_size + (os.stat(log).st_size if log.exists() else 0)
