@@ -6,10 +6,7 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
-
 from trio_mcp.storage import Append, Forget, Put, Record
-from trio_mcp.stores import sqlite
 from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
 
 TASKS, AT_ONCE, LIVE, FIRST = 100_000, 20, 1_000, 2_000
@@ -40,11 +37,7 @@ async def run_tasks(store: SqliteStore, clock: Clock, first: int) -> None:
     clock.now += AT_ONCE
 
 
-async def test_a_hundred_thousand_tasks_leave_the_file_as_large_as_the_first_of_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # As often, for its clock, as every 50 of its seconds.
-    monkeypatch.setattr(sqlite, "SWEEP_SECONDS", 0.01)
+async def test_a_hundred_thousand_tasks_leave_the_file_as_large_as_the_first_of_them(tmp_path: Path) -> None:
     path, clock, early = tmp_path / "state.db", Clock(), 0
     async with open_sqlite(str(path), clock=clock) as store:
         for done in range(0, TASKS, AT_ONCE):

@@ -17,7 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session import ServiceOptions
-from trio_mcp.storage import Put, Record
+from trio_mcp.storage import Put, Record, StoreTimeout
 
 KEYS = KeyRing.random()
 
@@ -219,3 +219,25 @@ async def test_no_header_and_no_token_is_stored() -> None:
     stored = b"".join(record.value for record in disk.records.values())
     assert b"alice" not in stored
     assert task.id.encode() not in stored
+
+
+async def test_a_write_that_was_made_after_its_time_is_no_conflict_for_the_next(era: type[LegacyTask]) -> None:
+    disk, work = Disk(), Work()
+    process = Process(disk, work)
+    write, late = process.store.write, [True]
+
+    async def write_late(changes: Any) -> None:
+        await write(changes)
+        if late and any(isinstance(change, Put) and change.record.version for change in changes):
+            late.clear()
+            raise StoreTimeout("it took too long")
+
+    async with process.task(era) as task:
+        await task.start("order")
+        process.store.write = write_late  # type: ignore[method-assign]
+        task.talk.service.tasks.set_message(next(iter(task.talk.service.tasks)), "late")
+        await task.answer(True)
+        await task.answer(True)
+        assert await task.status() == "completed"
+    async with Process(disk, work).task(era, task.id) as again:
+        assert await again.status() == "completed"

@@ -194,6 +194,34 @@ async def test_writes_that_wait_have_a_limit(path: Path, monkeypatch: pytest.Mon
     assert sorted(map(str, outcomes.values())).count(str(StoreError)) == 1
 
 
+async def test_bytes_that_wait_have_a_limit(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are being written count: a disk that hangs keeps them."""
+    monkeypatch.setattr(sqlite, "MOST_WAITING_BYTES", 2500)
+    outcomes: dict[str, type[StoreError] | None] = {}
+    async with open_sqlite(str(path)) as store:
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            async with trio.open_nursery() as nursery:
+                for key in ("first", "second"):
+                    nursery.start_soon(lambda k: outcome(store, thing(k, bytes(1000)), into=outcomes), key)
+                    # Into the hands of the writer.
+                    await trio.testing.wait_all_tasks_blocked()
+                await outcome(store, thing("third", bytes(1000)), into=outcomes)
+                assert outcomes == {"third": StoreError}
+                other.execute("ROLLBACK")
+        assert outcomes == {"first": None, "second": None, "third": StoreError}
+        # Alone, a write may be larger than the limit; and what was written counts no more.
+        await store.write([thing("large", bytes(5000))])
+        await store.write([Append("log", "large", 1, [bytes(5000)])])
+
+
+async def test_a_key_that_cannot_be_stored_cannot_be_looked_for(path: Path) -> None:
+    async with open_sqlite(str(path)) as store:
+        for look_up in (store.read("thing", "\ud800"), store.list("\ud800"), store.entries("log", "\ud800", 0, 1)):
+            with pytest.raises(StoreError):
+                await look_up
+
+
 # the end
 
 
@@ -251,8 +279,8 @@ def pages(path: Path) -> int:
 
 
 async def test_the_file_stays_as_large_as_what_lives(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also while there is always something to write."""
-    monkeypatch.setattr(sqlite, "SWEEP_SECONDS", 0)
+    """However fast it is written: the time for a search has not come in this test."""
+    monkeypatch.setattr(sqlite, "SWEEP_SECONDS", 1_000_000)
     clock = Clock()
     sizes = []
     async with open_sqlite(str(path), clock=clock) as store:

@@ -1,11 +1,27 @@
 """Which processes live: each holds the lock of a file (flock) under its name, which its end releases, however it comes."""
 
+# A living process holds the shared lock. Who asks tries the exclusive one, to remove the file of a dead process, and that must
+# not make the process look alive to somebody else who asks at the same moment:
+#
+#   exclusive lock   then the shared one   still at its path   the process
+#   granted                                                    is dead
+#   refused          granted               yes                 lives: it holds the shared lock, too
+#   refused          granted               no                  is dead: who held the exclusive lock has removed the file
+#   refused          refused                                   is dead: somebody holds the exclusive lock
+#
+# A process that joins holds the exclusive lock for a moment, and lives from when it has joined.
+#
+# A lock belongs to the open file, and a forked child has its parent's files: it closes them, or a killed process would look alive
+# for as long as any of its children.
+
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
 import re
+import weakref
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Final
@@ -42,7 +58,9 @@ class Nodes:
             for other in os.listdir(self._folder):
                 if NAME.fullmatch(other):
                     self.is_alive(other)
+            register_fork()
             self._held[node] = _locked(path, lock)
+            _joined.add(self)
         except OSError as error:
             raise ConfigurationError(f"{self._folder}: the store cannot say that this process lives: {error}") from None
 
@@ -56,12 +74,10 @@ class Nodes:
         except FileNotFoundError:
             return False
         try:
-            lock.flock(file, lock.LOCK_EX | lock.LOCK_NB)
+            if not try_lock(lock, file, lock.LOCK_EX):
+                return try_lock(lock, file, lock.LOCK_SH) and is_at(path, file)
             if is_at(path, file):
                 path.unlink()
-        except BlockingIOError:
-            return True
-        else:
             return False
         finally:
             os.close(file)
@@ -71,6 +87,12 @@ class Nodes:
         for node, file in self._held.items():
             with contextlib.suppress(OSError):
                 self._path(node).unlink()
+            os.close(file)
+        self._held.clear()
+
+    def disown(self) -> None:
+        """Close the files without a change to their locks, in a child that has a copy of them."""
+        for file in self._held.values():
             os.close(file)
         self._held.clear()
 
@@ -84,17 +106,40 @@ def _locked(path: Path, lock: ModuleType) -> int:
     """Return the descriptor of a file that is locked. Raises `OSError`."""
     for _ in range(ATTEMPTS):
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        # Not locked if another process looks at it, or lives; and it may have been removed before it was locked.
-        with contextlib.suppress(BlockingIOError):
-            lock.flock(file, lock.LOCK_EX | lock.LOCK_NB)
-            if is_at(path, file):
-                return file
+        # Not locked if another process looks at it, or lives. It may have been removed before it was locked, or between the two
+        # locks: the one is released before the other is taken.
+        if try_lock(lock, file, lock.LOCK_EX) and try_lock(lock, file, lock.LOCK_SH) and is_at(path, file):
+            return file
         os.close(file)
     raise BlockingIOError(f"another process lives under the name {path.name}")
 
 
+def try_lock(lock: ModuleType, file: int, kind: int) -> bool:
+    """Take a lock of an open file in place of the one that it has, and return True; or return False at once."""
+    try:
+        lock.flock(file, kind | lock.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+_joined: Final[weakref.WeakSet[Nodes]] = weakref.WeakSet()
+"""Those that may hold locks in this process."""
+
+
+@cache
+def register_fork() -> None:
+    """From now on, let forked children close the files whose locks say that this process lives."""
+    os.register_at_fork(after_in_child=disown_all)
+
+
+def disown_all() -> None:
+    for nodes in list(_joined):
+        nodes.disown()
+
+
 def is_at(path: Path, file: int) -> bool:
-    """Return whether an open file still has this path. With its lock held that does not change: who removes it needs the lock."""
+    """Return whether an open file still has this path. With a lock held that does not change: who removes it needs the lock."""
     try:
         return os.path.samestat(os.fstat(file), path.stat())
     except FileNotFoundError:

@@ -14,7 +14,7 @@ import trio
 
 from ..groups import unwrap
 from ..logs import RepeatedRecords, peer_logger
-from ..storage import Change, Record, StoreError
+from ..storage import Append, Change, Put, Record, StoreError
 from .nodes import Nodes
 
 if TYPE_CHECKING:
@@ -24,9 +24,13 @@ T = TypeVar("T")
 logger = peer_logger("trio_mcp.stores")
 
 SWEEP_SECONDS: Final = 5.0
-"""Seconds between two searches for what has expired."""
+"""The longest time between two searches for what has expired, in seconds."""
+SWEEP_ROWS: Final = 500
+"""Rows that are written after which it is searched at once: otherwise a file that is written fast would grow until it is time."""
 MOST_WAITING: Final = 10_000
 """Writes that may wait; a further one fails."""
+MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
+"""Bytes that may wait or be on their way to the file; a write that would make it more fails, unless there is no other."""
 CLOSE_SECONDS: Final = 10.0
 """How long the last writes, and the closing of the file, may take."""
 
@@ -36,6 +40,7 @@ class Write:
     """A write that waits for its commit."""
 
     changes: Sequence[Change]
+    size: int
     done: trio.Event = field(default_factory=trio.Event)
     failure: StoreError | None = None
 
@@ -58,6 +63,10 @@ class SqliteStore:
         self._clock = clock
         self._nodes = Nodes(path.with_name(f"{path.name}.nodes"))
         self._waiting: list[Write] = []
+        self._unwritten = 0
+        """Bytes that wait, or are on their way to the file."""
+        self._written = 0
+        """Rows that were written since the last search for what has expired."""
         self._wakened = trio.lowlevel.ParkingLot()
         self._write_thread, self._read_thread = trio.CapacityLimiter(1), trio.CapacityLimiter(1)
         self._node_threads = trio.CapacityLimiter(4)
@@ -69,8 +78,14 @@ class SqliteStore:
         self._check_open()
         if len(self._waiting) >= MOST_WAITING:
             raise StoreError(f"{MOST_WAITING} writes already wait for the store {self.path}, which is the limit")
-        write = Write(changes)
+        write = Write(changes, sum(map(bytes_of, changes)))
+        if self._unwritten and self._unwritten + write.size > MOST_WAITING_BYTES:
+            raise StoreError(
+                f"{self._unwritten} bytes already wait for the store {self.path}; the limit is {MOST_WAITING_BYTES}"
+            )
         self._waiting.append(write)
+        # Given back by the writer, and by nobody who stops waiting: it is still written.
+        self._unwritten += write.size
         self._wakened.unpark()
         await write.done.wait()
         if write.failure is not None:
@@ -123,6 +138,9 @@ class SqliteStore:
             )
         except sqlite3.Error as error:
             raise sqlite_file.failure_of(error) from None
+        except UnicodeEncodeError as error:
+            # Of a key with a lone surrogate, which no record can have.
+            raise StoreError(f"this cannot be looked for: {error}") from None
 
     def _check_open(self) -> None:
         if self._is_closing:
@@ -137,7 +155,8 @@ class SqliteStore:
             if self._waiting:
                 await self._commit_waiting()
             # However much is written, what has expired goes too.
-            if trio.current_time() >= due:
+            if trio.current_time() >= due or self._written >= SWEEP_ROWS:
+                self._written = 0
                 due = trio.current_time() + (0 if await self._sweep() else SWEEP_SECONDS)
             elif not self._waiting and not self._is_closing:
                 with trio.move_on_at(due):
@@ -152,6 +171,7 @@ class SqliteStore:
         from . import sqlite_file  # noqa: PLC0415
 
         batch, self._waiting = self._waiting, []
+        self._written += sum(rows_of(change) for write in batch for change in write.changes)
         work = partial(sqlite_file.write_together, self._writer, [write.changes for write in batch], self._clock())
         failures: Sequence[StoreError | None] = [StoreError(f"the store {self.path} was closed")] * len(batch)
         try:
@@ -161,6 +181,7 @@ class SqliteStore:
             failures = [StoreError(f"the store {self.path} failed: {error}")] * len(batch)
         finally:
             for write, failure in zip(batch, failures, strict=True):
+                self._unwritten -= write.size
                 write.failure = failure
                 write.done.set()
 
@@ -229,6 +250,22 @@ async def open_sqlite(target: str, *, clock: Callable[[], float] = time.time) ->
             await store.close()
     if failure is not None:
         raise failure
+
+
+def rows_of(change: Change) -> int:
+    """Return how many rows a change writes, about."""
+    return len(change.entries) if isinstance(change, Append) else 1
+
+
+def bytes_of(change: Change) -> int:
+    """Return how many bytes a change stores."""
+    match change:
+        case Put(record):
+            return len(record.value)
+        case Append():
+            return sum(map(len, change.entries))
+        case _:
+            return 0
 
 
 async def run_in(scope: trio.CancelScope, store: SqliteStore) -> None:

@@ -11,7 +11,7 @@ import trio
 from ...errors import LimitExceeded, LocalProtocolError, without_traceback
 from ...protocol.jsonrpc import SERVER_BUSY, ErrorDetail
 from ...runtime import CancelReason, Journal
-from ...storage import Put, Remove, Store, StoreError
+from ...storage import Put, Remove, Store, StoreError, StoreTimeout
 from ..calls.call import Call, Plan
 from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
@@ -90,7 +90,12 @@ class Creating:
         """Return the answer to the request; None if it was withdrawn."""
         tasks, task = self._tasks, self._task
         with self._scope:
-            await tasks.store.write([Put(stored_form(task.record, 0))])
+            try:
+                await tasks.store.write([Put(stored_form(task.record, 0))])
+            except StoreTimeout:
+                # It may have been written all the same.
+                await self._take_back()
+                raise
             task.version = 1
             if not self._scope.cancel_called:
                 try:

@@ -322,8 +322,11 @@ class Tasks:
                 try:
                     is_stored = await self._write(task, record)
                 except StoreConflict:
-                    self._give_up(task)
-                    return
+                    if not await self._caught_up(task):
+                        self._give_up(task)
+                        return
+                    task.is_unsaved = True
+                    continue
                 # A question may have been asked while it was written.
                 task.shown = record._replace(updated_at=max(record.updated_at, task.shown.updated_at))
                 self._announce(task)
@@ -352,6 +355,18 @@ class Tasks:
             self.services.records.log("the store did not keep a task: %s", error)
             return False
         task.version += 1
+        return True
+
+    async def _caught_up(self, task: OpenTask) -> bool:
+        """Take the version that the store has, if this process wrote it: a write that timed out may have been made."""
+        try:
+            stored = await self.store.read(KIND, stored_form(task.record, 0).key)
+            if stored is None or TaskRecord.decode(stored.value).node != self.services.node:
+                return False
+        except (StoreError, ValueError) as error:
+            self.services.records.log("the store did not give back a task: %s", error)
+            return False
+        task.version = stored.version
         return True
 
     def _give_up(self, task: OpenTask) -> None:
