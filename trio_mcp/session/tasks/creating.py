@@ -90,12 +90,15 @@ class Creating:
         """Return the answer to the request; None if it was withdrawn."""
         tasks, task = self._tasks, self._task
         with self._scope:
+            late: StoreTimeout | None = None
             try:
                 await tasks.store.write([Put(stored_form(task.record, 0))])
-            except StoreTimeout:
+            except StoreTimeout as error:
+                late = without_traceback(error)
+            if late is not None:
                 # It may have been written all the same.
                 await self._take_back()
-                raise
+                raise late
             task.version = 1
             if not self._scope.cancel_called:
                 try:
