@@ -334,6 +334,8 @@ async def test_a_modern_server_declares_the_extension_and_lists_no_execution() -
 async def test_the_questions_of_a_task_go_out_on_the_stream_of_its_result_one_at_a_time() -> None:
     async with task_in(LegacyTask, Work()) as task:
         await task.start("ask_both")
+        # Trio starts branches in any order: both have asked before somebody takes their questions.
+        await wait_all_tasks_blocked()
         result = task.about("tasks/result")
         for text in ("one?", "two?"):
             await wait_all_tasks_blocked()
