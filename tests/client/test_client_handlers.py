@@ -34,6 +34,7 @@ from trio_mcp.protocol.codec import codec_for
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.types import ListRootsRequest
+from trio_mcp_transports.http.client.exchange import MAX_RESUME_ATTEMPTS
 
 QUESTIONS = {"on_elicit": FORM_QUESTION, "on_sample": SAMPLE_QUESTION, "on_roots": ROOTS_QUESTION}
 
@@ -141,6 +142,26 @@ async def test_a_handler_is_cancelled_when_the_response_that_brought_its_questio
         other_post.end()
         with pytest.raises(Disconnected):
             await other.result()
+
+
+async def test_a_handler_is_cancelled_when_its_client_gives_up_the_server(autojump_clock: object) -> None:
+    """Until then the server may come back, and still want the answer."""
+    thinks = Thinks()
+    async with in_session(on_elicit=thinks) as (client, wire, start):
+        call = start(client.call_tool, "slow")
+        post = await wire.post()
+        post.stream()
+        post.say(event({"id": "q", **FORM_QUESTION}, id="1-0"))
+        await thinks.asked.wait()
+        post.end()
+        for _ in range(MAX_RESUME_ATTEMPTS):
+            assert not thinks.cancelled
+            (await wire.next("GET")).answer(503)
+        with pytest.raises(Disconnected):
+            await call.result()
+        await wait_all_tasks_blocked()
+        assert thinks.cancelled
+        wire.nothing()
 
 
 async def test_a_handler_that_turns_its_cancel_into_an_error_sends_nothing() -> None:
