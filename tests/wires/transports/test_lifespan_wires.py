@@ -96,6 +96,16 @@ async def test_hypercorn_runs_it_once_for_all_requests_of_both_eras(name: str) -
         assert b"Traceback" not in left
 
 
+@pytest.mark.parametrize(
+    ("scheme", "path", "mode"),
+    [("http", "/mcp", "legacy"), ("http", "/mcp", "modern"), ("ws", "/mcp", "modern"), ("http", "/sse", "legacy")],
+)
+async def test_an_application_is_mounted_below_a_path(scheme: str, path: str, mode: Any) -> None:
+    async with hypercorn("below") as (_, url):
+        below = f"{scheme}{url.removeprefix('http').removesuffix('/mcp')}/api{path}"
+        assert await notes_of(below, mode) == ["a", "b"]
+
+
 async def test_hypercorn_ends_when_it_cannot_start() -> None:
     command = ("-m", "hypercorn", "-k", "trio", "-b", "127.0.0.1:0", "lifespan_app:app")
     async with process(*command, BROKEN="1") as child:
