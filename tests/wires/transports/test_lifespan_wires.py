@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,15 @@ async def process(*command: str, **environment: str) -> AsyncIterator[Child]:
         stderr=-1,
         cwd=APP.parent,
         env={**os.environ, **IMPORTS, **environment},
+        start_new_session=True,
     )
     try:
         with trio.fail_after(BOUND):
             yield Child(opened)
     finally:
-        opened.kill()
+        # With its workers: a killed hypercorn leaves them behind.
+        with suppress(ProcessLookupError):
+            os.killpg(opened.pid, signal.SIGKILL)
         with trio.CancelScope(shield=True):
             await opened.wait()
             for stream in filter(None, (opened.stdin, opened.stdout, opened.stderr)):
