@@ -364,8 +364,8 @@ async def test_a_silent_server_is_pinged_and_given_up_when_it_stays_silent() -> 
 
 
 async def test_a_server_that_answers_pings_is_kept() -> None:
-    async with met(ping_interval=0.4) as (channel, server):
-        with trio.move_on_after(1.5):
+    async with met(ping_interval=0.05) as (channel, server):
+        with trio.move_on_after(0.5):
             await channel.receive()
         assert channel.is_open
         await server.send_message(PING)
