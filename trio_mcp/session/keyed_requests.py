@@ -1,4 +1,4 @@
-"""The requests of one connection that have an idempotency key: a repeat joins its call, or has its outcome; nothing runs twice."""
+"""The requests of a connection that have an idempotency key: a repeat joins its call or has its outcome; nothing runs twice."""
 
 from __future__ import annotations
 
@@ -113,10 +113,9 @@ class KeyedRequests:
         if claiming.as_task:
             service.tasks.start(plan, facts, claiming.params, target, claiming.task_created, claiming.stored)
             return
-        if run is None:
-            call = self._start_call(plan, facts, claiming.params, target)
-        else:
-            call = self._start_again(claiming, run)
+        call = (
+            self._start_call(plan, facts, claiming.params, target) if run is None else self._start_again(claiming, run)
+        )
         keyed.call, call.keyed, keyed.stored = call, keyed, claiming.stored
         if call.memory is not None:
             log = calls.open_log(claim.name, OPEN_SECONDS, 0 if run is None else run.logged)

@@ -222,7 +222,8 @@ async def open_service(
                 await store.join(service.calls.node)
                 supervisor.spawn(adopt_all, service.tasks)
                 if service.calls.stored_keys is not None:
-                    supervisor.spawn(service.calls.stored_keys.introduce)
+                    await service.calls.stored_keys.introduce()
+                    supervisor.spawn(service.calls.stored_keys.stay_known)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

@@ -1,7 +1,7 @@
 """Idempotency keys in a durable store: the next process knows what ran under a key, has its outcome, or goes on with it.
 
-A call that must not run twice claims its key before its body runs; its outcome is stored before it is answered. So a key that is not
-in the store is one of a call that has not run. Calls that may run twice (`runs_again`) claim nothing.
+A call that must not run twice claims its key before its body runs; its outcome is stored before it is answered. So a key that is
+not in the store is one of a call that has not run. Calls that may run twice (`runs_again`) claim nothing.
 """
 
 # The record of a key, and what a repeat of its request gets from another process:
@@ -137,15 +137,19 @@ class StoredKeys:
     _kept_bytes: int = field(default=0, init=False)
 
     async def introduce(self) -> None:
-        """Let other processes know, from now on, that this one uses the store; run it as a task."""
+        """Let other processes know, from now on, that this one uses the store; a store that fails is logged."""
+        record = Record(NODE_KIND, self._node, b"", expires_at=self._clock() + NODE_SECONDS)
+        try:
+            known = await self._store.read(NODE_KIND, self._node)
+            await self._store.write([Put(record if known is None else record._replace(version=known.version))])
+        except StoreError as error:
+            self._records.log("the store did not take the name of this process: %s", error)
+
+    async def stay_known(self) -> None:
+        """Do so again every day, for ever; run it as a task."""
         while True:
-            record = Record(NODE_KIND, self._node, b"", expires_at=self._clock() + NODE_SECONDS)
-            try:
-                known = await self._store.read(NODE_KIND, self._node)
-                await self._store.write([Put(record if known is None else record._replace(version=known.version))])
-            except StoreError as error:
-                self._records.log("the store did not take the name of this process: %s", error)
             await trio.sleep(NODE_SECONDS / 7)
+            await self.introduce()
 
     async def knows(self, node: str) -> bool:
         """Return whether a process uses this store, or used it lately. Raises `StoreError`."""
