@@ -39,6 +39,8 @@ async def test_nothing_of_what_was_written_is_in_the_file(tmp_path: Path) -> Non
     path = tmp_path / "state.db"
     async with open_store(str(path), KEYS, MemoryBudget()) as store:
         await store.write([thing("a"), Append("log", "a", 1, [b"secret entry"])])
+        # In the write-ahead log until it is closed.
+        assert all(b"secret" not in file.read_bytes() for file in (path, Path(f"{path}-wal")))
     assert b"secret" not in path.read_bytes()
 
 
