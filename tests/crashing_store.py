@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 
@@ -75,11 +74,9 @@ class CrashingStore:
 
     async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
         await self._turn()
-        keys = [key for found, key in self.disk.records if found == kind]
+        keys = sorted(key for found, key in self.disk.records if found == kind and key > after)
         records = [record for key in keys if (record := self._record(kind, key)) is not None]
-        owned = [record for record in records if owner is None or record.owner == owner]
-        behind = itertools.dropwhile(lambda record: record.key != after, owned) if after else iter(owned)
-        return list(itertools.islice(behind, 1 if after else 0, limit + (1 if after else 0)))
+        return [record for record in records if owner is None or record.owner == owner][:limit]
 
     async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
         await self._turn()
