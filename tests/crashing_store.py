@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 
 import trio
 
+from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.storage import (
     Append,
     Change,
@@ -19,6 +21,7 @@ from trio_mcp.storage import (
     StoreConflict,
     StoreError,
 )
+from trio_mcp.stores.sealed import entry_place, record_place
 
 Key = tuple[str, str]
 
@@ -31,6 +34,15 @@ class Disk:
         self.logs: dict[Key, list[bytes]] = {}
         self.alive: set[str] = set()
         self.writes: list[Sequence[Change]] = []
+
+
+def plain_text(disk: Disk, keys: KeyRing) -> bytes:
+    """Return everything that a disk has, opened with these keys, with which it must have been sealed."""
+    vault = Vault(keys)
+    values = [vault.open(record.value, record_place(*place)) for place, record in disk.records.items()]
+    for place, entries in disk.logs.items():
+        values += [vault.open(entry, entry_place(*place, number)) for number, entry in enumerate(entries, 1)]
+    return b"\n".join(values)
 
 
 class CrashingStore:

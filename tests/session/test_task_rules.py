@@ -320,6 +320,10 @@ async def test_a_server_without_such_tools_declares_no_tasks_and_ignores_that_on
         params = {"name": "quick", "arguments": {}, "task": {}}
         assert await talk.text(talk.request("tools/call", params)) == "done"
         assert (await talk.error(talk.request("tasks/get", {"taskId": "x"})))["code"] == -32601
+        found = await talk.result(talk.ask("server/discover"))
+        assert "extensions" not in found["capabilities"]
+        assert await talk.text(talk.leg("quick", capabilities=DECLARES)) == "done"
+        assert (await talk.error(talk.ask("tasks/get", DECLARES, taskId="x")))["code"] == -32601
 
 
 async def test_what_is_declared_is_an_object_that_exists() -> None:
@@ -408,7 +412,7 @@ async def test_the_result_of_a_cancelled_task_is_an_error() -> None:
         await wait_all_tasks_blocked()
         replies = {each["id"]: each for each in task.talk.waiting() if "id" in each}
         assert replies[cancelled]["result"]["status"] == "cancelled"
-        assert "error" in replies[waiting]
+        assert replies[waiting]["error"]["code"] == -32603
 
 
 async def test_tasks_are_listed_page_by_page_for_their_owner(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,17 @@ from typing import Any
 
 import pytest
 import trio
-from crashing_store import Disk
-from talk import talk_to
+from crashing_store import Disk, plain_text
+from talk import Talk, talk_to
 from task_process import KEYS, Process, Work
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
+from trio_mcp import Context
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import Peer
+from trio_mcp.session.caller import Caller
 from trio_mcp.session.tasks.ids import storage_key
 from trio_mcp.storage import Put, Record, StoreTimeout
 from trio_mcp.stores.sealed import record_place
@@ -94,6 +97,13 @@ async def test_a_living_process_keeps_its_tasks(era: type[LegacyTask]) -> None:
             assert await elsewhere.status() == "working"
             update = elsewhere.request("tasks/update", taskId=task.id, inputResponses={})
             assert "another process" in (await elsewhere.reply(update))["error"]["message"]
+            if era is LegacyTask:
+                waiting = LegacyTask(Talk(elsewhere.talk.service, principal="alice"))
+                waiting.id = task.id
+                with waiting.talk.outbox:
+                    await waiting.open()
+                    error = (await waiting.outcome())["error"]
+                assert (error["code"], "another process" in error["message"]) == (-32000, True)
         assert work.runs == 1
 
 
@@ -171,14 +181,40 @@ async def test_without_its_record_the_owner_alone_is_told_that_the_server_was_re
         assert (await other_keys.reply(other_keys.about("tasks/get")))["error"]["code"] == -32602
 
 
-async def test_no_header_and_no_token_is_stored() -> None:
+async def test_no_header_and_no_token_is_stored_but_who_was_authenticated() -> None:
     disk, work = Disk(), Work()
     async with Process(disk, work).task(ModernTask) as task:
+        caller = Caller("alice", ["reports:write"], {"team": "green"})
+        task.talk.peer = Peer("alice", {"authorization": "Bearer secret", "cookie": "secret"}, known_caller=caller)
         await task.start("order")
         await wait_all_tasks_blocked()
+    written = plain_text(disk, KEYS)
+    for known in (b"alice", b"reports:write", b"green"):
+        assert known in written
+    assert b"secret" not in written
     stored = b"".join(record.value for record in disk.records.values())
     assert b"alice" not in stored
     assert task.id.encode() not in stored
+
+
+class Asking(Work):
+    """Its tool says who called it."""
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        assert ctx.caller is not None
+        return f"{ctx.caller.principal} {sorted(ctx.caller.scopes)} {ctx.caller.claims}"
+
+
+async def test_the_work_knows_after_a_restart_who_was_authenticated() -> None:
+    disk, work = Disk(), Asking()
+    async with Process(disk, work).task(ModernTask) as task:
+        task.talk.peer = Peer("alice", known_caller=Caller("alice", ["write", "read"], {"team": "green"}))
+        await task.start("order")
+        await wait_all_tasks_blocked()
+    async with Process(disk, work).task(ModernTask, task.id) as again:
+        await again.answer(True)
+        assert (await again.result())["content"][0]["text"] == "alice ['read', 'write'] {'team': 'green'}"
 
 
 async def test_a_write_that_was_made_after_its_time_is_no_conflict_for_the_next(era: type[LegacyTask]) -> None:

@@ -17,7 +17,7 @@ from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.storage import Append, Put, Record, Store, StoreTimeout, UnreadableRecord
 from trio_mcp.stores import MemoryStore, open_store
-from trio_mcp.stores.sealed import SealedStore
+from trio_mcp.stores.sealed import SECONDS, SealedStore
 
 OLD, NEW = KeyRing([b"o" * 32]), KeyRing([b"n" * 32])
 BOTH = KeyRing([b"n" * 32, b"o" * 32])
@@ -155,7 +155,7 @@ async def test_a_store_that_hangs_is_a_timeout_with_its_name(autojump_clock: tri
         store.join("here"),
         store.is_alive("here"),
     ):
-        with pytest.raises(StoreTimeout, match="the store"):
+        with trio.fail_after(SECONDS + 1), pytest.raises(StoreTimeout, match="the store"):
             await use
 
 
