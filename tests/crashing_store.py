@@ -52,6 +52,7 @@ class CrashingStore:
         failing: every write fails while it is set.
         hang: every write waits for this, if it is set.
         on_write: called before changes are committed.
+        has_crashed: `crash` was called.
     """
 
     durable = True
@@ -62,17 +63,17 @@ class CrashingStore:
         self.hang: trio.Event | None = None
         self.on_write: Callable[[Sequence[Change]], None] = lambda _changes: None
         self._node = ""
-        self._crashed = False
+        self.has_crashed = False
 
     def crash(self) -> None:
         """End the process: nothing that it still does reaches the disk."""
-        self._crashed = True
+        self.has_crashed = True
         self.disk.alive.discard(self._node)
 
     async def write(self, changes: Sequence[Change]) -> None:
         await self._turn()
         self.on_write(changes)
-        if self._crashed:
+        if self.has_crashed:
             await trio.sleep_forever()
         for change in changes:
             self._check(change)

@@ -121,6 +121,8 @@ async def test_the_first_answer_to_a_question_counts(disk: Disk) -> None:
         for action in ("decline", "cancel"):
             task.request("tasks/update", taskId=task.id, inputResponses={key: {"action": action}})
             await wait_all_tasks_blocked()
+        # It is answered, and so no question any more.
+        assert "inputRequests" not in await task.get()
         process.store.hang.set()
         await wait_all_tasks_blocked()
         await task.answer(True)
