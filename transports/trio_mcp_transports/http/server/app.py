@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -48,7 +48,7 @@ from ...asgi.messages import (
     route_of,
     send_error,
 )
-from ...hypercorn.guard import install
+from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint
@@ -116,7 +116,10 @@ class McpApp:
 
     Attributes:
         failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
+        is_trio_mcp: hypercorn's worker serves it by our own connection; see `hypercorn.worker`.
     """
+
+    is_trio_mcp: Final = True
 
     def __init__(
         self,
