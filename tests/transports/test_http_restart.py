@@ -14,8 +14,9 @@ from crashing_store import CrashingStore, Disk, plain_text
 from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime.memory_budget import process_budget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.storage import Append, Change, Remove
+from trio_mcp.storage import Append, Change, Remove, StoreError
 from trio_mcp.stores.sealed import record_place
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
@@ -33,7 +34,7 @@ class Shop:
         self.go_on = trio.Event()
 
     def server(self, store: CrashingStore | None) -> Server:
-        server = Server("shop", options=ServiceOptions(keys=KEYS, store=store))
+        server = self.newest = Server("shop", options=ServiceOptions(keys=KEYS, store=store))
         for tool in (self.order, self.count, self.two, self.slow, self.sampled):
             server.tool(resume="replay")(tool)
         server.tool(self.parked)
@@ -314,6 +315,33 @@ async def test_a_session_of_a_living_process_is_not_taken(disk: Disk, shop: Shop
             assert refused.status == 503
             assert "retry-after" in refused.headers
         assert (await first.peer.post(legacy_call("missing"), headers)).status == 200
+
+
+async def test_a_session_that_cannot_be_restored_takes_no_memory_and_may_be_asked_for_again(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("order", headers)
+        question = await asked(call)
+    async with process(disk, shop) as second:
+        entries, memory = second.store.entries, process_budget()
+        (service,) = shop.newest.services
+        before, subscribers = memory.drawn, len(service.subscriptions._subscribers)  # noqa: SLF001  nothing else tells
+
+        async def fail(kind: str, *args: Any) -> Sequence[bytes]:
+            if kind != "call":
+                raise StoreError("the disk is slow")
+            return await entries(kind, *args)
+
+        second.store.entries = fail  # type: ignore[method-assign]
+        for _ in range(3):
+            assert (await second.peer.post(legacy_call("two"), headers)).status == 503
+        assert memory.drawn == before
+        assert len(service.subscriptions._subscribers) == subscribers  # noqa: SLF001
+        second.store.entries = entries  # type: ignore[method-assign]
+        assert (await second.answer(headers, question, value=True)).status == 202
+        await second.resume(headers, call.ids[-1]).end()
 
 
 async def test_a_session_that_cannot_be_read_is_unknown(
