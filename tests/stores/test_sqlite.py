@@ -42,7 +42,9 @@ async def outcome(store: SqliteStore, *changes: Put, into: dict[str, type[StoreE
 # the file
 
 
-async def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) -> None:
+async def test_only_its_owner_can_read_the_file_and_those_beside_it(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     before = os.umask(0)
     try:
         async with open_sqlite(str(path)) as store:
@@ -54,6 +56,8 @@ async def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) 
         os.umask(before)
     assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600, "state.db.nodes": 0o700}
     assert node == 0o600
+    # From the first moment, and not because it was closed to others afterwards.
+    assert not caplog.records
 
 
 async def test_a_closed_store_is_one_file(path: Path) -> None:
