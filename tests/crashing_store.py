@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Callable, Sequence
 
 import trio
 
+from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.storage import (
     Append,
     Change,
@@ -20,6 +21,7 @@ from trio_mcp.storage import (
     StoreConflict,
     StoreError,
 )
+from trio_mcp.stores.sealed import entry_place, record_place
 
 Key = tuple[str, str]
 
@@ -36,6 +38,15 @@ class Disk:
         self.writes: list[Sequence[Change]] = []
 
 
+def plain_text(disk: Disk, keys: KeyRing) -> bytes:
+    """Return everything that a disk has, opened with these keys, with which it must have been sealed."""
+    vault = Vault(keys)
+    values = [vault.open(record.value, record_place(*place)) for place, record in disk.records.items()]
+    for place, entries in disk.logs.items():
+        values += [vault.open(entry, entry_place(*place, number)) for number, entry in enumerate(entries, 1)]
+    return b"\n".join(values)
+
+
 class CrashingStore:
     """The store of one process, until `crash`.
 
@@ -43,6 +54,7 @@ class CrashingStore:
         failing: every write fails while it is set.
         hang: every write waits for this, if it is set.
         on_write: called before changes are committed.
+        has_crashed: `crash` was called.
     """
 
     durable = True
@@ -53,11 +65,11 @@ class CrashingStore:
         self.hang: trio.Event | None = None
         self.on_write: Callable[[Sequence[Change]], None] = lambda _changes: None
         self._node = ""
-        self._crashed = False
+        self.has_crashed = False
 
     def crash(self) -> None:
         """End the process: nothing that it still does reaches the disk."""
-        self._crashed = True
+        self.has_crashed = True
         self.disk.alive.discard(self._node)
 
     async def write(self, changes: Sequence[Change]) -> None:
@@ -66,7 +78,7 @@ class CrashingStore:
             self.disk.nodes["node", changes[0].record.key] = changes[0].record._replace(version=1)
             return
         self.on_write(changes)
-        if self._crashed:
+        if self.has_crashed:
             await trio.sleep_forever()
         for change in changes:
             self._check(change)
@@ -80,11 +92,9 @@ class CrashingStore:
 
     async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
         await self._turn()
-        keys = [key for found, key in self.disk.records if found == kind]
+        keys = sorted(key for found, key in self.disk.records if found == kind and key > after)
         records = [record for key in keys if (record := self._record(kind, key)) is not None]
-        owned = [record for record in records if owner is None or record.owner == owner]
-        behind = itertools.dropwhile(lambda record: record.key != after, owned) if after else iter(owned)
-        return list(itertools.islice(behind, 1 if after else 0, limit + (1 if after else 0)))
+        return [record for record in records if owner is None or record.owner == owner][:limit]
 
     async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
         await self._turn()

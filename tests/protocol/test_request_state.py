@@ -210,6 +210,18 @@ def test_a_state_opens_only_for_what_it_was_sealed_for(state: str, asked: dict[s
     assert refusal(state, **asked) == reason
 
 
+def test_what_a_state_says_is_read_whoever_brings_it_and_only_if_this_server_sealed_it() -> None:
+    clock = Clock()
+    own = sealer(clock=clock)
+    state = seal(own, {"node": "here"})
+    clock.now += 1000
+    claims = own.peek(state)
+    assert (claims.call_id, claims.leg, claims.journal) == ("call-1", 2, {"node": "here"})
+    for stranger in (sealer(OTHER_KEY), sealer(audience="another")):
+        with pytest.raises(InvalidRequestState):
+            stranger.peek(state)
+
+
 def test_a_state_is_refused_from_the_second_it_expires() -> None:
     clock = Clock(1000.0)
     by = sealer(clock=clock, ttl=30)

@@ -14,6 +14,8 @@ from task_talk import DECLARES, TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server, ToolError
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.task_options import TaskOptions
 
@@ -247,6 +249,15 @@ async def test_open_tasks_are_limited_for_each_owner(era: type[LegacyTask]) -> N
         assert work.runs == len(task.talk.service.tasks) == 2
 
 
+async def test_a_task_that_is_over_counts_no_longer(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work(), principal="alice", tasks=TaskOptions(open=3, open_per_owner=1)) as task:
+        for _ in range(5):
+            await task.start("quick")
+            await wait_all_tasks_blocked()
+        await task.start("wait")
+        assert "open_per_owner" in (await task.reply(task.create("wait")))["error"]["message"]
+
+
 async def test_open_tasks_are_limited_for_the_server(era: type[LegacyTask]) -> None:
     async with task_in(era, Work(), tasks=TaskOptions(open=1)) as task:
         await task.start("wait")
@@ -309,6 +320,10 @@ async def test_a_server_without_such_tools_declares_no_tasks_and_ignores_that_on
         params = {"name": "quick", "arguments": {}, "task": {}}
         assert await talk.text(talk.request("tools/call", params)) == "done"
         assert (await talk.error(talk.request("tasks/get", {"taskId": "x"})))["code"] == -32601
+        found = await talk.result(talk.ask("server/discover"))
+        assert "extensions" not in found["capabilities"]
+        assert await talk.text(talk.leg("quick", capabilities=DECLARES)) == "done"
+        assert (await talk.error(talk.ask("tasks/get", DECLARES, taskId="x")))["code"] == -32601
 
 
 async def test_what_is_declared_is_an_object_that_exists() -> None:
@@ -397,7 +412,7 @@ async def test_the_result_of_a_cancelled_task_is_an_error() -> None:
         await wait_all_tasks_blocked()
         replies = {each["id"]: each for each in task.talk.waiting() if "id" in each}
         assert replies[cancelled]["result"]["status"] == "cancelled"
-        assert "error" in replies[waiting]
+        assert replies[waiting]["error"]["code"] == -32603
 
 
 async def test_tasks_are_listed_page_by_page_for_their_owner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -560,3 +575,100 @@ async def test_a_repeat_while_the_task_is_created_is_to_come_again() -> None:
         task.talk.leg("wait", meta=meta, capabilities=DECLARES)
         second = task.talk.leg("wait", meta=meta, capabilities=DECLARES)
         assert (await task.talk.error(second))["code"] == -32000
+
+
+# time, limits and owners
+
+
+async def test_clean_up_that_takes_longer_than_the_ttl_keeps_no_task(
+    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
+) -> None:
+    class Slow(Work):
+        async def wait(self, ctx: Context) -> str:
+            try:
+                await trio.sleep_forever()
+            finally:
+                with trio.CancelScope(shield=True):
+                    await trio.sleep(3)
+                self.cleaned += 1
+
+    work = Slow()
+    async with task_in(era, work, tasks=TaskOptions(ttl=60)) as task:
+        await task.start("wait")
+        await trio.sleep(61)
+        assert work.cleaned == 0
+        assert (await task.reply(task.about("tasks/get")))["error"]["code"] == UNKNOWN
+        await trio.sleep(3)
+        assert work.cleaned == 1
+        assert len(task.talk.service.tasks) == 0
+
+
+async def test_the_end_of_the_ttl_ends_a_task_that_waits_for_its_user(
+    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
+) -> None:
+    async with task_in(era, Work(), tasks=TaskOptions(ttl=60)) as task:
+        await task.start("ask")
+        await trio.sleep(59)
+        assert (await task.get())["status"] == "input_required"
+        await trio.sleep(2)
+        assert (await task.reply(task.about("tasks/get")))["error"]["code"] == UNKNOWN
+        assert task.talk.service.statistics().actors.parked == 0
+
+
+async def test_a_session_may_ask_for_a_task_whose_id_is_all_that_protects_it() -> None:
+    async with task_in(ModernTask, Work()) as task:
+        await task.start("wait")
+        other = LegacyTask(Talk(task.talk.service))
+        other.id = task.id
+        with other.talk.outbox:
+            await other.open()
+            assert await other.status() == "working"
+
+
+async def test_answers_draw_from_the_memory_budget(era: type[LegacyTask]) -> None:
+    class Twice(Work):
+        async def ask(self, ctx: Context) -> str:
+            first = await ctx.elicit("Name?", str)
+            second = await ctx.elicit("Sure?", bool)
+            return f"{first.action} {second.action}"
+
+    memory = MemoryBudget(10_000_000)
+    async with task_in(era, Twice(), memory=memory) as task:
+        await task.start("ask")
+        before = memory.drawn
+        await task.answer("x" * 100_000)
+        assert await task.status() == "input_required"
+        assert memory.drawn - before >= 100_000
+
+
+@pytest.mark.parametrize("method", ["tasks/get", "tasks/result", "tasks/cancel", "tasks/update"])
+async def test_every_request_about_an_unknown_foreign_or_expired_task_gets_one_answer(
+    method: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    era = LegacyTask if method == "tasks/result" else ModernTask
+    more = {"inputResponses": {}} if method == "tasks/update" else {}
+    async with task_in(era, Work(), principal="alice", tasks=TaskOptions(ttl=60)) as task:
+        other = era(Talk(task.talk.service, principal="bob"))
+        with other.talk.outbox:
+            await other.open()
+            expired = (await task.start("wait"))["taskId"]
+            await trio.sleep(61)
+            foreign = (await other.start("wait"))["taskId"]
+            errors = [
+                (await task.reply(task.request(method, taskId=wrong, **more)))["error"]
+                for wrong in ("unknown", foreign, expired)
+            ]
+    assert errors[0]["code"] == UNKNOWN
+    assert errors[0] == errors[1] == errors[2]
+
+
+async def test_of_a_call_that_ended_without_a_result_the_code_and_the_data_of_its_error_come_back() -> None:
+    class Erring(Work):
+        async def quick(self, text: str = "") -> str:
+            raise RemoteProtocolError("as it was", code=-32042, data={"why": 1})
+
+    async with task_in(LegacyTask, Erring()) as task:
+        await task.start("quick")
+        assert await task.status() == "failed"
+        error = (await task.outcome())["error"]
+        assert (error["code"], error["data"]) == (-32042, {"why": 1})

@@ -3,68 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
-from crashing_store import CrashingStore, Disk
-from talk import talk_to
+from crashing_store import Disk, plain_text
+from talk import Talk, talk_to
+from task_process import KEYS, Process, Work
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, Server
+from trio_mcp import Context
+from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session import ServiceOptions
+from trio_mcp.session import Peer
+from trio_mcp.session.caller import Caller
+from trio_mcp.session.tasks.ids import storage_key
 from trio_mcp.storage import Put, Record, StoreTimeout
-
-KEYS = KeyRing.random()
+from trio_mcp.stores.sealed import record_place
 
 
 @pytest.fixture(params=TASK_ERAS, ids=lambda era: era.era)
 def era(request: pytest.FixtureRequest) -> type[LegacyTask]:
     return request.param
-
-
-class Work:
-    def __init__(self) -> None:
-        self.charged = 0
-        self.runs = 0
-
-    async def order(self, ctx: Context) -> str:
-        self.runs += 1
-        receipt = await ctx.step("charge", self.charge)
-        answer = await ctx.elicit("Keep it?", bool)
-        again = await ctx.elicit("Really?", bool)
-        return f"{receipt} {answer.action} {again.action}"
-
-    async def quick(self) -> str:
-        return "done"
-
-    def charge(self) -> int:
-        self.charged += 1
-        return self.charged
-
-
-class Process:
-    """One process of a server with a store that keeps what was committed."""
-
-    def __init__(self, disk: Disk, work: Work, resume: str = "replay", keys: KeyRing = KEYS) -> None:
-        self.store = CrashingStore(disk)
-        self.server = Server("tester", version="1", options=ServiceOptions(keys=keys, store=self.store))
-        self.server.tool(task=True, resume=resume)(work.order)  # type: ignore[call-overload]
-        self.server.tool(task=True)(work.quick)
-
-    @asynccontextmanager
-    async def task(self, era: type[LegacyTask], task_id: str = "") -> AsyncIterator[LegacyTask]:
-        async with talk_to(self.server, principal="alice") as talk:
-            task = era(talk)
-            task.id = task_id
-            await task.open()
-            await wait_all_tasks_blocked()
-            yield task
-            self.store.crash()
 
 
 async def test_a_task_that_waits_goes_on_in_the_next_process(era: type[LegacyTask]) -> None:
@@ -136,6 +97,13 @@ async def test_a_living_process_keeps_its_tasks(era: type[LegacyTask]) -> None:
             assert await elsewhere.status() == "working"
             update = elsewhere.request("tasks/update", taskId=task.id, inputResponses={})
             assert "another process" in (await elsewhere.reply(update))["error"]["message"]
+            if era is LegacyTask:
+                waiting = LegacyTask(Talk(elsewhere.talk.service, principal="alice"))
+                waiting.id = task.id
+                with waiting.talk.outbox:
+                    await waiting.open()
+                    error = (await waiting.outcome())["error"]
+                assert (error["code"], "another process" in error["message"]) == (-32000, True)
         assert work.runs == 1
 
 
@@ -190,7 +158,9 @@ async def test_a_poisoned_record_is_set_aside_and_the_others_go_on() -> None:
     async with Process(disk, work).task(ModernTask) as task:
         await task.start("order")
         await wait_all_tasks_blocked()
-    disk.records["task", "0"] = Record("task", "0", b"poison", version=1)
+    # Before the other, in the order of their keys; it opens with the keys, and is nothing that this version wrote.
+    poison = Vault(KEYS).seal(b"poison", record_place("task", "0"))
+    disk.records["task", "0"] = Record("task", "0", poison, version=1)
     async with Process(disk, work).task(ModernTask, task.id) as again:
         assert await again.status() == "input_required"
 
@@ -211,14 +181,40 @@ async def test_without_its_record_the_owner_alone_is_told_that_the_server_was_re
         assert (await other_keys.reply(other_keys.about("tasks/get")))["error"]["code"] == -32602
 
 
-async def test_no_header_and_no_token_is_stored() -> None:
+async def test_no_header_and_no_token_is_stored_but_who_was_authenticated() -> None:
     disk, work = Disk(), Work()
     async with Process(disk, work).task(ModernTask) as task:
+        caller = Caller("alice", ["reports:write"], {"team": "green"})
+        task.talk.peer = Peer("alice", {"authorization": "Bearer secret", "cookie": "secret"}, known_caller=caller)
         await task.start("order")
         await wait_all_tasks_blocked()
+    written = plain_text(disk, KEYS)
+    for known in (b"alice", b"reports:write", b"green"):
+        assert known in written
+    assert b"secret" not in written
     stored = b"".join(record.value for record in disk.records.values())
     assert b"alice" not in stored
     assert task.id.encode() not in stored
+
+
+class Asking(Work):
+    """Its tool says who called it."""
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        assert ctx.caller is not None
+        return f"{ctx.caller.principal} {sorted(ctx.caller.scopes)} {ctx.caller.claims}"
+
+
+async def test_the_work_knows_after_a_restart_who_was_authenticated() -> None:
+    disk, work = Disk(), Asking()
+    async with Process(disk, work).task(ModernTask) as task:
+        task.talk.peer = Peer("alice", known_caller=Caller("alice", ["write", "read"], {"team": "green"}))
+        await task.start("order")
+        await wait_all_tasks_blocked()
+    async with Process(disk, work).task(ModernTask, task.id) as again:
+        await again.answer(True)
+        assert (await again.result())["content"][0]["text"] == "alice ['read', 'write'] {'team': 'green'}"
 
 
 async def test_a_write_that_was_made_after_its_time_is_no_conflict_for_the_next(era: type[LegacyTask]) -> None:
@@ -241,3 +237,84 @@ async def test_a_write_that_was_made_after_its_time_is_no_conflict_for_the_next(
         assert await task.status() == "completed"
     async with Process(disk, work).task(era, task.id) as again:
         assert await again.status() == "completed"
+
+
+# what the store has, and this process does not work on
+
+
+async def test_an_id_whose_time_is_over_is_as_unknown_as_any_other(era: type[LegacyTask]) -> None:
+    """Also one of an earlier process, of whose task the store has nothing any more."""
+    async with Process(Disk(), Work()).task(era) as task:
+        await task.start("quick", ttl=1_000)
+        seconds = task.talk.service.tasks.options.granted_ttl(1_000 if era is LegacyTask else None)
+    process = Process(Disk(), Work())
+    async with process.task(era, task.id) as again:
+        assert await again.status() == "failed"
+        clock = again.talk.service.tasks.clock
+        again.talk.service.tasks.stored._clock = lambda: clock() + seconds + 1  # noqa: SLF001
+        over = (await again.reply(again.about("tasks/get")))["error"]
+        again.id = "unknown"
+        assert (await again.reply(again.about("tasks/get")))["error"] == over
+
+
+async def test_a_task_of_a_living_process_is_cancelled_by_that_one_alone(era: type[LegacyTask]) -> None:
+    disk, work = Disk(), Work()
+    async with Process(disk, work).task(era) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        async with Process(disk, work).task(era, task.id) as elsewhere:
+            error = (await elsewhere.reply(elsewhere.about("tasks/cancel")))["error"]
+            assert (error["code"], "another process" in error["message"]) == (-32000, True)
+        assert await task.status() == "input_required"
+
+
+async def test_of_two_processes_that_claim_a_task_at_once_one_runs_it() -> None:
+    disk, work = Disk(), Work()
+    async with Process(disk, work).task(ModernTask) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+    process = Process(disk, work)
+
+    def be_slower(_changes: Any) -> None:
+        # The other one has put the record meanwhile.
+        (key,) = [key for key in disk.records if key[0] == "task"]
+        disk.records[key] = disk.records[key]._replace(version=disk.records[key].version + 1)
+
+    process.store.on_write = be_slower
+    async with process.task(ModernTask, task.id) as again:
+        assert len(again.talk.service.tasks) == 0
+    assert work.runs == 1
+
+
+async def test_a_poisoned_record_is_left_out_of_the_list_and_lost(caplog: pytest.LogCaptureFixture) -> None:
+    disk, work = Disk(), Work()
+    async with Process(disk, work).task(LegacyTask) as task:
+        good, poisoned = [(await task.start("quick"))["taskId"] for _ in range(2)]
+        await wait_all_tasks_blocked()
+    key = ("task", storage_key(poisoned))
+    async with Process(disk, work).task(LegacyTask, poisoned) as again:
+        # What opens with the keys, and is nothing that this version wrote.
+        vault = Vault(KEYS)
+        poison = vault.seal(b'{"version":2,"secret":1}', record_place(*key))
+        disk.records[key] = disk.records[key]._replace(value=poison)
+        listed = (await again.reply(again.request("tasks/list")))["result"]["tasks"]
+        assert [each["taskId"] for each in listed] == [good]
+        assert await again.status() == "failed"
+        # And what does not open at all.
+        disk.records[key] = disk.records[key]._replace(value=b"poison")
+        assert await again.status() == "failed"
+    assert "set aside" in caplog.text
+    assert "secret" not in caplog.text
+
+
+async def test_a_store_that_fails_a_request_is_an_error_to_try_again_after(era: type[LegacyTask]) -> None:
+    disk, work = Disk(), Work()
+    process = Process(disk, work)
+    async with process.task(era) as task:
+        await task.start("quick")
+        await wait_all_tasks_blocked()
+        process.store.failing = True
+        error = (await task.reply(task.about("tasks/get")))["error"]
+        assert (error["code"], "disk" in error["message"]) == (-32000, False)
+        if era is LegacyTask:
+            assert (await task.reply(task.request("tasks/list")))["error"]["code"] == -32000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib.metadata import EntryPoint, EntryPoints
@@ -112,3 +114,9 @@ async def test_the_store_of_a_server_is_that_of_its_calls(tmp_path: Path) -> Non
         await journals.put("a", b"2", 100)
         assert await journals.get("a") == b"2"
         assert await journals.get("b") is None
+
+
+def test_a_server_without_such_a_store_does_not_load_sqlite() -> None:
+    code = "import trio_mcp.session, sys; print('sqlite3' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "False"

@@ -17,7 +17,7 @@ from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.storage import Append, Put, Record, Store, StoreTimeout, UnreadableRecord
 from trio_mcp.stores import MemoryStore, open_store
-from trio_mcp.stores.sealed import SealedStore
+from trio_mcp.stores.sealed import SECONDS, SealedStore
 
 OLD, NEW = KeyRing([b"o" * 32]), KeyRing([b"n" * 32])
 BOTH = KeyRing([b"n" * 32, b"o" * 32])
@@ -39,6 +39,8 @@ async def test_nothing_of_what_was_written_is_in_the_file(tmp_path: Path) -> Non
     path = tmp_path / "state.db"
     async with open_store(str(path), KEYS, MemoryBudget()) as store:
         await store.write([thing("a"), Append("log", "a", 1, [b"secret entry"])])
+        # In the write-ahead log until it is closed.
+        assert all(b"secret" not in file.read_bytes() for file in (path, Path(f"{path}-wal")))
     assert b"secret" not in path.read_bytes()
 
 
@@ -153,7 +155,7 @@ async def test_a_store_that_hangs_is_a_timeout_with_its_name(autojump_clock: tri
         store.join("here"),
         store.is_alive("here"),
     ):
-        with pytest.raises(StoreTimeout, match="the store"):
+        with trio.fail_after(SECONDS + 1), pytest.raises(StoreTimeout, match="the store"):
             await use
 
 

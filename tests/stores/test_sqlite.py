@@ -42,7 +42,9 @@ async def outcome(store: SqliteStore, *changes: Put, into: dict[str, type[StoreE
 # the file
 
 
-async def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) -> None:
+async def test_only_its_owner_can_read_the_file_and_those_beside_it(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     before = os.umask(0)
     try:
         async with open_sqlite(str(path)) as store:
@@ -54,6 +56,8 @@ async def test_only_its_owner_can_read_the_file_and_those_beside_it(path: Path) 
         os.umask(before)
     assert modes == {"state.db": 0o600, "state.db-wal": 0o600, "state.db-shm": 0o600, "state.db.nodes": 0o700}
     assert node == 0o600
+    # From the first moment, and not because it was closed to others afterwards.
+    assert not caplog.records
 
 
 async def test_a_closed_store_is_one_file(path: Path) -> None:
@@ -61,6 +65,20 @@ async def test_a_closed_store_is_one_file(path: Path) -> None:
         await store.join("here")
         await store.write([thing("a")])
     assert [each for each in path.parent.rglob("*") if each.is_file()] == [path]
+
+
+async def test_an_older_schema_is_brought_up_to_date_and_keeps_its_data(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_sqlite(str(path)) as store:
+        await store.write([thing("a")])
+    migrations = (*sqlite_schema.MIGRATIONS, "ALTER TABLE records ADD COLUMN note TEXT")
+    monkeypatch.setattr(sqlite_schema, "MIGRATIONS", migrations)
+    async with open_sqlite(str(path)) as store:
+        assert await store.read("thing", "a") is not None
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT key, note FROM records").fetchall() == [("a", None)]
+        assert connection.execute("PRAGMA user_version").fetchone() == (2,)
 
 
 def newer(path: Path) -> None:
@@ -96,20 +114,81 @@ def scribbled_on(path: Path) -> None:
         file.write(b"\xff" * 3 * 4096)
 
 
-@pytest.mark.parametrize("spoil", [newer, of_another_program, no_database, cut_off, scribbled_on])
-def test_a_file_that_cannot_be_used_ends_the_start_and_keeps_its_data(
-    path: Path, spoil: Callable[[Path], None]
-) -> None:
-    async def start() -> None:
-        async with open_sqlite(str(path)):
-            pass
+def without_a_table(path: Path) -> None:
+    with closing(open_database(path)) as connection:
+        connection.execute("DROP TABLE entries")
 
+
+def without_a_column(path: Path) -> None:
+    with closing(open_database(path)) as connection:
+        connection.execute("ALTER TABLE logs DROP COLUMN newest")
+
+
+async def use(path: Path) -> None:
+    async with open_sqlite(str(path)):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("spoil", "cure"),
+    [
+        (newer, "install that version"),
+        (of_another_program, "name another file"),
+        (no_database, "move it away"),
+        (cut_off, "store check"),
+        (scribbled_on, "store check"),
+        (without_a_table, "store check"),
+        (without_a_column, "store check"),
+    ],
+)
+def test_a_file_that_cannot_be_used_ends_the_start_and_keeps_its_data(
+    path: Path, spoil: Callable[[Path], None], cure: str
+) -> None:
     spoil(path)
+    path.chmod(0o640)
     before = path.read_bytes()
     with pytest.raises(ConfigurationError) as caught:
-        trio.run(start)
+        trio.run(use, path)
     assert str(path) in str(caught.value)
+    assert cure in str(caught.value)
     assert path.read_bytes() == before
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("content", [b"", None], ids=["empty", "store"])
+def test_a_file_that_others_may_read_is_closed_to_them(
+    path: Path, content: bytes | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    if content is None:
+        trio.run(use, path)
+    else:
+        path.write_bytes(content)
+    path.chmod(0o666)
+    beside = [Path(f"{path}-wal"), Path(f"{path}-shm")]
+    for each in beside:
+        each.touch()
+        each.chmod(0o666)
+
+    async def modes() -> set[int]:
+        async with open_sqlite(str(path)) as store:
+            await store.write([thing("a")])
+            return {stat.S_IMODE(each.stat().st_mode) for each in (path, *beside)}
+
+    assert trio.run(modes) == {0o600}
+    assert str(path) in caplog.text
+
+
+def test_a_file_whose_mode_cannot_be_changed_ends_the_start(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It belongs to another user, say."""
+    trio.run(use, path)
+    path.chmod(0o666)
+
+    def refuse(*_args: object) -> None:
+        raise PermissionError("not yours")
+
+    monkeypatch.setattr(os, "chmod", refuse)
+    with pytest.raises(ConfigurationError, match="chmod 600"):
+        trio.run(use, path)
 
 
 async def test_a_folder_that_is_missing_ends_the_start(path: Path) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, served
-from crashing_store import CrashingStore, Disk
+from crashing_store import CrashingStore, Disk, plain_text
 
 from trio_mcp import Context, Server
+from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime.memory_budget import process_budget
 from trio_mcp.session import ServiceOptions
+from trio_mcp.storage import Append, Change, Remove, StoreError
+from trio_mcp.stores.sealed import record_place
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 KEYS = KeyRing.random()
@@ -30,7 +34,7 @@ class Shop:
         self.go_on = trio.Event()
 
     def server(self, store: CrashingStore | None) -> Server:
-        server = Server("shop", options=ServiceOptions(keys=KEYS, store=store))
+        server = self.newest = Server("shop", options=ServiceOptions(keys=KEYS, store=store))
         for tool in (self.order, self.count, self.two, self.slow, self.sampled):
             server.tool(resume="replay")(tool)
         server.tool(self.parked)
@@ -297,8 +301,10 @@ async def test_no_credential_is_stored(disk: Disk, shop: Shop) -> None:
     async with process(disk, shop, authenticate=who) as first:
         headers = await first.peer.open_session(who={"authorization": "Bearer secret"})
         await asked(await first.call("order", headers))
-    written = b"".join(record.value for record in disk.records.values())
-    assert b"secret" not in written + b"".join(entry for log in disk.logs.values() for entry in log)
+    # Sealed it says nothing of anybody: what counts is what whoever has the keys could read.
+    written = plain_text(disk, KEYS)
+    assert b"alice" in written
+    assert b"secret" not in written
 
 
 async def test_a_session_of_a_living_process_is_not_taken(disk: Disk, shop: Shop) -> None:
@@ -311,6 +317,33 @@ async def test_a_session_of_a_living_process_is_not_taken(disk: Disk, shop: Shop
         assert (await first.peer.post(legacy_call("missing"), headers)).status == 200
 
 
+async def test_a_session_that_cannot_be_restored_takes_no_memory_and_may_be_asked_for_again(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("order", headers)
+        question = await asked(call)
+    async with process(disk, shop) as second:
+        entries, memory = second.store.entries, process_budget()
+        (service,) = shop.newest.services
+        before, subscribers = memory.drawn, len(service.subscriptions._subscribers)  # noqa: SLF001  nothing else tells
+
+        async def fail(kind: str, *args: Any) -> Sequence[bytes]:
+            if kind != "call":
+                raise StoreError("the disk is slow")
+            return await entries(kind, *args)
+
+        second.store.entries = fail  # type: ignore[method-assign]
+        for _ in range(3):
+            assert (await second.peer.post(legacy_call("two"), headers)).status == 503
+        assert memory.drawn == before
+        assert len(service.subscriptions._subscribers) == subscribers  # noqa: SLF001
+        second.store.entries = entries  # type: ignore[method-assign]
+        assert (await second.answer(headers, question, value=True)).status == 202
+        await second.resume(headers, call.ids[-1]).end()
+
+
 async def test_a_session_that_cannot_be_read_is_unknown(
     disk: Disk, shop: Shop, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -321,6 +354,89 @@ async def test_a_session_that_cannot_be_read_is_unknown(
     async with process(disk, shop) as second:
         assert (await second.peer.post(legacy_call("two"), headers)).status == 404
     assert "session cannot be read" in caplog.text
+
+
+async def test_a_call_whose_answer_was_logged_does_not_go_on(disk: Disk, shop: Shop) -> None:
+    """The process ended between the answer and the end of what it had kept of the call."""
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("order", headers)
+        question, last = await asked(call), call.ids[-1]
+
+        def crash(changes: Sequence[Change]) -> None:
+            if any(isinstance(change, Remove) and change.kind == "call" for change in changes):
+                first.store.crash()
+
+        first.store.on_write = crash
+        await first.answer(headers, question, value=True)
+        await call.end()
+    assert [kind for kind, _ in disk.records].count("call") == 1
+    async with process(disk, shop) as second:
+        rest = await second.resume(headers, last).end()
+        assert [each.get("id") for each in rest.events] == [2]
+        assert [kind for kind, _ in disk.records].count("call") == 0
+    assert shop.effects == ["charged", "shipped"]
+
+
+async def test_a_question_that_was_recorded_and_not_sent_is_sent(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+
+        def crash(changes: Sequence[Change]) -> None:
+            recorded = sum(len(log) for (kind, _), log in disk.logs.items() if kind == "call")
+            # The intent and the result of the step, and the question.
+            if recorded == 3 and any(isinstance(change, Append) and change.kind != "call" for change in changes):
+                first.store.crash()
+
+        first.store.on_write = crash
+        call = await first.call("order", headers)
+        await call.until("id: ")
+        last = call.ids[0]
+        await trio.sleep(1)
+        assert first.store.has_crashed
+    async with process(disk, shop) as second:
+        rest = second.resume(headers, last)
+        assert (await second.answer(headers, await asked(rest), value=True)).status == 202
+        await rest.end()
+    assert text_of(rest.last) == "accept"
+
+
+def poison_record(disk: Disk, key: tuple[str, str]) -> None:
+    """As another version may have written it; it opens with the keys."""
+    value = Vault(KEYS).seal(b'{"secret":1}', record_place(*key))
+    disk.records[key] = disk.records[key]._replace(value=value)
+
+
+def poison_log(disk: Disk, key: tuple[str, str]) -> None:
+    disk.logs[key][0] = b"poison"
+
+
+@pytest.mark.parametrize("poison", [poison_record, poison_log])
+async def test_a_call_that_cannot_be_read_is_set_aside_and_the_others_go_on(
+    disk: Disk, shop: Shop, poison: Callable[[Disk, tuple[str, str]], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        bad = await first.call("order", headers)
+        await asked(bad)
+        (key,) = (key for key in disk.records if key[0] == "call")
+        good = await first.call("two", headers, id=3)
+        question = await asked(good, "First?")
+    poison(disk, key)
+    async with process(disk, shop) as second:
+        rest = second.resume(headers, good.ids[-1])
+        assert (await second.answer(headers, question, value=True)).status == 202
+        assert (await second.answer(headers, await asked(rest, "Second?"), value=True)).status == 202
+        await rest.end()
+        if poison is poison_log:
+            # Whose call it was is known: it is told.
+            lost = await second.resume(headers, bad.ids[-1]).end()
+            assert lost.last["id"] == 2
+            assert lost.last["result"]["isError"]
+    assert text_of(rest.last) == "accept accept"
+    assert shop.effects == ["charged"]
+    assert "call cannot be read" in caplog.text
+    assert "secret" not in caplog.text
 
 
 async def test_a_call_that_is_shut_down_goes_on_in_the_next_process(disk: Disk, shop: Shop) -> None:

@@ -11,12 +11,17 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
 from ..errors import ConfigurationError
+from ..logs import peer_logger
+
+logger = peer_logger("trio_mcp.stores")
 
 APPLICATION_ID: Final = 0x74726D63
 """The letters "trmc"."""
@@ -28,6 +33,8 @@ WAL_BYTES: Final = 16 * 1024 * 1024
 """The size that the write-ahead log is cut to after it was larger."""
 CHECKED_BYTES: Final = 64 * 1024 * 1024
 """A file up to this size is checked as a whole when it is opened."""
+OF_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+"""The permissions of everybody but the owner."""
 
 MIGRATIONS: Final[Sequence[str]] = (
     """
@@ -102,11 +109,12 @@ def reader_of(path: Path) -> sqlite3.Connection:
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     version = checked_version(connection, path)
+    if version and path.stat().st_size <= CHECKED_BYTES and (problems := damage(connection, 1)):
+        raise damaged(path, problems[0])
+    _close_to_others(path)
     if version == 0:
         connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
         _use_wal(connection)
-    elif path.stat().st_size <= CHECKED_BYTES and (problems := damage(connection, 1)):
-        raise damaged(path, problems[0])
     if version < len(MIGRATIONS):
         _migrate(connection)
     # NORMAL: a commit survives the end of the process without a wait for the disk; a machine that dies may lose the last ones.
@@ -118,7 +126,7 @@ def checked_version(connection: sqlite3.Connection, path: Path) -> int:
     """Return the version of the schema, 0 for an empty file.
 
     Raises:
-        ConfigurationError: it is a database of another program, or of a newer version.
+        ConfigurationError: it is a database of another program, or of a newer version, or lacks a part of the schema.
     """
     # This first: it is the last that a process sets which makes the database meanwhile.
     version = _pragma(connection, "user_version")
@@ -130,7 +138,53 @@ def checked_version(connection: sqlite3.Connection, path: Path) -> int:
             f"the store {path} was written by a newer version of trio_mcp (schema {version}, this one has {len(MIGRATIONS)}). "
             "Nothing was changed: install that version again, or name another file"
         )
+    if missing := _missing(connection, version):
+        raise damaged(path, f"it lacks {missing}")
     return version
+
+
+def _missing(connection: sqlite3.Connection, version: int) -> str:
+    """Return what a database lacks of this version of the schema; an empty text if nothing."""
+    with closing(sqlite3.connect(":memory:")) as whole:
+        for migration in MIGRATIONS[:version]:
+            whole.executescript(migration)
+        lacking = _parts(whole) - _parts(connection)
+    return ", ".join(sorted(lacking))
+
+
+def _parts(connection: sqlite3.Connection) -> set[str]:
+    """Return the names of the tables with their columns, and of the indexes."""
+    # Not the text of the statements that made them, which may be written in another way in the next release.
+    parts = (
+        "SELECT made.type || ' ' || made.name || coalesce('.' || columns.name, '') FROM sqlite_master AS made "
+        "LEFT JOIN pragma_table_info(made.name) AS columns"
+    )
+    return {row[0] for row in connection.execute(parts)}
+
+
+def _close_to_others(path: Path) -> None:
+    """Take the permissions of everybody but the owner from the file and those beside it.
+
+    It is not refused, as a private key is: what is secret in it is sealed, so that nobody has read it. A copy that was restored,
+    or a volume that is mounted for a group, has such permissions without anybody's intention.
+
+    Raises:
+        ConfigurationError: they cannot be taken.
+    """
+    for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        try:
+            mode = stat.S_IMODE(each.stat().st_mode)
+        except FileNotFoundError:
+            continue
+        if mode & OF_OTHERS:
+            try:
+                os.chmod(each, mode & ~OF_OTHERS)
+            except OSError as error:
+                raise ConfigurationError(
+                    f"other users may read or write {each}, and that cannot be changed ({error}): make the user of the server "
+                    f"its owner, and run `chmod 600 {each}`"
+                ) from None
+            logger.warning("other users could read or write %s (mode %o); now its owner alone can", each, mode)
 
 
 def damage(connection: sqlite3.Connection, most: int, *, thorough: bool = False) -> list[str]:

@@ -309,15 +309,10 @@ class Sealer:
             InvalidRequestState: for every other state, always with the same text.
         """
         digest = request if isinstance(request, str) else request_digest(request)
-        try:
-            # The plain decoder will do: only a server with one of these keys can have written what is inside.
-            claims = Claims.model_validate(json.loads(self._decrypt(state)))
-        except (ValueError, RecursionError):
-            raise InvalidRequestState("no claims inside") from None
+        claims = self.peek(state)
         now = self._clock()
         # All are evaluated, so that time does not tell which one failed.
         checks = (
-            (claims.audience == self._audience, "sealed by another server"),
             (claims.principal == principal, "sealed for another principal"),
             (claims.method == method, "sealed for another method"),
             (claims.digest == digest, "sealed for another name or other arguments"),
@@ -329,6 +324,23 @@ class Sealer:
                 raise InvalidRequestState(reason)
         if is_expired:
             raise ExpiredRequestState(claims)
+        return claims
+
+    def peek(self, state: object) -> Claims:
+        """Return what a state of this server says, which may be for another request or caller, or expired.
+
+        That is enough to tell which process has the call, and never to carry it on.
+
+        Raises:
+            InvalidRequestState: it is not of this server, always with the same text.
+        """
+        try:
+            # The plain decoder will do: only a server with one of these keys can have written what is inside.
+            claims = Claims.model_validate(json.loads(self._decrypt(state)))
+        except (ValueError, RecursionError):
+            raise InvalidRequestState("no claims inside") from None
+        if claims.audience != self._audience:
+            raise InvalidRequestState("sealed by another server")
         return claims
 
     def age(self, claims: Claims) -> float:

@@ -44,6 +44,7 @@ class EarlierRun:
         begun: the steps that were running, as they are named in the journal.
         logged: how many entries its log has.
         progress: the last value that its client was told; None if it was told none.
+        is_readable: its log could be read; if not, nothing of the others is known.
     """
 
     entries: tuple[JournalEntry, ...] = ()
@@ -51,9 +52,12 @@ class EarlierRun:
     begun: tuple[str, ...] = ()
     logged: int = 0
     progress: float | None = None
+    is_readable: bool = True
 
     def loss(self, plan: Plan, *, always_replay: bool = False) -> CallLost | None:
         """Return the error of a call that must not be replayed, None if it may."""
+        if not self.is_readable:
+            return CallLost(UNREADABLE)
         if plan.resume is ResumeMode.PARKED and not always_replay:
             return CallLost(RESTARTED)
         return self.unknown_step(plan)
@@ -119,6 +123,12 @@ def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry]
 RESTARTED: Final = (
     "This call was lost: the server was restarted while it ran. Nothing more of it was run; what it did before stays done. "
     "Start it again if that is safe."
+)
+
+
+UNREADABLE: Final = (
+    "This call was lost: the server was restarted while it ran, and what it had recorded cannot be read. Nothing more of it was "
+    "run; what it did before stays done. Start it again if that is safe."
 )
 
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ...errors import CallLost, InvalidRequestState, ProtocolError, RequestTimeout
+from ...errors import CallLost, InvalidRequestState, LimitExceeded, ProtocolError, RequestTimeout
 from ...protocol.sealing.request_state import Claims, ExpiredRequestState, RequestDigest
 from ...runtime import Journal, JournalEntry
+from ...storage import StoreError
 from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
 from .call import Call, Plan, Route
+from .claims import claim_leg
 from .earlier import earlier_run, failing_body, read_log
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
 from .failures import error_detail
 from .legs import LegBook
-from .memory import StatePayload
+from .memory import StatePayload, sealing_node
 from .services import CallServices
 from .timeouts import expired_timeout
 
@@ -90,6 +93,7 @@ class Retry:
         """Replay a call of which something is in the store. The client may disconnect, or send a copy, until it has come."""
         services = self.services
         try:
+            await self._claim(plan)
             fetched = payload if payload.journal_key is None else await payload.fetched(services.journals)
             logged = () if services.log_store is None else await read_log(services.log_store, self.claims.call_id)
             # Both again: another request of the client may have carried the call on while this one waited for the store.
@@ -101,12 +105,33 @@ class Retry:
             if not self.target.finished:
                 self.target.finish(error_detail(self.services.failures, self.facts, error))
 
+    async def _claim(self, plan: Plan) -> None:
+        """See to it that no other process runs the call from this leg on.
+
+        Raises:
+            LimitExceeded: one does, or the store cannot tell.
+        """
+        services, claims = self.services, self.claims
+        if services.log_store is None or plan.resume is ResumeMode.PARKED:
+            return
+        lifetime = services.options.actors.park_ttl
+        try:
+            node = await claim_leg(services.log_store, services.node, claims.call_id, claims.leg, lifetime)
+        except StoreError as error:
+            services.records.log(NOT_CLAIMED, level=logging.ERROR, exc_info=error)
+            raise LimitExceeded("the store of this server fails now; send the request again later") from None
+        if node != services.node:
+            raise LimitExceeded(
+                "another process of this server carries this call on; send the request again to that one"
+            )
+
     def check_not_replayed(self, node: str) -> None:
         """Raise `InvalidRequestState` if the call was replayed from this very state of that process before."""
         if self.services.directory.was_replayed(self.claims.call_id, node, self.claims.leg):
             raise InvalidRequestState(ENDED)
 
 
+NOT_CLAIMED = "the store cannot tell which process carries a call on; this one does not"
 ENDED = "the call ended, and its outcomes are no longer kept"
 
 
@@ -159,7 +184,7 @@ def carry_on(
 
 def is_sealed_here(services: CallServices[Call], claims: Claims) -> bool:
     """Return whether this process sealed a state."""
-    return isinstance(claims.journal, dict) and claims.journal.get("node") == services.node
+    return sealing_node(claims) == services.node
 
 
 def question_timeout(services: CallServices[Call], claims: Claims) -> RequestTimeout | None:

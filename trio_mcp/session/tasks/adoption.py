@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 from ...errors import CallLost, McpError
 from ...logs import peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, ErrorDetail
@@ -11,6 +13,7 @@ from ..calls.earlier import earlier_run, read_log
 from .creating import begin_work
 from .open_task import OpenTask
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
+from .stored import SET_ASIDE
 from .tasks import Tasks
 
 logger = peer_logger("trio_mcp.tasks")
@@ -37,7 +40,7 @@ async def adopt(tasks: Tasks, stored: Record) -> None:
         record = TaskRecord.decode(stored.value)
     except ValueError as error:
         # It is left where it is, and the others go on.
-        tasks.services.records.log("the record of a task is set aside: %s", error)
+        tasks.services.records.log(SET_ASIDE, error, level=logging.ERROR)
         return
     if record.outcome is not None or record.node == tasks.services.node or await tasks.store.is_alive(record.node):
         return

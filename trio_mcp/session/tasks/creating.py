@@ -9,7 +9,6 @@ from typing import Protocol
 import trio
 
 from ...errors import LimitExceeded, LocalProtocolError, without_traceback
-from ...protocol.jsonrpc import SERVER_BUSY, ErrorDetail
 from ...runtime import CancelReason, Journal
 from ...storage import Change, Put, Remove, Store, StoreError, StoreTimeout
 from ..calls.call import Call, Plan
@@ -21,6 +20,7 @@ from ..replies import LegOutcome, ReplyTarget
 from .call import CallAsTask
 from .open_task import OpenTask
 from .record import KIND, stored_form
+from .stored import store_failure
 
 
 class TaskTable(Protocol):
@@ -86,9 +86,8 @@ class Creating:
             answer = await self._create()
         except (StoreError, LimitExceeded, LocalProtocolError) as error:
             services = self._tasks.services
-            detail = error_detail(services.failures, self._facts, error, self._plan.target)
-            if isinstance(error, StoreError):
-                detail = ErrorDetail(SERVER_BUSY, f"the task cannot be stored: {error}")
+            told = store_failure(services, error) if isinstance(error, StoreError) else error
+            detail = error_detail(services.failures, self._facts, told, self._plan.target)
             self._tasks.forget(task)
             self._on_answer(detail)
             if not target.finished:

@@ -1,9 +1,9 @@
 """The ids of tasks: unguessable, and signed, so that a later process of the server can tell their owner what became of them.
 
-Layout: base64url without padding of `random (16 bytes) | boot (8) | created, in Unix milliseconds (6) | tag (12)`. The tag is a
-truncated HMAC-SHA256 (NIST SP 800-107, 5.3.3) over all of these, the owner and the server. A process that has no record of a task
-knows by it that the task was given to this very owner, by another process of this server: its work was lost with that process.
-All other unknown ids look the same.
+Layout: base64url without padding of `random (16 bytes) | boot (8) | created (6) | expires (6) | tag (12)`, with times in Unix
+milliseconds. The tag is a truncated HMAC-SHA256 (NIST SP 800-107, 5.3.3) over all of these, the owner and the server. A process
+that has no record of a task knows by it that the task was given to this very owner, by another process of this server, and that
+its time is not over: its work was lost with that process. All other unknown ids look the same.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import hmac
 import re
 import secrets
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from ...protocol.sealing.request_state import KeyRing, from_base64url, to_base64url
 
@@ -23,10 +23,19 @@ _RANDOM_BYTES: Final = 16
 _BOOT_BYTES: Final = 8
 _TIME_BYTES: Final = 6
 _TAG_BYTES: Final = 12
-_BODY_BYTES: Final = _RANDOM_BYTES + _BOOT_BYTES + _TIME_BYTES
+_CREATED: Final = slice(_RANDOM_BYTES + _BOOT_BYTES, _RANDOM_BYTES + _BOOT_BYTES + _TIME_BYTES)
+_EXPIRES: Final = slice(_CREATED.stop, _CREATED.stop + _TIME_BYTES)
+_BODY_BYTES: Final = _RANDOM_BYTES + _BOOT_BYTES + 2 * _TIME_BYTES
 _KEY: Final = re.compile(r"[0-9a-f]{12}-[0-9a-f]{32}")
 ID_CHARACTERS: Final = len(to_base64url(bytes(_BODY_BYTES + _TAG_BYTES)))
 """Characters of every id."""
+
+
+class TaskLife(NamedTuple):
+    """The times between which a task exists, in Unix seconds."""
+
+    created: float
+    expires: float
 
 
 class TaskIds:
@@ -42,14 +51,15 @@ class TaskIds:
         self._audience = audience.encode()
         self._boot = secrets.token_bytes(_BOOT_BYTES)
 
-    def new(self, owner: str, created: float) -> str:
-        """Return an id for a task of this owner that is created now, in Unix seconds."""
-        body = secrets.token_bytes(_RANDOM_BYTES) + self._boot + int(created * 1000).to_bytes(_TIME_BYTES)
+    def new(self, owner: str, created: float, expires: float) -> str:
+        """Return an id for a task of this owner that exists between these times, in Unix seconds."""
+        times = b"".join(int(time * 1000).to_bytes(_TIME_BYTES) for time in (created, expires))
+        body = secrets.token_bytes(_RANDOM_BYTES) + self._boot + times
         return to_base64url(body + self._tag(self._keys[0], body, owner))
 
-    def created_by_another_process(self, task_id: str, owner: str) -> float | None:
-        """Return when, in Unix seconds, another process gave this id to this owner; None if none did."""
-        signed = from_base64url(task_id) if len(task_id) == ID_CHARACTERS else None
+    def life_in_another_process(self, task_id: str, owner: str) -> TaskLife | None:
+        """Return when the task exists to which another process gave this id, for this owner; None if none did."""
+        signed = signed_bytes(task_id)
         if signed is None:
             return None
         body, tag = signed[:_BODY_BYTES], signed[_BODY_BYTES:]
@@ -57,7 +67,7 @@ class TaskIds:
         fits = [hmac.compare_digest(tag, self._tag(key, body, owner)) for key in self._keys]
         if not any(fits) or body[_RANDOM_BYTES:].startswith(self._boot):
             return None
-        return created_at(body)
+        return TaskLife(int.from_bytes(body[_CREATED]) / 1000, int.from_bytes(body[_EXPIRES]) / 1000)
 
     @cached_property
     def _keys(self) -> list[bytes]:
@@ -75,11 +85,10 @@ def storage_key(task_id: str) -> str | None:
 
     It is not the id, which may be all that protects a task.
     """
-    signed = from_base64url(task_id) if len(task_id) == ID_CHARACTERS else None
+    signed = signed_bytes(task_id)
     if signed is None:
         return None
-    milliseconds = int.from_bytes(signed[_BODY_BYTES - _TIME_BYTES : _BODY_BYTES])
-    return f"{milliseconds:012x}-{hashlib.sha256(signed).hexdigest()[:32]}"
+    return f"{int.from_bytes(signed[_CREATED]):012x}-{hashlib.sha256(signed).hexdigest()[:32]}"
 
 
 def is_storage_key(text: str) -> bool:
@@ -87,5 +96,6 @@ def is_storage_key(text: str) -> bool:
     return _KEY.fullmatch(text) is not None
 
 
-def created_at(body: bytes) -> float:
-    return int.from_bytes(body[-_TIME_BYTES:]) / 1000
+def signed_bytes(task_id: str) -> bytes | None:
+    """Return the bytes of an id; None for what is none."""
+    return from_base64url(task_id) if len(task_id) == ID_CHARACTERS else None

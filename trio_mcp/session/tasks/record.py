@@ -127,14 +127,15 @@ class TaskRecord(NamedTuple):
         Raises:
             ValueError: another version of this package wrote it.
         """
+        outcome = None
         try:
             stored = StoredTask.model_validate_json(value)
+            if (ended := stored.outcome) is not None:
+                result = None if ended.result is None else CallToolResult.model_validate(ended.result)
+                outcome = TaskOutcome(result, None if ended.error is None else ErrorDetail(*ended.error))
         except ValidationError as error:
+            # Without the input, which may be a result.
             raise ValueError(f"not the record of a task: {error.errors(include_input=False)[0]['msg']}") from None
-        outcome = None
-        if (ended := stored.outcome) is not None:
-            result = None if ended.result is None else CallToolResult.model_validate(ended.result)
-            outcome = TaskOutcome(result, None if ended.error is None else ErrorDetail(*ended.error))
         members = {name: getattr(stored, name) for name in cls._fields}
         return cls(**{**members, "outcome": outcome})
 

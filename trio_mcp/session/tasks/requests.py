@@ -107,9 +107,12 @@ async def run_cancel(tasks: Tasks, params: TaskRequestParams, call: Call, _place
 
     Raises:
         RemoteProtocolError: -32602, it is over, and the revision wants that to be an error.
+        LimitExceeded: another process works on it.
     """
     facts = call.facts
     seen = await found(tasks, facts, params.task_id)
+    if seen.open is None and seen.record.outcome is None:
+        raise LimitExceeded("the task runs in another process of this server, which can cancel it")
     was_open = seen.open is not None and await tasks.cancel(seen.open)
     if not was_open and facts.terms.codec.revision.ended_task_is_error:
         raise RemoteProtocolError("the task is over already and cannot be cancelled", code=INVALID_PARAMS)

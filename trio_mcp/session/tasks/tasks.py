@@ -22,16 +22,15 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import trio
 
-from ...errors import LimitExceeded, RemoteProtocolError
+from ...errors import LimitExceeded
 from ...logs import peer_logger
 from ...protocol.codec.tasks import TaskState
-from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ErrorDetail
 from ...runtime import CancelReason
-from ...storage import Forget, Put, Record, Store, StoreConflict, StoreError
+from ...storage import Forget, Put, Store, StoreConflict, StoreError
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
 from ..calls.facts import RequestFacts, SessionFacts
@@ -41,17 +40,12 @@ from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
 from .creating import Creating, StoredAnswer
 from .faces import NO_QUESTIONS, task_state
-from .ids import TaskIds, is_storage_key, storage_key
 from .open_task import OpenTask
 from .owners import ANYBODY, may_see, owner_of, session_owner
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
+from .stored import StoredTasks
 
 logger = peer_logger("trio_mcp.tasks")
-
-RESTARTED: Final = ErrorDetail(
-    INTERNAL_ERROR,
-    "The task was lost: the server was restarted. What it had done stays done. Start it again if that is safe.",
-)
 
 
 class SeenTask(NamedTuple):
@@ -86,20 +80,13 @@ class Tasks:
         # Trio's clock, as that is what deadlines go by.
         self._epoch = time.time() - trio.current_time()
         self._on_change = on_change
-        self._ids: TaskIds | None = None
+        self.stored = StoredTasks(services, store, self.clock)
         self._open: dict[str, OpenTask] = {}
         self._per_owner: Counter[str] = Counter()
 
     def clock(self) -> float:
         """Return the time in Unix seconds; it does not jump when the clock of the machine is set."""
         return self._epoch + trio.current_time()
-
-    @property
-    def ids(self) -> TaskIds:
-        """Makes and recognises the ids; made for the first task."""
-        if self._ids is None:
-            self._ids = TaskIds(self.services.ring, self.services.audience)
-        return self._ids
 
     # creating
 
@@ -130,7 +117,7 @@ class Tasks:
         self._admit(owner)
         ttl = self.options.granted_ttl(None if params.task is None else params.task.ttl)
         record = TaskRecord(
-            self.ids.new(owner, now),
+            self.stored.ids.new(owner, now, now + ttl),
             owner,
             plan.target,
             now,
@@ -184,12 +171,12 @@ class Tasks:
         """Return a task that this caller may see; None if there is none, or it is somebody else's, or its ttl is over."""
         task = self.find_open(facts, task_id)
         if task is None:
-            key = storage_key(task_id)
-            stored = None if key is None else await self.store.read(KIND, key)
+            stored = await self.stored.read(task_id)
             # Adopted meanwhile, perhaps, or created.
             task = self.find_open(facts, task_id)
             if task is None:
-                return self._stored(facts, task_id, stored)
+                record = self.stored.seen_by(facts, task_id, stored)
+                return None if record is None else SeenTask(record, NO_QUESTIONS, None)
         return self.seen(task)
 
     def seen(self, task: OpenTask) -> SeenTask:
@@ -197,42 +184,18 @@ class Tasks:
         is_over = task.shown.outcome is not None
         return SeenTask(task.shown, NO_QUESTIONS if is_over else task.questions, None if is_over else task)
 
-    def _stored(self, facts: RequestFacts, task_id: str, stored: Record | None) -> SeenTask | None:
-        if stored is not None:
-            record = TaskRecord.decode(stored.value)
-            is_there = may_see(facts, record.owner) and record.expires_at > self.clock()
-            return SeenTask(record, NO_QUESTIONS, None) if is_there else None
-        lost = self._lost(facts, task_id)
-        return None if lost is None else SeenTask(lost, NO_QUESTIONS, None)
-
-    def _lost(self, facts: RequestFacts, task_id: str) -> TaskRecord | None:
-        """Return a task of another process that this caller has the id of, and that no store has; None for any other id."""
-        now = self.clock()
-        for owner in dict.fromkeys((owner_of(facts), ANYBODY)):
-            created = self.ids.created_by_another_process(task_id, owner)
-            # Its own ttl is not known, so the longest one counts.
-            if created is not None and now < created + self.options.max_ttl:
-                outcome = TaskOutcome(error=RESTARTED)
-                return TaskRecord(task_id, owner, "", created, created, self.options.max_ttl, "", outcome=outcome)
-        return None
-
     async def page(self, facts: RequestFacts, cursor: str | None, limit: int) -> tuple[list[TaskRecord], str | None]:
         """Return a page of the tasks of a caller in the order of their creation, and the cursor of the next page if there is one.
 
         Raises:
-            RemoteProtocolError: -32602, the cursor is not one of this list.
+            RemoteProtocolError: -32602, the cursor is not one of this list; -32000, the store fails.
         """
-        after = cursor or ""
-        # Nobody gains anything by a made-up one: it is a position among the caller's own tasks.
-        if cursor is not None and not is_storage_key(cursor):
-            raise RemoteProtocolError("this cursor was not issued for tasks/list: ask without one", code=INVALID_PARAMS)
-        page = await self.store.list(KIND, owner=owner_of(facts), after=after, limit=limit)
-        records = []
-        for stored in page:
-            record = TaskRecord.decode(stored.value)
-            task = self._open.get(record.id)
-            records.append(record if task is None else task.shown)
-        return records, page[-1].key if len(page) == limit else None
+        records, after = await self.stored.page(facts, cursor, limit)
+        return [self._newest(record) for record in records], after
+
+    def _newest(self, record: TaskRecord) -> TaskRecord:
+        task = self._open.get(record.id)
+        return record if task is None else task.shown
 
     def state(self, seen: SeenTask) -> TaskState:
         """Return a task for a codec to show."""

@@ -10,7 +10,7 @@ import trio
 
 from trio_mcp.errors import LimitExceeded, McpError
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.runtime import Account
+from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import Peer, ServerSession, make_session
 from trio_mcp.session.sizes import SESSION_SIZE
 
@@ -74,7 +74,11 @@ class Claims:
         entry = self.new_session(session, peer.principal, account, session_id)
         try:
             answered = await Restoration(self.home, left, entry, self.new_stream, self.on_unread).run(peer)
-        except Exception as error:  # noqa: BLE001  whatever a store raises
+        except BaseException as error:
+            # The next request that names the session restores it anew.
+            session.close(CancelReason.SHUTDOWN)
+            if not isinstance(error, Exception):
+                raise
             service.records.log(NOT_READ, level=logging.ERROR, exc_info=error)
             raise self.home.busy() from None
         sessions.add(entry)

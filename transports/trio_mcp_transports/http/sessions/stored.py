@@ -29,7 +29,7 @@ from trio_mcp.logs import RepeatedRecords
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account
 from trio_mcp.session import OpenBatch, Peer, ReplyTarget, ServerSession, Service
-from trio_mcp.session.calls.earlier import earlier_run, read_log
+from trio_mcp.session.calls.earlier import EarlierRun, earlier_run, read_log
 from trio_mcp.session.calls.log import LOG_KIND
 from trio_mcp.session.kept_requests import KeptRequest, LeftCall, keep_requests, removal
 from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
@@ -46,6 +46,7 @@ EPOCH_IDS: Final = 1_000_000
 
 NOT_KEPT: Final = "the store did not keep a session or a call, which would not survive the end of the process"
 UNREADABLE: Final = "a stored session cannot be read, and is unknown from now on"
+UNREADABLE_CALL: Final = "a stored call cannot be read, and does not go on"
 TAKEN: Final = "a session was taken over by another process, and ends here"
 
 NOT_READ: Final = "the store did not give back a session"
@@ -220,11 +221,22 @@ class SessionHome:
         stored = left.model_copy(update={"node": self.service.calls.node, "epoch": place.epoch, "snapshot": snapshot})
         await self._store.write([Put(self._record(place, stored))])
         place.version += 1
-        calls: list[LeftCall] = []
-        for each in await self._calls_of(key):
-            call = decoded_record(CallRecord, each.value)
-            calls.append(LeftCall(each.key, call, earlier_run(await read_log(self._store, each.key))))
-        return LeftSession(stored, place, calls)
+        left_calls = [await self._left_call(each) for each in await self._calls_of(key)]
+        return LeftSession(stored, place, [call for call in left_calls if call is not None])
+
+    async def _left_call(self, record: Record) -> LeftCall | None:
+        """Return a request of the session with what its call has left; None if nothing is known of it. The others go on."""
+        try:
+            call = decoded_record(CallRecord, record.value)
+        except ValueError as error:
+            self._records.log(UNREADABLE_CALL, level=logging.ERROR, exc_info=error)
+            return None
+        try:
+            run = earlier_run(await read_log(self._store, record.key))
+        except (ValueError, TypeError, UnreadableRecord) as error:
+            self._records.log(UNREADABLE_CALL, level=logging.ERROR, exc_info=error)
+            run = EarlierRun(is_readable=False)
+        return LeftCall(record.key, call, run)
 
     async def discard(self, keys: Sequence[str]) -> None:
         """Remove requests that have their answers."""

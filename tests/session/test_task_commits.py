@@ -1,0 +1,173 @@
+"""Commit, then wake: nobody sees or hears what is not in the store yet, and who has lost a task leaves it alone."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from crashing_store import Disk
+from task_process import KEYS, Process, Work, record_of
+from task_talk import TASK_ERAS, LegacyTask, ModernTask
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Context
+from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.stores.sealed import record_place
+
+
+@pytest.fixture(params=TASK_ERAS, ids=lambda era: era.era)
+def era(request: pytest.FixtureRequest) -> type[LegacyTask]:
+    return request.param
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+class Stages(Work):
+    """Its task says what it does, as the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stage = trio.Event()
+        self.end = trio.Event()
+        self.cleaned = False
+
+    async def order(self, ctx: Context) -> str:
+        self.runs += 1
+        await ctx.status("first")
+        try:
+            await self.stage.wait()
+            await ctx.status("second")
+            await self.end.wait()
+        except trio.Cancelled:
+            self.cleaned = True
+            return "in spite of the cancel"  # noqa: ASYNC103
+        return "done"
+
+
+@asynccontextmanager
+async def begun(era: type[LegacyTask], process: Process) -> AsyncIterator[LegacyTask]:
+    """A task that has said its first status."""
+    async with process.task(era) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        task.talk.waiting()
+        yield task
+
+
+def news(task: LegacyTask) -> list[Any]:
+    return [each for each in task.talk.waiting() if "method" in each]
+
+
+async def test_a_status_is_shown_and_announced_when_it_is_stored(era: type[LegacyTask], disk: Disk) -> None:
+    work = Stages()
+    process = Process(disk, work)
+    async with begun(era, process) as task:
+        if era is ModernTask:
+            task.request("subscriptions/listen", notifications={"taskIds": [task.id]})
+            await wait_all_tasks_blocked()
+            task.talk.waiting()
+        process.store.hang = trio.Event()
+        work.stage.set()
+        await wait_all_tasks_blocked()
+        assert news(task) == []
+        assert (await task.get())["statusMessage"] == "first"
+        process.store.hang.set()
+        await wait_all_tasks_blocked()
+        assert [each["params"]["statusMessage"] for each in news(task)] == ["second"]
+        assert (await task.get())["statusMessage"] == "second"
+
+
+async def test_an_outcome_is_shown_when_it_is_stored(era: type[LegacyTask], disk: Disk) -> None:
+    work = Stages()
+    process = Process(disk, work)
+    async with begun(era, process) as task:
+        process.store.hang = trio.Event()
+        work.stage.set()
+        work.end.set()
+        await wait_all_tasks_blocked()
+        assert await task.status() == "working"
+        process.store.hang.set()
+        assert await task.status() == "completed"
+
+
+async def test_a_cancel_is_answered_when_it_is_stored_and_is_the_outcome(era: type[LegacyTask], disk: Disk) -> None:
+    work = Stages()
+    process = Process(disk, work)
+    async with begun(era, process) as task:
+        process.store.hang = trio.Event()
+        cancelling = task.about("tasks/cancel")
+        await wait_all_tasks_blocked()
+        # The work has returned meanwhile.
+        assert work.cleaned
+        assert [each for each in task.talk.waiting() if each.get("id") == cancelling] == []
+        process.store.hang.set()
+        assert "result" in await task.reply(cancelling)
+        assert await task.status() == "cancelled"
+
+
+async def test_the_first_answer_to_a_question_counts(disk: Disk) -> None:
+    process = Process(disk, Work())
+    async with process.task(ModernTask) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        (key,) = (await task.get())["inputRequests"]
+        process.store.hang = trio.Event()
+        for action in ("decline", "cancel"):
+            task.request("tasks/update", taskId=task.id, inputResponses={key: {"action": action}})
+            await wait_all_tasks_blocked()
+        # It is answered, and so no question any more.
+        assert "inputRequests" not in await task.get()
+        process.store.hang.set()
+        await wait_all_tasks_blocked()
+        await task.answer(True)
+        assert (await task.result())["content"][0]["text"] == "1 decline accept"
+
+
+async def test_of_a_task_that_is_over_its_outcome_is_stored_and_nothing_else(era: type[LegacyTask], disk: Disk) -> None:
+    async with Process(disk, Work()).task(era) as task:
+        await task.start("order")
+        await task.answer(True)
+        assert record_of(disk, task.id).call is not None
+        assert disk.logs
+        await task.answer(True)
+        assert await task.status() == "completed"
+        assert record_of(disk, task.id).call is None
+        assert not disk.logs
+
+
+async def test_a_server_that_is_shut_down_leaves_its_tasks_to_the_next(era: type[LegacyTask], disk: Disk) -> None:
+    work = Work()
+    async with Process(disk, work).task(era, graceful=True) as task:
+        await task.start("order")
+        await task.answer(True)
+    assert record_of(disk, task.id).outcome is None
+    async with Process(disk, work).task(era, task.id) as again:
+        await again.answer(True)
+        assert (await again.result())["content"][0]["text"] == "1 accept accept"
+    assert work.charged == 1
+
+
+async def test_a_process_that_has_lost_a_task_ends_its_work_and_leaves_the_store_alone(
+    era: type[LegacyTask], disk: Disk
+) -> None:
+    """It was thought to be dead."""
+    work = Stages()
+    async with begun(era, Process(disk, work)) as task:
+        (key,) = [key for key in disk.records if key[0] == "task"]
+        taken = record_of(disk, task.id)._replace(node="another", message="elsewhere")
+        value = Vault(KEYS).seal(taken.encode(), record_place(*key))
+        disk.records[key] = disk.records[key]._replace(value=value, version=disk.records[key].version + 1)
+        before = disk.records[key]
+        work.stage.set()
+        await wait_all_tasks_blocked()
+        assert work.cleaned
+        assert len(task.talk.service.tasks) == 0
+        assert disk.records[key] == before
+        # What is shown of it is what the store has.
+        assert (await task.get())["statusMessage"] == "elsewhere"

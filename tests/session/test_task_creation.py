@@ -1,0 +1,167 @@
+"""Tasks that are not created after all: the caller hears why, and nothing of them remains."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from crashing_store import CrashingStore, Disk
+from talk import talk_to
+from task_talk import TASK_ERAS, LegacyTask
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import Limits, MemoryBudget
+from trio_mcp.session import ServiceOptions
+from trio_mcp.storage import Change, Put, StoreError, StoreFull, StoreTimeout
+
+BUSY = -32000
+
+
+@pytest.fixture(params=TASK_ERAS, ids=lambda era: era.era)
+def era(request: pytest.FixtureRequest) -> type[LegacyTask]:
+    return request.param
+
+
+class Place:
+    """A server with one tool and a store, and what remains of its tasks."""
+
+    def __init__(self, **options: Any) -> None:
+        self.runs = 0
+        self.disk = Disk()
+        self.store = CrashingStore(self.disk)
+        options = {"keys": KeyRing.random(), "store": self.store, **options}
+        self.server = Server("tester", version="1", options=ServiceOptions(**options))
+        self.server.tool(task=True)(self.wait)
+
+    async def wait(self, ctx: Context, text: str = "") -> str:
+        self.runs += 1
+        return (await ctx.elicit("Sure?", bool)).action
+
+    @asynccontextmanager
+    async def task(self, era: type[LegacyTask]) -> AsyncIterator[LegacyTask]:
+        async with talk_to(self.server, principal="alice") as talk:
+            task = era(talk)
+            await task.open()
+            yield task
+
+    @property
+    def stored(self) -> int:
+        """Records of tasks."""
+        return len([kind for kind, _ in self.disk.records if kind == "task"])
+
+
+class Creates:
+    """Is told of what is written, and does something when a task is created."""
+
+    def __init__(self, store: CrashingStore) -> None:
+        self._write = store.write
+        store.write = self.write  # type: ignore[method-assign]
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        if any(isinstance(change, Put) and not change.record.version for change in changes):
+            await self.create(changes)
+        else:
+            await self._write(changes)
+
+    async def create(self, changes: Sequence[Change]) -> None:
+        raise NotImplementedError
+
+
+class Late(Creates):
+    """The write is made, and too late."""
+
+    async def create(self, changes: Sequence[Change]) -> None:
+        await self._write(changes)
+        raise StoreTimeout("the store at /home/alice/state.db did not keep something in 5 seconds")
+
+
+class Slow(Creates):
+    """The write is made, and its end does not come."""
+
+    async def create(self, changes: Sequence[Change]) -> None:
+        await self._write(changes)
+        await trio.sleep_forever()
+
+
+async def test_a_create_whose_write_was_made_after_its_time_is_taken_back(era: type[LegacyTask]) -> None:
+    place = Place()
+    Late(place.store)
+    async with place.task(era) as task:
+        error = (await task.reply(task.create("wait")))["error"]
+        assert error["code"] == BUSY
+        # Where the store is, is no business of a client.
+        assert "/home" not in error["message"]
+        assert (place.stored, place.runs, len(task.talk.service.tasks)) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("failure", [StoreFull, StoreTimeout, StoreError])
+async def test_a_store_that_fails_is_told_apart_for_the_caller_and_named_in_the_log(
+    failure: type[StoreError], caplog: pytest.LogCaptureFixture
+) -> None:
+    place = Place()
+
+    def fail(_changes: Sequence[Change]) -> None:
+        raise failure("the store state.db")
+
+    place.store.on_write = fail
+    async with place.task(LegacyTask) as task:
+        error = (await task.reply(task.create("wait")))["error"]
+    assert error["code"] == BUSY
+    assert "state.db" not in error["message"]
+    assert "state.db" in caplog.text
+
+
+async def test_a_create_that_is_withdrawn_while_it_is_stored_is_taken_back(era: type[LegacyTask]) -> None:
+    place = Place()
+    Slow(place.store)
+    async with place.task(era) as task:
+        creating = task.create("wait")
+        await wait_all_tasks_blocked()
+        assert place.stored == 1
+        task.talk.cancel(creating)
+        await wait_all_tasks_blocked()
+        assert (place.stored, place.runs, len(task.talk.service.tasks)) == (0, 0, 0)
+
+
+async def test_a_create_whose_client_goes_while_it_is_stored_is_taken_back(era: type[LegacyTask]) -> None:
+    place = Place()
+    Slow(place.store)
+    async with place.task(era) as task:
+        creating = task.create("wait")
+        await wait_all_tasks_blocked()
+        task.talk.session.disconnect(task.talk.listeners[creating])
+        await wait_all_tasks_blocked()
+        assert (place.stored, place.runs, len(task.talk.service.tasks)) == (0, 0, 0)
+
+
+async def test_a_create_that_the_limit_of_calls_refuses_is_taken_back(era: type[LegacyTask]) -> None:
+    place = Place(actors=Limits(actors=1))
+    async with place.task(era) as task:
+        await task.start("wait")
+        await wait_all_tasks_blocked()
+        error = (await task.reply(task.create("wait")))["error"]
+        assert error["code"] == BUSY
+        assert (place.stored, place.runs, len(task.talk.service.tasks)) == (1, 1, 1)
+
+
+async def test_tasks_draw_from_the_memory_budget_and_without_room_are_taken_back(era: type[LegacyTask]) -> None:
+    memory = MemoryBudget(2_000_000)
+    place = Place(memory=memory)
+    async with place.task(era) as task:
+        started = 0
+        before = memory.drawn
+        while "error" not in (reply := await task.reply(task.create("wait", {"text": "x" * 50_000}))):
+            started += 1
+            await wait_all_tasks_blocked()
+            assert started < 100
+        assert reply["error"]["code"] == BUSY
+        assert "memory budget" in reply["error"]["message"]
+        assert memory.drawn - before >= started * 50_000
+        # Over half of it, nobody may have more than a quarter, over however many connections.
+        assert memory.drawn <= memory.half
+        assert (place.stored, place.runs, len(task.talk.service.tasks)) == (started, started, started)

@@ -1,0 +1,72 @@
+"""Processes of one server whose tasks are in a durable store, one after the other or at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from crashing_store import CrashingStore, Disk
+from talk import talk_to
+from task_talk import LegacyTask
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session import ServiceOptions
+from trio_mcp.session.tasks.ids import storage_key
+from trio_mcp.session.tasks.record import TaskRecord
+from trio_mcp.stores.sealed import record_place
+
+KEYS = KeyRing.random()
+
+
+class Work:
+    def __init__(self) -> None:
+        self.charged = 0
+        self.runs = 0
+
+    async def order(self, ctx: Context) -> str:
+        self.runs += 1
+        receipt = await ctx.step("charge", self.charge)
+        answer = await ctx.elicit("Keep it?", bool)
+        again = await ctx.elicit("Really?", bool)
+        return f"{receipt} {answer.action} {again.action}"
+
+    async def quick(self) -> str:
+        return "done"
+
+    def charge(self) -> int:
+        self.charged += 1
+        return self.charged
+
+
+class Process:
+    """One process of a server with a store that keeps what was committed."""
+
+    def __init__(self, disk: Disk, work: Work, resume: str = "replay", keys: KeyRing = KEYS) -> None:
+        self.store = CrashingStore(disk)
+        self.server = Server("tester", version="1", options=ServiceOptions(keys=keys, store=self.store))
+        self.server.tool(task=True, resume=resume)(work.order)  # type: ignore[call-overload]
+        self.server.tool(task=True)(work.quick)
+
+    @asynccontextmanager
+    async def task(
+        self, era: type[LegacyTask], task_id: str = "", *, graceful: bool = False
+    ) -> AsyncIterator[LegacyTask]:
+        async with talk_to(self.server, principal="alice") as talk:
+            task = era(talk)
+            task.id = task_id
+            await task.open()
+            await wait_all_tasks_blocked()
+            yield task
+            if not graceful:
+                self.store.crash()
+        await self.store.aclose()
+
+
+def record_of(disk: Disk, task_id: str) -> TaskRecord:
+    """Return what is on a disk of a task."""
+    key = storage_key(task_id)
+    assert key is not None
+    return TaskRecord.decode(Vault(KEYS).open(disk.records["task", key].value, record_place("task", key)))
