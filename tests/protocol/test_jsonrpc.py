@@ -234,6 +234,28 @@ def test_a_message_on_the_wire(message: Message, members: str) -> None:
     assert dump(message) == f'{{"jsonrpc":"2.0",{members}}}'.encode()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"jsonrpc":"2.0","id":1,"method":"m","params":{}}',
+        '{"jsonrpc":"2.0","method":"m","params":{},"x":1}',
+        '{"jsonrpc":"2.0","id":1,"method":"m"}',
+        '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x","data":null}}',
+        '{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}',
+    ],
+)
+def test_empty_members_are_written_again_where_they_were_read(text: str) -> None:
+    message = parse(text.encode())
+    assert not isinstance(message, Malformed)
+    assert json.loads(dump(message)) == json.loads(text)
+
+
+def test_params_that_take_the_place_of_empty_ones_are_written_once() -> None:
+    message = parse(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{},"x":1}')
+    assert isinstance(message, Request)
+    assert dump(message._replace(params={"a": 1})) == b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a":1},"x":1}'
+
+
 @given(objects)
 def test_encoded_members_with_line_breaks_between_tokens_stay_one_line_with_the_same_meaning(value: JsonObject) -> None:
     pretty = json.dumps(value, indent=1).replace("\n", "\r\n").encode()

@@ -85,6 +85,30 @@ async def test_members_that_nobody_knows_pass_beside_those_of_json_rpc() -> None
         assert await server.receive() == {"jsonrpc": "2.0", "method": "notifications/x", "x-h": 1}
 
 
+async def test_empty_params_and_null_data_pass_as_they_are() -> None:
+    """Also where what passes is written again."""
+    async with proxied() as hosts:
+        headers, server = await hosts.open_session()
+        stream = hosts.peer.start(b"", {**headers, "accept": "text/event-stream"}, method="GET")
+        reply = hosts.peer.start({"jsonrpc": "2.0", "id": 2, "method": "x/look", "params": {}}, headers)
+        got = await server.receive()
+        assert got["params"] == {}
+        error = {"jsonrpc": "2.0", "error": {"code": 1, "message": "no", "data": None}}
+        await server.send({**error, "id": got["id"]})
+        assert (await reply.end()).last == {**error, "id": 2}
+        reply = hosts.peer.start({"jsonrpc": "2.0", "id": 3, "method": "x/look"}, headers)
+        got = await server.receive()
+        assert "params" not in got
+        await server.send(result(got["id"]))
+        assert (await reply.end()).last == result(3)
+        note = {"jsonrpc": "2.0", "method": "x/note", "params": {}}
+        await server.send(note)
+        await stream.until("x/note")
+        assert stream.events == [note]
+        await hosts.peer.post(note, headers)
+        assert await server.receive() == note
+
+
 async def test_a_host_that_disconnects_cancels_its_modern_request_at_the_server() -> None:
     async with proxied() as hosts:
         server = await hosts.discovered()

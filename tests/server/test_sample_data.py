@@ -174,6 +174,7 @@ async def test_a_value_of_any_type_is_read(tools: bool, returns: Any, given: Any
     [
         ("Weather", TypeError),
         (LISBON, TypeError),
+        ([int], TypeError),
         (open, TypeError),
         (declared, TypeError),
         (lambda x: x, TypeError),

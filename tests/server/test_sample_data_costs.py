@@ -10,7 +10,7 @@ from trio_mcp.runtime.loop_turn import DEAR_VALUES
 from trio_mcp.server.sampling import sampler, structured
 from trio_mcp.server.sampling.history import answered
 from trio_mcp.testing import MockClient, tool_use
-from trio_mcp.types import ClientCapabilities, SamplingCapability, SamplingMessage, ToolUseContent
+from trio_mcp.types import ClientCapabilities, JsonObject, SamplingCapability, SamplingMessage, ToolUseContent
 
 PLAIN = ClientCapabilities(sampling=SamplingCapability())
 
@@ -74,6 +74,26 @@ async def test_other_tasks_run_before_and_after_a_large_answer_is_kept(
     async with MockClient(samples=[answer]).context() as ctx:
         await ctx.sample("Who?", tools=[look])
     assert kept == [0, 2][:turns]
+
+
+async def test_other_tasks_run_between_the_check_of_large_data_and_its_keeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+
+    async def let_others_run() -> None:
+        done.append("kept" if ctx.messages else "turn")
+        await trio.lowlevel.checkpoint()
+
+    read = structured.TypedForm.read
+
+    def noted(form: structured.TypedForm[object], data: JsonObject) -> object:
+        done.append("checked")
+        return read(form, data)
+
+    monkeypatch.setattr(sampler, "let_others_run", let_others_run)
+    monkeypatch.setattr(structured.TypedForm, "read", noted)
+    async with MockClient(samples=[{"result": list(range(DEAR_VALUES))}]).context() as ctx:
+        await ctx.sample("Which?", returns=list[int])
+    assert done == ["turn", "checked", "turn", "kept"]
 
 
 def test_a_result_that_is_added_copies_none_of_the_messages_before_it() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import trio
+from naming import unnamed
 from pydantic import BaseModel
 
 from trio_mcp import CapabilityError, Context, LimitExceeded, Sampled, SampleInvalid, Server, ToolError, tool
@@ -165,6 +166,10 @@ async def test_a_client_is_sent_nothing_that_it_did_not_declare(
         with pytest.raises(CapabilityError) as caught:
             await ctx.sample("Hello", **options)
     assert caught.value.required == missing
+    parts = missing["sampling"]
+    assert isinstance(parts, dict)
+    lacking = [f"sampling.{part}" for part in parts] or ["sampling"]
+    assert unnamed(str(caught.value), *lacking) == []
     assert client.questions == []
 
 

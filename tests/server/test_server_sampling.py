@@ -448,6 +448,7 @@ async def test_an_error_of_a_wrong_provider_names_it(answer: object, error: type
         ({"sampling": ScriptedProvider}, TypeError),
         ({"sampling": "openai"}, TypeError),
         ({"sampling_prefer": "both"}, ValueError),
+        ({"sampling_prefer": "server"}, ValueError),
     ],
 )
 def test_wrong_options_are_refused(options: Any, error: type[Exception]) -> None:

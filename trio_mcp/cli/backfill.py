@@ -209,8 +209,7 @@ def find_provider(name: str | None, model: str | None) -> Provider:
         # Named, because a server that is named by its URL gets the key of another one only if the user wants that.
         return OpenAIProvider(model=model, base_url=url, api_key=os.environ.get(KEYS["openai"]))
     except ImportError as error:
-        extra = "anthropic" if name == "anthropic" else "openai"
-        raise CommandError(f"{error}: install trio-mcp[{extra}]", Status.UNREACHABLE) from error
+        raise CommandError(str(error), Status.UNREACHABLE) from error
     except (ValueError, TypeError, McpError) as error:
         raise CommandError(f"--provider {name}: {error}") from error
 

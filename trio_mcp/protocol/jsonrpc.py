@@ -54,7 +54,7 @@ class Encoded(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A call that is to be answered under its id. `more` are members that JSON-RPC does not define, which a proxy passes on."""
+    """A call that is to be answered under its id. `more` are members that only a proxy passes on, see `unknown_members`."""
 
     id: RequestId
     method: str
@@ -226,10 +226,10 @@ def dump(message: Message | Answers) -> bytes:
         case Request(id, method, params, more):
             head = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_dump_name(id, "id"), _dump_name(method, "method"))
             # Joined, and not formatted: `%` takes forty times as long for a megabyte, of which it copies a part again.
-            return b"".join((head, _dump_params(params), dump_more(more), b"}"))
+            return b"".join((head, *_dump_params(params, more), b"}"))
         case Notification(method, params, more):
             head = b'{"jsonrpc":"2.0","method":%b' % _dump_name(method, "method")
-            return b"".join((head, _dump_params(params), dump_more(more), b"}"))
+            return b"".join((head, *_dump_params(params, more), b"}"))
         case Response(id, result, more):
             dumped, end = _dump_object(result, "result"), dump_more(more)
             return b"".join((b'{"jsonrpc":"2.0","id":', _dump_name(id, "id"), b',"result":', dumped, end, b"}"))
@@ -333,9 +333,10 @@ def _parse_call(members: JsonObject) -> Request | Notification:
     params = members.get("params", {})
     if not isinstance(params, dict):
         raise RemoteProtocolError('"params" must be an object; positional and null params are not part of MCP.')
+    more = more_in(members, CALL, "params" if not params and "params" in members else None)
     if "id" not in members:
-        return Notification(method, params, more_in(members, CALL))
-    return Request(_parse_id(members["id"]), method, params, more_in(members, CALL))
+        return Notification(method, params, more)
+    return Request(_parse_id(members["id"]), method, params, more)
 
 
 def _parse_answer(members: JsonObject) -> Response | ErrorResponse:
@@ -359,7 +360,8 @@ def _parse_error(error: JsonValue) -> ErrorDetail:
         raise RemoteProtocolError('"error.code" must be an integer.')
     if not isinstance(message, str):
         raise RemoteProtocolError('"error.message" must be a string.')
-    return ErrorDetail(code, message, error.get("data"), more_in(error, ERROR))
+    data = error.get("data")
+    return ErrorDetail(code, message, data, more_in(error, ERROR, "data" if data is None and "data" in error else None))
 
 
 def _parse_id(id: JsonValue) -> RequestId:
@@ -381,8 +383,11 @@ def _dump_name(name: RequestId, root: str) -> bytes:
         return dumps(name, root)  # raises too, and names the member
 
 
-def _dump_params(params: JsonObject | Encoded) -> bytes:
-    return b',"params":' + _dump_object(params, "params") if params else b""
+def _dump_params(params: JsonObject | Encoded, more: JsonObject | None) -> tuple[bytes, ...]:
+    if not params:
+        return (dump_more(more),)
+    # Those of a message that came without any, and got some from a proxy, are written once.
+    return b',"params":', _dump_object(params, "params"), dump_more(more, without="params")
 
 
 def _dump_object(members: JsonObject | Encoded, name: str) -> bytes:

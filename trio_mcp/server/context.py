@@ -106,9 +106,7 @@ class Context(ToolLooper, Generic[StateT_co]):
     # running
 
     @must_be_awaited("ctx.step")
-    async def step(
-        self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object, idempotent: bool = False
-    ) -> T:
+    async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object, idempotent: bool = False) -> T:
         """Run `fn(*args)`, record its result, and return it; a replay of the call returns the recorded result instead.
 
         The result must be JSON, or `fn` must have a return annotation from which it can be restored. A tool that is never

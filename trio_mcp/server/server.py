@@ -111,6 +111,8 @@ class Server(Registration):
         check_no_options(unknown, Server, "Server()")
         super().__init__()
         check_preference(sampling_prefer)
+        if sampling is None and sampling_prefer == "server":
+            raise ValueError('sampling_prefer="server" needs a provider: pass sampling= too')
         if sampling is not None:
             check_provider(sampling)
             self._fulfilled = PROVIDED

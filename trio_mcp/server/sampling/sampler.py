@@ -226,7 +226,10 @@ class Sampler(Reporter):
             except ValueError as error:
                 attempts.append(refusal(answer, error))
             else:
-                sampled = Sampled(answer, data, messages[-1], required.source(answer))
+                source = required.source(answer)
+                if source is not None:
+                    await share_loop(answer)  # the check has walked through the data
+                sampled = Sampled(answer, data, messages[-1], source)
                 if given is None:
                     self._keep(asked, sampled)
                 await share_loop(answer)

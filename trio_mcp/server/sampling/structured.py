@@ -129,7 +129,7 @@ def answer_form(returns: object) -> AnswerForm[object]:
     if isinstance(returns, dict):
         return SchemaForm(cast("JsonObject", returns))
     # Pydantic would call a function with what the model answers.
-    if isinstance(returns, str | BaseModel) or returns is BaseModel or isroutine(returns):
+    if isinstance(returns, str | list | tuple | BaseModel) or returns is BaseModel or isroutine(returns):
         raise TypeError(mistake("returns", "a type, such as a pydantic model, or a JSON Schema", returns))
     try:
         hash(returns)

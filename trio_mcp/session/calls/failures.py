@@ -172,7 +172,8 @@ def check_capabilities(facts: RequestFacts, question: Question[T]) -> None:
     codec, needs = facts.terms.codec, question.needs
     missing = lacks(facts.terms.client_capabilities, needs)
     if missing is not None:
-        names = ", ".join(missing)
+        # With the part that is lacking: a client may have sampling, and none with tools.
+        names = ", ".join(need for need in needs if lacks(facts.terms.client_capabilities, (need,)) is not None)
         raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
     # A client declares all that it has before a revision is agreed on, which may be older.
     if not codec.can_ask(question.method, question.params):
