@@ -2,7 +2,6 @@
 
     python examples/everything_server.py                      serves it on stdio
     python examples/everything_server.py http 8000            serves it at http://127.0.0.1:8000/mcp
-
 The suite prescribes the names, the URIs and the texts; the code is what any server would write.
 """
 
@@ -13,13 +12,14 @@ import sys
 from typing import Annotated, Literal, get_args
 
 import trio
+from everything_tasks import add_tasks
 from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
-from trio_mcp import Context, Elicit, Elicited, Mirrored, ProtocolError, Server, Titled, ToolError, types
+from trio_mcp import Context, Elicit, Elicited, Mirrored, Server, Titled, ToolError, types
 
 server = Server("everything", version="1.0", title="Everything", list_ttl=60, list_scope="public")
-
+add_tasks(server)
 # a PNG of one pixel, and a WAV of one sample
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQIAAAAAAA=="
@@ -287,57 +287,6 @@ async def test_input_required_result_multi_round(ctx: Context) -> str:
     who = await ctx.elicit("Step 1: What is your name?", STEP_1)
     what = await ctx.elicit("Step 2: What is your favorite color?", STEP_2)
     return f"{described(who)} {described(what)}"
-
-
-# calls that outlive their request
-
-
-class Confirm(BaseModel):
-    confirm: bool
-
-
-@server.tool
-def greet(name: str) -> str:
-    """Greet; never as a task."""
-    return f"Hello, {name}!"
-
-
-@server.tool(task=True)
-async def slow_compute(seconds: float, label: str = "") -> str:
-    """Take some seconds."""
-    await trio.sleep(seconds)
-    return f"Computed {label} in {seconds:g} seconds."
-
-
-@server.tool(task="required")
-async def failing_job() -> str:
-    """Fail, after a while, with an error that the model can read."""
-    await trio.sleep(PAUSE)
-    raise ToolError("This job intentionally returns an error for testing")
-
-
-@server.tool(task=True)
-async def protocol_error_job() -> str:
-    """Fail, after a while, with an error of the protocol."""
-    await trio.sleep(PAUSE)
-    raise ProtocolError("This job intentionally fails for testing", code=-32603)
-
-
-@server.tool(task=True)
-async def confirm_delete(filename: str, ctx: Context) -> str:
-    """Ask whether a file may be deleted."""
-    answer = await ctx.elicit(f"Delete {filename}?", Confirm)
-    return f"{filename}: {'deleted' if answer.action == 'accept' and answer.content.confirm else 'kept'}"
-
-
-async def ask_again(ctx: Context) -> str:
-    return (await ctx.elicit("Are you sure?", Confirm)).action
-
-
-@server.tool(task=True)
-async def multi_input(ctx: Context) -> str:
-    """Ask two questions at once, which are answered one by one."""
-    return " ".join(await ctx.branch_all(ask_again, ask_again))
 
 
 # changing while it is served
