@@ -24,6 +24,7 @@ help:  ## list the targets
 demo: $(STAMPS)/run  ## see it work
 	$(BIN)/trio-mcp demo
 	env -u OPENAI_API_KEY -u ANTHROPIC_API_KEY $(BIN)/python examples/researcher.py demo
+	$(BIN)/python examples/report.py demo
 
 test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each wire
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/wires --ignore=tests/long -m 'not wires and not long'

@@ -29,6 +29,8 @@ class Disk:
 
     def __init__(self) -> None:
         self.records: dict[Key, Record] = {}
+        self.nodes: dict[Key, Record] = {}
+        """The processes that have used it, whose records the tests are not about."""
         self.logs: dict[Key, list[bytes]] = {}
         self.alive: set[str] = set()
         self.writes: list[Sequence[Change]] = []
@@ -60,6 +62,9 @@ class CrashingStore:
 
     async def write(self, changes: Sequence[Change]) -> None:
         await self._turn()
+        if isinstance(changes[0], Put) and changes[0].record.kind == "node":
+            self.disk.nodes["node", changes[0].record.key] = changes[0].record._replace(version=1)
+            return
         self.on_write(changes)
         if self._crashed:
             await trio.sleep_forever()
@@ -109,7 +114,7 @@ class CrashingStore:
             raise StoreError("the disk is full")
 
     def _record(self, kind: str, key: str) -> Record | None:
-        record = self.disk.records.get((kind, key))
+        record = (self.disk.nodes if kind == "node" else self.disk.records).get((kind, key))
         return None if record is None or record.expires_at <= time.time() else record
 
     def _check(self, change: Change) -> None:

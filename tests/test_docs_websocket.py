@@ -13,7 +13,7 @@ from serving import served
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits
 from trio_mcp_transports.hypercorn.config import DEFAULT_CONNECTION_LIMITS, guarded_config
-from trio_mcp_transports.hypercorn.exchange import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
+from trio_mcp_transports.hypercorn.inbox import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
 from trio_mcp_transports.websocket.byte_stream import MAX_HANDSHAKE
 from trio_mcp_transports.websocket.client import INBOX, connect
 

@@ -4,7 +4,7 @@ The suite is written in Python 2, and runs under CPython 2.7 only: $PYTHON27 or 
 with its own pip into a separate folder, once. Three agents echo what it sends:
 
 - `server`: an ASGI application behind our guarded hypercorn,
-- `server-direct`: the same, by the short way that our own endpoint uses (`hypercorn/streams.py`) where it can be used,
+- `server-direct`: the same, by the fast path that our own endpoint uses (`hypercorn/websocket.py`) where it can be used,
 - `client`: trio-websocket as our client opens it.
 
 Cases 1 to 7, 9.1.1, 9.2.1 and 10: the rest are compression, which neither end speaks, and sizes over our limits. A case fails

@@ -124,6 +124,23 @@ async def test_a_harmless_tool_runs_such_a_step_again(hints: ToolAnnotations) ->
         assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "receipt 2"
 
 
+class Idempotent(Slow):
+    """The step may run twice."""
+
+    async def tool(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        return f"receipt {await ctx.step('charge', self.slowly, idempotent=True)}"
+
+
+async def test_an_idempotent_step_of_any_tool_runs_again() -> None:
+    disk, work = Disk(), Idempotent()
+    asked = await first_round(disk, work.tool)
+    async with interrupted(asked, Process(disk, work.tool), work):
+        pass
+    async with Process(disk, work.tool).talk() as talk:
+        assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "receipt 2"
+
+
 async def test_a_step_that_failed_was_not_done() -> None:
     class Failing(Slow):
         async def tool(self, ctx: Context) -> str:

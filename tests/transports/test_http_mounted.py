@@ -142,3 +142,30 @@ def test_it_ends_with_the_program() -> None:
 
     trio.run(main)
     assert events == ["start", "end"]
+
+
+@pytest.mark.parametrize(
+    ("root", "path", "endpoint"),
+    [
+        ("", "/mcp", "/mcp"),
+        ("/api", "/api/mcp", "/mcp"),
+        ("/api/", "/api/mcp", "/mcp"),
+        ("/a/b", "/a/b/mcp", "/mcp"),
+        ("/mcp", "/mcp/mcp", "/mcp"),
+        ("/mcp", "/mcp/", "/"),
+        ("/mcp", "/mcp", "/"),
+        # The prefix was removed by a proxy.
+        ("/api", "/mcp", "/mcp"),
+    ],
+)
+async def test_its_path_is_below_the_path_where_it_is_mounted(root: str, path: str, endpoint: str) -> None:
+    message, headers = modern_call("state")
+    async with requests_of(asgi_app(Server("shop"), path=endpoint)) as peer:
+        assert (await peer.start(message, headers, path=path, root=root).end()).status != 404
+
+
+@pytest.mark.parametrize(("root", "path"), [("/api", "/apis/mcp"), ("/api", "/api"), ("/api", "/other/mcp")])
+async def test_what_is_said_at_another_path_names_the_whole_path(root: str, path: str) -> None:
+    async with requests_of(asgi_app(Server("shop"))) as peer:
+        reply = await peer.start(b"", path=path, root=root).end()
+        assert (reply.status, f"{root}/mcp" in reply.json["error"]["message"]) == (404, True)

@@ -10,7 +10,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp_transports.asgi.fast_path import events_of
-from trio_mcp_transports.hypercorn.exchange import PREPAID_BYTES, Inbox
+from trio_mcp_transports.hypercorn.inbox import PREPAID_BYTES, Inbox
 
 
 def part(body: bytes, *, more: bool = False) -> Any:

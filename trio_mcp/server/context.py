@@ -106,7 +106,9 @@ class Context(ToolLooper, Generic[StateT_co]):
     # running
 
     @must_be_awaited("ctx.step")
-    async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:
+    async def step(
+        self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object, idempotent: bool = False
+    ) -> T:
         """Run `fn(*args)`, record its result, and return it; a replay of the call returns the recorded result instead.
 
         The result must be JSON, or `fn` must have a return annotation from which it can be restored. A tool that is never
@@ -114,6 +116,8 @@ class Context(ToolLooper, Generic[StateT_co]):
 
         Args:
             name: identifies the step in its branch.
+            idempotent: running `fn` twice does no harm. With a durable store a replay runs such a step again if it was running
+                when the process ended; another step ends the call with an error that names it.
 
         Raises:
             ValueError: the name was used before.
@@ -121,7 +125,7 @@ class Context(ToolLooper, Generic[StateT_co]):
 
         If `fn` is cancelled, nothing is recorded, and a replay runs it again.
         """
-        return await run_step(self._call, self._lane, name, fn, args)
+        return await run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
 
     @must_be_awaited("ctx.read_resource")
     async def read_resource(self, uri: str) -> ReadResourceResult:

@@ -73,7 +73,13 @@ class PhaseContext(Context[StateT_co]):
     if not TYPE_CHECKING:  # they keep their types: all phases are annotated with the same class
         elicit = elicit_url = sample = roots = property(refuse_to_ask)
 
-    async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object) -> T:  # noqa: ARG002
+    async def step(
+        self,
+        name: str,  # noqa: ARG002
+        fn: Callable[..., T | Awaitable[T]],
+        *args: object,
+        idempotent: bool = False,  # noqa: ARG002
+    ) -> T:
         """Run `fn(*args)` and return its result. It is not recorded: no replay runs this phase again."""
         value = fn(*args)
         return cast("T", await value if isinstance(value, Awaitable) else value)

@@ -21,7 +21,13 @@ T = TypeVar("T")
 
 
 async def run_step(
-    call: Call, lane: Lane, name: str, fn: Callable[..., T | Awaitable[T]], args: tuple[object, ...]
+    call: Call,
+    lane: Lane,
+    name: str,
+    fn: Callable[..., T | Awaitable[T]],
+    args: tuple[object, ...],
+    *,
+    idempotent: bool,
 ) -> T:
     """Run a step, or return its recorded result; see `Context.step`."""
     key, memory = lane.use_name(name), call.memory
@@ -31,7 +37,7 @@ async def run_step(
         await trio.lowlevel.checkpoint()
         return cast("T", step_result(fn).from_json(recorded.value))
     try:
-        if memory is not None and memory.is_durable:
+        if memory is not None and memory.is_durable and not idempotent:
             await memory.begin_step(key)
         value = fn(*args)
         result = cast("T", await value if isinstance(value, Awaitable) else value)

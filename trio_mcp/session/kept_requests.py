@@ -86,20 +86,28 @@ async def keep_call(
     services: CallServices[Call], call: CallByRequests, key: str, record: bytes, owner: str
 ) -> KeptRequest:
     """Put one request into the store. Raises `StoreError`."""
-    put = Put(Record(LOG_KIND, key, record, owner, time.time() + CALL_SECONDS))
-    memory = call.memory
+    changes: list[Change] = [Put(Record(LOG_KIND, key, record, owner, time.time() + CALL_SECONDS))]
+    # The session goes on with it: no repeat may run it beside.
+    keyed, memory = call.keyed, call.memory
+    if keyed is not None and keyed.stored is not None:
+        changes += keyed.stored.handing_over()
     if memory is None:
         assert services.log_store is not None
-        await services.log_store.write([put])
+        await services.log_store.write(changes)
+        if keyed is not None:
+            keyed.stored = None
         return KeptRequest(key, call, None)
     log = services.open_log(key, CALL_SECONDS)
     # First, so that a step that begins meanwhile is written after what comes before it.
+    before = memory.log
     call.keep_in(log)
     try:
-        await log.commit(put)
+        await log.commit(*changes)
     except BaseException:
-        memory.log = None
+        memory.log = before
         raise
+    if keyed is not None:
+        keyed.stored = None
     return KeptRequest(key, call, log)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 
-from ..errors import LimitExceeded, RemoteProtocolError
+from ..errors import RemoteProtocolError
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.connection import (
@@ -56,13 +56,14 @@ from .calls.asks_rounds import CallInRounds
 from .calls.call import Call, Plan
 from .calls.earlier import EarlierRun
 from .calls.facts import RequestFacts, TaskSupport
-from .calls.failures import NO_REPLY_REASONS, error_detail, told_error
+from .calls.failures import error_detail, told_error
 from .calls.log import CallLog
 from .calls.pending_asks import PendingAsks
-from .calls.repeats import CALL_LOST, KEY_MARK, KEYED_METHOD, CallKey, Repeat, may_have_run, read_key, runs_again
+from .calls.repeats import KEY_MARK, KEYED_METHOD, read_key
 from .calls.retries import carry_on
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
+from .keyed_requests import KeyedRequests
 from .replies import OpenRequests, ReplyTarget
 from .service import Service
 from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
@@ -344,7 +345,7 @@ class ServerSession:
         key = None
         if facts.method == KEYED_METHOD and KEY_MARK in terms.meta.raw:
             key = read_key(facts, params)
-            if key is not None and self._repeat(key, facts, params, target):
+            if key is not None and self._keyed().repeat(key, facts, params, target):
                 return None
         own_method = SESSION_METHODS.get(facts.method)
         answer = self._route(facts, params) if own_method is None else own_method(self._state, params, facts)
@@ -354,7 +355,7 @@ class ServerSession:
             return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
         as_task = answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params)
         if key is not None:
-            self._start_keyed(key, answer, facts, params, target, as_task=as_task)
+            self._keyed().start(key, answer, facts, params, target, as_task=as_task)
         elif as_task:
             service.tasks.start(answer, facts, params, target)
         else:
@@ -374,6 +375,9 @@ class ServerSession:
         target.params = params
         return None
 
+    def _keyed(self) -> KeyedRequests:
+        return KeyedRequests(self.service, self._asks, self._start_call)
+
     def _start_call(self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> Call:
         if facts.terms.asks_in_rounds:
             return CallInRounds(self.service.calls, plan, facts, target, RequestDigest(params))
@@ -381,54 +385,6 @@ class ServerSession:
         if self.service.calls.is_durable:
             target.params = params
         return call
-
-    # calls with an idempotency key
-
-    def _repeat(self, key: CallKey, facts: RequestFacts, params: Model, target: ReplyTarget) -> bool:
-        """Answer a repeat of a request: join its call, or send its outcome again; False if the call is new or was lost."""
-        keyed = self.service.calls.keyed.find(key)
-        if keyed is None:
-            return False
-        call = keyed.call
-        repeat = keyed.decide(is_abandoned=call is not None and call.actor.cancel_reason in NO_REPLY_REASONS)
-        if repeat is Repeat.LOST:
-            return False
-        check = self.service.request_checks.get(facts.method)
-        if check is not None:
-            check(facts, params)
-        if repeat is Repeat.OUTCOME:
-            target.finish(keyed.outcome)
-        elif call is None:
-            raise LimitExceeded("the task that this request repeats is being created; send it again in a moment")
-        elif isinstance(call, CallByRequests):
-            call.take_over_on(self._asks, facts, target)
-        else:
-            call.take_over(facts, target)
-        return True
-
-    def _start_keyed(
-        self, key: CallKey, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget, *, as_task: bool
-    ) -> None:
-        """Start a call under its key, unless it may have run: then it runs again only if that does no harm."""
-        calls = self.service.calls
-        # The requests of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
-        alone = calls.keys is None or not (facts.own_headers and facts.terms.asks_in_rounds)
-        lost = calls.keyed.find(key) is not None or calls.keyed.was_used(key)
-        lost = lost or may_have_run(key, calls.node, forgotten_until=calls.keyed.forgotten_until, alone=alone)
-        if lost and not runs_again(plan):
-            target.finish(CALL_LOST)
-            return
-        calls.keyed.check_room()
-        if as_task:
-            creating = calls.keyed.begin(key, None)
-            try:
-                self.service.tasks.start(plan, facts, params, target, creating.end_with)
-            except BaseException:
-                creating.end_with(None)
-                raise
-        else:
-            call = self._start_call(plan, facts, params, target)
-            call.keyed = calls.keyed.begin(key, call)
 
     def _route(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
         route = self.service.routes.get(facts.method)

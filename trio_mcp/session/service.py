@@ -221,6 +221,9 @@ async def open_service(
             if store.durable:
                 await store.join(service.calls.node)
                 supervisor.spawn(adopt_all, service.tasks)
+                if service.calls.stored_keys is not None:
+                    await service.calls.stored_keys.introduce()
+                    supervisor.spawn(service.calls.stored_keys.stay_known)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

@@ -14,7 +14,7 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
-from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
+from trio_mcp_transports.hypercorn.worker import OWN_APP, serve_connection
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
 
@@ -166,13 +166,24 @@ class Server:
 
 
 @asynccontextmanager
-async def running(app: App, config: Config | None = None, limit: float = LIMIT) -> AsyncIterator[Server]:
-    """`app` served by hypercorn in a separate nursery, whose failure is kept in the server's `error`; for `limit` seconds."""
+async def running(
+    app: App, config: Config | None = None, limit: float = LIMIT, *, ours: bool = True
+) -> AsyncIterator[Server]:
+    """`app` served by hypercorn in a separate nursery, whose failure is kept in the server's `error`; for `limit` seconds.
+
+    Args:
+        ours: as one of our applications.
+    """
     server, listening = Server(), trio.Event()
     config = config or Config()
     config.bind = ["127.0.0.1:0"]
     before = vars(hypercorn.trio.run)["TCPServer"]
-    hypercorn.trio.run.TCPServer = GuardedTCPServer  # type: ignore[attr-defined]
+    hypercorn.trio.run.TCPServer = serve_connection  # type: ignore[attr-defined]
+
+    async def marked(scope: Any, receive: Any, send: Any) -> None:
+        await app(scope, receive, send)
+
+    setattr(marked, OWN_APP, ours)
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:
@@ -182,7 +193,7 @@ async def running(app: App, config: Config | None = None, limit: float = LIMIT) 
 
     async def run() -> None:
         try:
-            await serve(app, config, shutdown_trigger=server.stop.wait, task_status=Started())
+            await serve(marked, config, shutdown_trigger=server.stop.wait, task_status=Started())
         except trio.Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001

@@ -40,7 +40,7 @@ from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session.sizes import CONNECTION_SIZE
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, GuardedConfig, guarded_config
 from trio_mcp_transports.hypercorn.connections import connection_limit
-from trio_mcp_transports.hypercorn.guard import GuardedTCPServer, UnsupportedHypercorn, install
+from trio_mcp_transports.hypercorn.worker import UnsupportedHypercorn, install, serve_connection
 
 NOT_NOW = 0.5  # seconds in which something that must not happen does not happen
 guarded = running
@@ -174,7 +174,7 @@ async def test_an_error_of_the_connection_itself_is_logged_and_closes_it(
 ) -> None:
     async with guarded(serving(answer), guarded_config()) as server, bystander(server):
         with monkeypatch.context() as patch:
-            patch.setattr("trio_mcp_transports.hypercorn.h11.check_request", lambda *_: 1 / 0)
+            patch.setattr("trio_mcp_transports.hypercorn.http1.check_request", lambda *_: 1 / 0)
             async with server.client() as client:
                 await client.send(GET)
                 assert await client.rest() == b""
@@ -768,6 +768,43 @@ async def test_tls_offers_http_1_only_and_is_guarded_too(certificate: Path) -> N
         assert (await client.head())[0] == 400
 
 
+# Which connections are ours
+
+
+async def test_a_connection_that_negotiated_http_2_is_left_to_hypercorn(certificate: Path) -> None:
+    config = Config()
+    config.certfile = config.keyfile = str(certificate)
+    config.alpn_protocols = ["h2", "http/1.1"]
+    async with guarded(serving(answer), config) as server, server.client() as plain:
+        context = ssl.create_default_context(cafile=str(certificate))
+        context.set_alpn_protocols(["h2", "http/1.1"])
+        tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
+        await tls.do_handshake()
+        assert tls.selected_alpn_protocol() == "h2"
+        await tls.send_all(http2((b":method", b"GET"), (b":path", b"/"), (b":scheme", b"https"), (b":authority", b"x")))
+        answered = b""
+        while b"ok" not in answered:
+            with trio.fail_after(SOON):
+                answered += await tls.receive_some(65536)
+
+
+async def test_the_connections_of_another_application_are_left_to_hypercorn(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[object] = []
+    run = TCPServer.run
+
+    async def counted(self: TCPServer) -> None:
+        served.append(self.app)
+        await run(self)
+
+    monkeypatch.setattr(TCPServer, "run", counted)
+    async with guarded(serving(answer)) as server:
+        assert await server.ask() == (200, b"ok")
+    assert not served
+    async with guarded(serving(answer), ours=False) as server:
+        assert await server.ask() == (200, b"ok")
+    assert len(served) == 1
+
+
 # Settings and installing
 
 
@@ -799,13 +836,18 @@ def uninstalled(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_installing_is_idempotent(uninstalled: None) -> None:
     install()
     install()
-    assert vars(hypercorn.trio.run)["TCPServer"] is GuardedTCPServer
+    assert vars(hypercorn.trio.run)["TCPServer"] is serve_connection
     assert Config().alpn_protocols == ["http/1.1"]
 
 
-def test_another_version_of_hypercorn_is_refused(uninstalled: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("importlib.metadata.version", lambda _: "0.19.0")
-    with pytest.raises(UnsupportedHypercorn, match=r"0\.18\.x only, and 0\.19\.0 is installed"):
+@pytest.mark.parametrize("version", ["0.17.3", "0.19.0", "1.0", "0.19.dev1"])
+def test_another_version_of_hypercorn_is_refused(
+    version: str, uninstalled: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.metadata.version", lambda _: version)
+    with pytest.raises(
+        UnsupportedHypercorn, match=rf"hypercorn {version} is installed, and 0\.18 or newer, below 0\.19"
+    ):
         install()
 
 
@@ -816,9 +858,9 @@ def test_a_hypercorn_that_someone_else_patched_is_refused(uninstalled: None, mon
 
 
 APP = """
-    from trio_mcp_transports.hypercorn.guard import install
+    from trio_mcp_transports.hypercorn.worker import install
 
-    async def app(scope, receive, send):
+    async def serve(scope, receive, send):
         if scope["type"] == "lifespan":
             while True:
                 kind = (await receive())["type"]
@@ -829,6 +871,14 @@ APP = """
                     return
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"ok"})
+
+    class Own:
+        is_trio_mcp = True
+
+        async def __call__(self, scope, receive, send):
+            await serve(scope, receive, send)
+
+    app = Own()
 """
 
 

@@ -7,7 +7,7 @@ import re
 import signal
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,12 +34,15 @@ async def process(*command: str, **environment: str) -> AsyncIterator[Child]:
         stderr=-1,
         cwd=APP.parent,
         env={**os.environ, **IMPORTS, **environment},
+        start_new_session=True,
     )
     try:
         with trio.fail_after(BOUND):
             yield Child(opened)
     finally:
-        opened.kill()
+        # With its workers: a killed hypercorn leaves them behind.
+        with suppress(ProcessLookupError):
+            os.killpg(opened.pid, signal.SIGKILL)
         with trio.CancelScope(shield=True):
             await opened.wait()
             for stream in filter(None, (opened.stdin, opened.stdout, opened.stderr)):
@@ -94,6 +97,16 @@ async def test_hypercorn_runs_it_once_for_all_requests_of_both_eras(name: str) -
         left = await child.errors()
         assert left.count(b"closed\n") == 1
         assert b"Traceback" not in left
+
+
+@pytest.mark.parametrize(
+    ("scheme", "path", "mode"),
+    [("http", "/mcp", "legacy"), ("http", "/mcp", "modern"), ("ws", "/mcp", "modern"), ("http", "/sse", "legacy")],
+)
+async def test_an_application_is_mounted_below_a_path(scheme: str, path: str, mode: Any) -> None:
+    async with hypercorn("below") as (_, url):
+        below = f"{scheme}{url.removeprefix('http').removesuffix('/mcp')}/api{path}"
+        assert await notes_of(below, mode) == ["a", "b"]
 
 
 async def test_hypercorn_ends_when_it_cannot_start() -> None:

@@ -1,4 +1,4 @@
-"""The short way of a message (`hypercorn/streams.py`) does what the long one does, in the same order."""
+"""The fast path of a message (`hypercorn/websocket.py`) does what the slow one does, in the same order."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import json
 import os
 from collections.abc import AsyncIterator
 
+import h11
 import pytest
 import trio
 from dear_reads import AT_ONCE, DEAR_READS, ORDER, READS, DearReads, dear_read, dear_uri
 from hypercorn.config import Config
-from hypercorn.protocol.events import Data, Event
-from hypercorn.protocol.ws_stream import Handshake
-from hypercorn_peer import frame
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn_peer import frame, upgrade
 from hypothesis import example, given
 from hypothesis import strategies as st
 from peer import encoded, hello
@@ -24,17 +24,17 @@ from wsproto.events import TextMessage
 
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.runtime.loop_turn import TURN, LoopTurn
-from trio_mcp_transports.hypercorn import guard as hypercorn_guard
-from trio_mcp_transports.hypercorn.exchange import Inbox
+from trio_mcp_transports.hypercorn import writes
+from trio_mcp_transports.hypercorn.exchange import ConnectionFacts
 from trio_mcp_transports.hypercorn.frames import between_messages, text_frame, whole_text_frame
-from trio_mcp_transports.hypercorn.guard import GuardedTCPServer
-from trio_mcp_transports.hypercorn.streams import (
+from trio_mcp_transports.hypercorn.inbox import Inbox
+from trio_mcp_transports.hypercorn.websocket import (
     BYTES_PER_FRAGMENT,
     FRAMES_IN_TURN,
     MAX_FRAGMENTS,
-    ByteBuffer,
-    GuardedWSStream,
+    WebSocketExchange,
 )
+from trio_mcp_transports.hypercorn.writes import Writer
 
 LIMIT = 60.0
 
@@ -116,15 +116,38 @@ async def peer() -> AsyncIterator[RawPeer]:
         yield peer
 
 
-def websocket_stream() -> GuardedWSStream:
+class Unwritten:
+    """Where a WebSocket writes that no connection carries."""
+
+    def __init__(self) -> None:
+        self.written: list[bytes] = []
+
+    def write_now(self, data: bytes) -> bool:
+        self.written.append(data)
+        return True
+
+    async def write(self, _data: bytes) -> None:
+        await trio.lowlevel.checkpoint()
+
+    async def accept(self, _headers: object) -> None: ...
+
+    async def end_response(self) -> None: ...
+
+
+def websocket(inbox: Inbox | None = None, writer: Unwritten | None = None) -> WebSocketExchange:
     """A WebSocket that no connection carries."""
+    http = h11.Connection(h11.SERVER)
+    http.receive_data(upgrade())
+    facts = ConnectionFacts(None, Config(), WorkerContext(None), {}, None, None, False)  # type: ignore[arg-type]
+    account, unwritten = MemoryBudget().open(), writer or Unwritten()
+    parts = (facts, http.next_event(), inbox or Inbox(9, account), unwritten, unwritten, account)
+    return WebSocketExchange(*parts)  # type: ignore[arg-type]
 
-    async def send(_event: Event) -> None: ...
 
-    stream = GuardedWSStream(None, Config(), None, None, False, None, None, send, 1)  # type: ignore[arg-type]
-    stream.handshake = Handshake([], "1.1")
-    stream.account = MemoryBudget().open()
-    return stream
+async def accepted(writer: Unwritten | None = None) -> WebSocketExchange:
+    exchange = websocket(writer=writer)
+    await exchange.send({"type": "websocket.accept"})
+    return exchange
 
 
 def ping(number: int) -> bytes:
@@ -132,20 +155,20 @@ def ping(number: int) -> bytes:
 
 
 async def test_a_call_that_runs_alone_goes_the_short_way_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    take, write_now = GuardedWSStream.take, GuardedTCPServer.write_now
+    take, write_now = WebSocketExchange.take, Writer.write_now
     left: list[bytes] = []
     written: list[bool] = []
 
-    def counting_take(self: GuardedWSStream, data: bytes) -> bytes:
+    def counting_take(self: WebSocketExchange, data: bytes) -> bytes:
         left.append(take(self, data))
         return left[-1]
 
-    def counting_write(self: GuardedTCPServer, data: bytes) -> bool:
+    def counting_write(self: Writer, data: bytes) -> bool:
         written.append(write_now(self, data))
         return written[-1]
 
-    monkeypatch.setattr(GuardedWSStream, "take", counting_take)
-    monkeypatch.setattr(GuardedTCPServer, "write_now", counting_write)
+    monkeypatch.setattr(WebSocketExchange, "take", counting_take)
+    monkeypatch.setattr(Writer, "write_now", counting_write)
     async with served(Stage().server) as url, raw(url) as peer:
         for number in range(5):
             assert await peer.text(await peer.leg("echo", {"text": str(number)})) == str(number)
@@ -188,7 +211,7 @@ async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anythi
 
     write = os.write
     assert await peer.text(await peer.leg("echo", {"text": "before"})) == "before"
-    monkeypatch.setattr(hypercorn_guard.os, "write", stingy)
+    monkeypatch.setattr(writes.os, "write", stingy)
     for number in range(50):
         assert await peer.text(await peer.leg("echo", {"text": f"{number} " * number})) == f"{number} " * number
     calls = [await peer.leg("echo", {"text": f"{number} " * 100}) for number in range(20)]
@@ -197,21 +220,13 @@ async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anythi
 
 
 async def test_nothing_is_sent_the_short_way_before_the_upgrade_or_after_the_close() -> None:
-    written: list[bytes] = []
-
-    def write_now(data: bytes) -> bool:
-        written.append(data)
-        return True
-
-    stream = websocket_stream()
-    stream.write_now = write_now
-    assert not stream.send_nowait(b"{}")
-    stream.handshake.accepted, stream.connection = True, Connection(ConnectionType.SERVER)
-    assert stream.send_nowait(b"{}")
-    stream.connection.receive_data(frame(8, b""))
-    list(stream.connection.events())
-    assert not stream.send_nowait(b"{}")
-    assert written == [b"\x81\x02{}"]
+    writer = Unwritten()
+    assert not websocket(writer=writer).send_nowait(b"{}")
+    exchange = await accepted(writer)
+    assert exchange.send_nowait(b"{}")
+    await exchange.receive(frame(8, b""))
+    assert not exchange.send_nowait(b"{}")
+    assert writer.written == [b"\x81\x02{}"]
 
 
 async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_message(peer: RawPeer) -> None:
@@ -225,8 +240,7 @@ async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_messag
 
 async def test_nothing_overtakes_what_is_queued() -> None:
     inbox, heard = Inbox(9, MemoryBudget().open()), list[object]()
-    stream = websocket_stream()
-    stream.inbox = inbox
+    stream = websocket(inbox)
     stream.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]
 
     async def receive() -> None:
@@ -247,7 +261,7 @@ async def test_nothing_overtakes_what_is_queued() -> None:
     assert heard == [b"first", "websocket.receive", b"fourth", "websocket.disconnect"]
 
 
-async def turns_of_others(stream: GuardedWSStream, data: bytes) -> int:
+async def turns_of_others(stream: WebSocketExchange, data: bytes) -> int:
     """Hand data to a WebSocket; return how often another task had a turn meanwhile."""
     turns = 0
 
@@ -260,38 +274,35 @@ async def turns_of_others(stream: GuardedWSStream, data: bytes) -> int:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bystander)
         await trio.lowlevel.checkpoint()
-        await stream.handle(Data(stream_id=1, data=data))
+        await stream.receive(data)
         nursery.cancel_scope.cancel()
     return turns
 
 
 @pytest.mark.parametrize("each", [frame(0, b"", first=0), frame(0, b"x" * 30, first=0), frame(10)], ids=len)
 async def test_others_have_a_turn_while_frames_are_read(each: bytes) -> None:
-    stream = websocket_stream()
-    stream.handshake.accepted, stream.connection = True, Connection(ConnectionType.SERVER)
-    stream.buffer = ByteBuffer(1 << 20)
+    stream = await accepted()
     count = 7 * FRAMES_IN_TURN
     assert await turns_of_others(stream, frame(TEXT, b"{", first=0) + each * count) >= 6
 
 
-def test_frames_are_taken_at_once_in_bounded_numbers() -> None:
-    stream = websocket_stream()
+async def test_frames_are_taken_at_once_in_bounded_numbers() -> None:
+    stream = websocket(Waiting(9, MemoryBudget().open()))
     stream.on_message = lambda _data: True
-    stream.inbox = Waiting(9, stream.account)
-    assert trio.run(taken, stream, WHOLE * (FRAMES_IN_TURN + 3)) == FRAMES_IN_TURN
+    assert taken(stream, WHOLE * (FRAMES_IN_TURN + 3)) == FRAMES_IN_TURN
 
 
-def test_no_frame_is_taken_in_a_turn_that_is_over() -> None:
-    stream = websocket_stream()
-    stream.inbox, stream.turn = Waiting(9, stream.account), LoopTurn()
+async def test_no_frame_is_taken_in_a_turn_that_is_over() -> None:
+    stream = websocket(Waiting(9, MemoryBudget().open()))
+    turn = stream.turn = LoopTurn()
 
     def dear(_data: bytes) -> bool:
-        stream.turn.spent += TURN // 2
+        turn.spent += TURN // 2
         return True
 
     stream.on_message = dear
-    assert trio.run(taken, stream, WHOLE * 9) == 3
-    assert trio.run(taken, stream, WHOLE * 9) == 0
+    assert taken(stream, WHOLE * 9) == 3
+    assert taken(stream, WHOLE * 9) == 0
 
 
 async def test_others_have_a_turn_between_small_messages_whose_uris_are_dear_to_compare() -> None:
@@ -328,7 +339,7 @@ class Waiting(Inbox):
     app_is_waiting = True
 
 
-async def taken(stream: GuardedWSStream, data: bytes) -> int:
+def taken(stream: WebSocketExchange, data: bytes) -> int:
     return (len(data) - len(stream.take(data))) // len(WHOLE)
 
 

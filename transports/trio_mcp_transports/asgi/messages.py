@@ -37,6 +37,25 @@ def connection_of(scope: Scope) -> Hashable | None:
     return own if own is not None or client is None else tuple(client)
 
 
+def root_of(scope: Scope) -> str:
+    """Return the path below which the application is mounted, without a slash at its end; empty at the top."""
+    root: str = scope.get("root_path", "")
+    return root.rstrip("/")
+
+
+def route_of(scope: Scope) -> str:
+    """Return the path of a request below the one where the application is mounted.
+
+    `path` begins with `root_path` (asgi.readthedocs.io, HTTP specification), except where a proxy has removed it and only
+    hypercorn's setting `root_path` names it.
+    """
+    path: str = scope["path"]
+    root = root_of(scope)
+    if root and path.startswith(root) and path[len(root) :][:1] in ("", "/"):
+        return path[len(root) :] or "/"
+    return path
+
+
 class AuthorizedRequest(NamedTuple):
     """A request whose sender may call; nothing of its body has been read.
 

@@ -1,7 +1,5 @@
 """The open connections of one server: counted, capped, and cut together."""
 
-# pyright: basic
-# Hypercorn's own types are partial.
 from __future__ import annotations
 
 import resource

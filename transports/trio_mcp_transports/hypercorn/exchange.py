@@ -1,221 +1,225 @@
-"""One request, or one WebSocket, of a guarded connection: the task that runs the app and what it may receive.
+"""One HTTP exchange of a connection, for an ASGI application (asgi.readthedocs.io, HTTP specification 2.1)."""
 
-Hypercorn runs the app in the connection's nursery and feeds it through a memory channel. Three things about that hurt:
-an error which is no `Exception` leaves the nursery and takes the server along; a full channel can make the app wait for
-itself when it answers before having read its body; and a second `receive` after the end waits for ever.
-"""
-
-# pyright: basic
-# Hypercorn's own types are partial.
 from __future__ import annotations
 
-import sys
-from collections import deque
-from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Self, TypeVarTuple, cast
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum, auto
+from time import time
+from typing import Final, Protocol, TypeAlias, cast
+from urllib.parse import unquote
 
+import h11
 import trio
 from hypercorn.config import Config
-from hypercorn.typing import AppWrapper, ASGIReceiveEvent, ASGISendEvent, Scope
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, HTTPResponseStartEvent, LifespanState, ResponseSummary, WWWScope
 
 from trio_mcp.logs import RepeatedRecords
-from trio_mcp.runtime import Account
 
-from ..asgi.failures import log_failures
-from ..asgi.fast_path import FAST_PATH_KEY, RequestEvents
-from .connections import connections_of
+from ..asgi.failures import ClientDisconnected, log_failures
+from ..asgi.messages import Headers, Message, Receive, Scope, Send
+from .inbox import Inbox
+from .writes import LAST_SEND
 
-Args = TypeVarTuple("Args")
-Send = Callable[[ASGISendEvent | None], Awaitable[None]]
-MAX_QUEUED_BYTES = 1 << 20
-# Of an ASGI event besides its payload: it is a dict.
-EVENT_SIZE = 512
-# Queued bytes that the fixed cost of a connection includes: the head of the request, which took their place, has been parsed.
-PREPAID_BYTES = 8 * 1024
-# Of a WebSocket; then its client is slowed down.
-MAX_QUEUED_MESSAGES = 256
-# Seconds that a write may still take once its connection is being cut.
-LAST_SEND = 1.0
-DISCONNECTS = frozenset({"http.disconnect", "websocket.disconnect"})
+Address: TypeAlias = tuple[str, int] | None
+Call: TypeAlias = Callable[..., object]
+App: TypeAlias = Callable[[Scope, Receive, Send, Call, Call], Awaitable[None]]
+"""An application as hypercorn wraps it. Hypercorn has a type for each ASGI message; ours are dicts, as ASGI has them."""
+
+NO_BODY: Final = frozenset({204, 304})
 
 
-class Inbox(RequestEvents):
-    """What one exchange has received and its app has not read yet.
+@dataclass(slots=True, frozen=True)
+class ConnectionFacts:
+    """What an application is told of its connection, and what hypercorn gives each."""
 
-    Bounded in messages, in bytes and by the memory budget: `put` waits while it is full, so the client is slowed down by
-    TCP. The disconnect is never refused, and is given again to every later `receive`. As a context manager, it gives back
-    what it has drawn.
-
-    Args:
-        account: of the connection. What is queued counts there if it is more than `PREPAID_BYTES`.
-    """
-
-    def __init__(self, max_messages: int, account: Account) -> None:
-        self._account = account
-        self._drawn = 0
-        self._messages: deque[ASGIReceiveEvent] = deque()
-        self._bytes = 0
-        self._max_messages = max_messages
-        self._last: ASGIReceiveEvent | None = None
-        self._awaited = False
-        self._stopped = False
-        self._changed: trio.Event | None = None
-
-    async def put(self, message: ASGIReceiveEvent) -> None:
-        """Queue one ASGI event; waits for room, and drops what arrives after the disconnect."""
-        # Taken even while the inbox is full: an app that waits for this news must not wait for room first.
-        if message["type"] in DISCONNECTS:
-            self._last = message
-            self._notify()
-            return
-        while self._full() and self._last is None:
-            await self._wait()
-        if self._last is None and not self._merged(message):
-            self._messages.append(message)
-            self._count(payload_size(message))
-            self._notify()
-
-    async def receive(self) -> ASGIReceiveEvent:
-        """The next event in order. A cancel loses nothing."""
-        await trio.lowlevel.checkpoint_if_cancelled()
-        # What came before the disconnect is received before it.
-        while not self._messages:
-            if self._last is not None:
-                await trio.lowlevel.checkpoint()
-                return self._last
-            # True only inside the wait: between two calls of `receive` the app is busy, and a message handed to it then
-            # would overtake its own reading.
-            self._awaited = True
-            try:
-                await self._wait()
-            finally:
-                self._awaited = False
-        return self._take()
-
-    def whole_body(self) -> bytes | None:
-        message = self._messages[0] if len(self._messages) == 1 else None
-        if message is None or message["type"] != "http.request" or message["more_body"]:
-            return None
-        self._take()
-        return message["body"]
-
-    async def wait_disconnect(self) -> bool:
-        self._stopped = False
-        while True:
-            while self._messages:
-                self._take()
-            if self._stopped or self._last is not None:
-                return not self._stopped
-            await self._wait()
-
-    def stop_waiting(self) -> None:
-        self._stopped = True
-        self._notify()
-
-    @property
-    def app_is_waiting(self) -> bool:
-        """Whether the app waits for the next event, and none is queued before it."""
-        return self._awaited and not self._messages and self._last is None
-
-    def _full(self) -> bool:
-        if len(self._messages) >= self._max_messages or self._bytes >= MAX_QUEUED_BYTES:
-            return True
-        # While nothing is queued one more is let in, whatever the budget says: nothing else would end the wait.
-        return bool(self._messages) and not self._account.has_room(0)
-
-    def _take(self) -> ASGIReceiveEvent:
-        message = self._messages.popleft()
-        self._count(-payload_size(message))
-        self._notify()
-        return message
-
-    def _count(self, size: int) -> None:
-        self._bytes += size
-        held = self._bytes if self._bytes > PREPAID_BYTES else 0
-        if held != self._drawn:
-            self._account.draw(held - self._drawn)
-            self._drawn = held
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        # What comes for an app that has ended is dropped; its connection may live on.
-        self._last = self._last or {"type": "http.disconnect"}
-        self._messages.clear()
-        self._count(-self._bytes)
-        self._notify()
-
-    def _merged(self, message: ASGIReceiveEvent) -> bool:
-        """Fold the empty end of a request body into its last chunk: a short request is then one event."""
-        # hypercorn reports the end of a body as a separate event, which would cost a short request another turn of
-        # the event loop.
-        if message["type"] != "http.request" or message["body"] or not self._messages:
-            return False
-        last = self._messages[-1]
-        if last["type"] != "http.request":
-            return False
-        last["more_body"] = message["more_body"]
-        return True
-
-    async def _wait(self) -> None:
-        if self._changed is None:
-            self._changed = trio.Event()
-        await self._changed.wait()
-
-    def _notify(self) -> None:
-        if self._changed is not None:
-            self._changed.set()
-            self._changed = None
+    app: AppWrapper
+    config: Config
+    context: WorkerContext
+    state: LifespanState
+    client: Address
+    server: Address
+    tls: bool
 
 
-def payload_size(message: ASGIReceiveEvent) -> int:
-    """The bytes of memory that an event takes."""
-    content = cast("dict[str, bytes | str | None]", message)
-    return EVENT_SIZE + sys.getsizeof(content.get("body") or content.get("bytes") or content.get("text") or b"")
+class Response(Protocol):
+    """Where an exchange writes its response."""
+
+    async def accept(self, headers: Headers) -> None:
+        """Switch protocols (101)."""
+
+    def set_head(self, status: int, headers: Headers) -> None:
+        """Hold the head until the first bytes of the body."""
+
+    async def send_body(self, data: bytes, *, more: bool) -> None:
+        """Write a part of the body, after the head; the last one ends the response."""
+
+    async def end_response(self) -> None:
+        """Go on with the next request, or close the connection."""
+
+    async def fail(self) -> None:
+        """Answer 500 if nothing of the response was written, and close the connection."""
 
 
-class ConnectionTasks:
-    """Hypercorn's task group, on a nursery that the connection owns.
+class State(Enum):
+    """How far a response is."""
+
+    REQUEST = auto()
+    RESPONSE = auto()
+    OVER = auto()
+
+
+class UnexpectedMessage(RuntimeError):
+    """An application has sent an ASGI message that cannot follow what it had sent."""
+
+
+class HttpExchange:
+    """One request, and the response to it.
 
     Attributes:
-        account: of the connection.
+        over: the client has gone, or has the whole response.
     """
 
-    def __init__(self, nursery: trio.Nursery, account: Account) -> None:
-        self._nursery = nursery
-        self.account = account
+    __slots__ = ("_began", "_facts", "_response", "_start", "_state", "inbox", "is_lost", "over", "scope")
 
-    async def spawn_app(
-        self, app: AppWrapper, config: Config, scope: Scope, send: Send
-    ) -> Callable[[ASGIReceiveEvent], Awaitable[None]]:
-        """Start `app` for one exchange; returns what feeds it."""
-        fast = scope["state"].get(FAST_PATH_KEY) if scope["type"] == "websocket" else None
-        inbox = Inbox(config.max_app_queue_size if fast is None else MAX_QUEUED_MESSAGES, self.account)
-        if fast is not None:
-            fast.inbox = inbox
-        self._nursery.start_soon(run_app, app, scope, inbox, send, connections_of(config).records)
-        return inbox.put
+    def __init__(self, facts: ConnectionFacts, request: h11.Request, inbox: Inbox, response: Response) -> None:
+        self.scope = {"type": "http", "scheme": "https" if facts.tls else "http", **scope_of(facts, request)}
+        self.scope |= {"asgi": {"spec_version": "2.1", "version": "3.0"}, "extensions": {}}
+        self.scope["method"] = request.method.decode("ascii").upper()
+        self.inbox = inbox
+        self.over = False
+        self.is_lost = False
+        self._facts = facts
+        self._response = response
+        self._start: Message = {"status": 500, "headers": []}
+        self._state = State.REQUEST
+        self._began = time()
 
-    def spawn(self, func: Callable[[*Args], Awaitable[object]], *args: *Args) -> None:
-        self._nursery.start_soon(func, *args)
+    async def begin(self, nursery: trio.Nursery) -> None:
+        """Do what comes before the application starts: nothing."""
+
+    async def receive_body(self, data: bytes, *, more: bool) -> None:
+        """Hand on a part of the body; waits while the application has many unread."""
+        await self.inbox.put({"type": "http.request", "body": data, "more_body": more})
+
+    async def lose(self) -> None:
+        """Tell the application that its client has gone, or has the whole response."""
+        if self.over:
+            return
+        self.over = True
+        if self._state is not State.OVER:
+            self.is_lost = True
+            await self._log_access(None)
+        await self.inbox.put({"type": "http.disconnect"})
+
+    async def send(self, message: Message) -> None:
+        """Send one ASGI message. Raises `ClientDisconnected` if the client has gone, `UnexpectedMessage`, and what h11 raises."""
+        await check_not_lost(self.is_lost)
+        kind = message["type"]
+        if kind == "http.response.start" and self._state is State.REQUEST:
+            self._start = message
+            self._response.set_head(int(message["status"]), checked(message.get("headers", [])))
+            self._state = State.RESPONSE
+        elif kind == "http.response.body" and self._state is State.RESPONSE:
+            await self._send_body(message)
+        else:
+            raise UnexpectedMessage(f"{kind} cannot be sent now: {self._state.name.lower()}")
+        # The client may have left while the message was written. An app that streams in a loop has to be told, or it would go on
+        # for ever.
+        if self.is_lost:
+            raise ClientDisconnected
+
+    async def _send_body(self, message: Message) -> None:
+        more = bool(message.get("more_body", False))
+        body = bytes(message.get("body", b""))
+        status = int(self._start["status"])
+        if self.scope["method"] == "HEAD" or status < 200 or status in NO_BODY:
+            body = b""
+        # An empty chunk is how an app asks for the response head at once (ASGI holds it until the first body).
+        await self._response.send_body(body, more=more)
+        if not more:
+            self._state = State.OVER
+            await self._log_access(self._start)
+            await self._response.end_response()
+
+    async def refuse(self, status: int) -> None:
+        """Answer with a status alone, before the application is started, and close the connection."""
+        self._start = {"status": status, "headers": [(b"content-length", b"0"), (b"connection", b"close")]}
+        self._response.set_head(status, self._start["headers"])
+        self._state = State.OVER
+        await self._response.send_body(b"", more=False)
+        await self._log_access(self._start)
+        await self._response.end_response()
+
+    async def end(self) -> None:
+        """The application has ended: a response that it did not complete is none."""
+        if not self.over:
+            if self._state is State.REQUEST:
+                await self._log_access(self._start)
+            await self._response.fail()
+
+    async def _log_access(self, start: Message | None) -> None:
+        # Its interface says that there always is a response, and hypercorn passes None for none.
+        summary = cast(ResponseSummary, cast(HTTPResponseStartEvent, start))
+        await self._facts.config.log.access(cast(WWWScope, self.scope), summary, time() - self._began)
 
 
-async def run_app(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send, records: RepeatedRecords) -> None:
+def scope_of(facts: ConnectionFacts, request: h11.Request) -> Scope:
+    """Return what the scopes of both kinds of exchanges have in common."""
+    path, _, query = request.target.partition(b"?")
+    return {
+        "http_version": request.http_version.decode(),
+        "path": unquote(path.decode("ascii")),
+        "raw_path": path,
+        "query_string": query,
+        "root_path": facts.config.root_path,
+        # Raw items keep the case of names; h11 itself lowers it, which is what ASGI asks for.
+        "headers": request.headers.raw_items() if facts.config.h11_pass_raw_headers else list(request.headers),
+        "client": facts.client,
+        "server": facts.server,
+        "state": dict(facts.state),
+    }
+
+
+async def run_app(
+    app: AppWrapper,
+    scope: Scope,
+    inbox: Inbox,
+    send: Send,
+    end: Callable[[], Awaitable[None]],
+    records: RepeatedRecords,
+) -> None:
     """Run the app to its end. Whatever it raises ends its own exchange only; a cancel of an outer scope passes.
 
-    `send(None)` is hypercorn's word for "the app is done": it answers 500 if nothing was sent.
+    Args:
+        end: called when the app has ended, however it did.
     """
     try:
         with inbox, log_failures(f"the ASGI app failed in a {scope['type']} exchange", records):
-            await app(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+            await cast(App, app)(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
     except BaseException:
-        # Shielded: hypercorn must hear that the app is done, or the exchange would never be closed. Bounded, since it
-        # may write a 500.
+        # Shielded, or the exchange would never be closed. Bounded, since it may write a 500.
         with trio.move_on_after(LAST_SEND, shield=True):
-            await send(None)
+            await end()
         raise
-    await send(None)
+    await end()
+
+
+def checked(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response as bytes. Raises `ValueError` for a pseudo header, `TypeError` for what is no bytes."""
+    checked = []
+    for name, value in headers:
+        if name[:1] == b":":
+            raise ValueError(f"{name!r:.80} is no header of HTTP/1.1")
+        checked.append((bytes(name).strip(), bytes(value).strip()))
+    return checked
+
+
+async def check_not_lost(lost: bool) -> None:
+    """A cancel point before anything is written; a full checkpoint before an error, so that no retry loop can spin."""
+    if lost:
+        # A full checkpoint even though it fails: an app that catches the error and tries again must give way to others.
+        await trio.lowlevel.checkpoint()
+        raise ClientDisconnected
+    await trio.lowlevel.checkpoint_if_cancelled()

@@ -1,13 +1,16 @@
-"""Frames of WebSocket (RFC 6455, 5.2) that need no state: whole text frames, in both directions."""
+"""Frames of WebSocket (RFC 6455, 5.2) that need no state, whole text frames in both directions, and the parts of a message."""
 
-# pyright: basic
-# wsproto's own types are partial.
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from wsproto.connection import Connection
+
+from trio_mcp.runtime import Account
+
+from ..asgi.messages import Message
 
 FIN_TEXT: Final = 0x81
 MASKED: Final = 0x80
@@ -87,3 +90,64 @@ def between_messages(connection: Connection) -> bool:
     # Another version of wsproto has other names inside. False costs the fast path and nothing else.
     except AttributeError:
         return False
+
+
+class MessageTooLarge(Exception):
+    """A message has more bytes than it may have."""
+
+
+class Parts:
+    """The parts of a message that has not ended, counted in bytes.
+
+    They are joined at the end only: a buffer that grows with them would be copied for each, and leave holes in the heap.
+
+    Args:
+        limit: bytes that a message may have.
+        account: counts what is kept.
+
+    Attributes:
+        size: bytes of the message.
+        fragments: its frames that have ended.
+    """
+
+    def __init__(self, limit: int, account: Account) -> None:
+        self.limit = limit
+        self.size = 0
+        self.fragments = 0
+        self._account = account
+        self._drawn = 0
+        self._parts: list[str | bytes | bytearray] = []
+
+    def add(self, data: str | bytes | bytearray, *, is_last: bool, ends_frame: bool) -> None:
+        """Keep a part. Raises `MessageTooLarge`, or `LimitExceeded` if the memory budget has no room."""
+        # A message that comes whole is handed on at once, and is counted where it waits.
+        if not is_last or self._drawn:
+            size = sys.getsizeof(data)
+            self._account.check(size)
+            self._account.draw(size)
+            self._drawn += size
+        self.fragments += ends_frame
+        # Pure ASCII has as many bytes as characters, so most messages need no second encoding.
+        self.size += len(data.encode()) if isinstance(data, str) and not data.isascii() else len(data)
+        if self.size > self.limit:
+            raise MessageTooLarge
+        # The first even if it is empty: it tells text from bytes.
+        if data or not self._parts:
+            self._parts.append(data)
+
+    def message(self) -> Message:
+        """Return the whole message as an ASGI event, and forget its parts."""
+        parts = self._parts
+        text = [part for part in parts if isinstance(part, str)]
+        is_text = len(text) == len(parts)
+        data = None if is_text else b"".join(part for part in parts if not isinstance(part, str))
+        message: Message = {"type": "websocket.receive", "bytes": data, "text": "".join(text) if is_text else None}
+        self.clear()
+        return message
+
+    def clear(self) -> None:
+        """Forget the parts."""
+        self._parts = []
+        self.size = self.fragments = 0
+        self._account.give_back(self._drawn)
+        self._drawn = 0

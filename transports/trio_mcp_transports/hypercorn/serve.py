@@ -31,7 +31,7 @@ from ..hard_end import HardEnd
 from ..signals import noticed_in_thread, signal_handlers, unignored_signals
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
-from .guard import install
+from .worker import install
 
 logger = peer_logger("trio_mcp.http")
 

@@ -1,60 +1,74 @@
-"""The writes of a guarded connection: whole, in order, and each with a deadline."""
+"""The writes of a connection: whole, in order, and each with a deadline.
 
-# pyright: basic
-# Hypercorn's own types are partial.
+How a stalled write ends in time: every write is shielded, so that half a message never stays on a connection in use, and has a
+deadline. When the server is cut, `limit_last_write` shortens the deadlines.
+"""
+
 from __future__ import annotations
 
 import os
 import socket
 import struct
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from math import inf
-from typing import Final, cast
+from typing import Final, TypeAlias
 
 import trio
-from hypercorn.config import Config
-from hypercorn.events import Closed
-from hypercorn.trio.tcp_server import TCPServer
-from hypercorn.trio.worker_context import WorkerContext
-from hypercorn.typing import AppWrapper, LifespanState
 
 from trio_mcp.runtime import Account
 
-from .config import limits_of
-from .exchange import LAST_SEND
-from .h11 import GuardedH11Protocol
+Stream: TypeAlias = trio.SSLStream[trio.SocketStream] | trio.SocketStream
 
 SEND_SLICE: Final = 1 << 16
+LAST_SEND: Final = 1.0
+"""Seconds that a write may still take once its connection is being cut."""
 
 
-class WritingTCPServer(TCPServer):
-    """The half of a connection that writes."""
+def socket_of(stream: Stream) -> trio.socket.SocketType:
+    return (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
 
-    protocol: GuardedH11Protocol  # type: ignore[assignment]
+
+class Writer:
+    """The half of a connection that writes.
+
+    Args:
+        account: of the connection.
+        nursery: for the rest of a write that the kernel took in part.
+        seconds: that a peer may take to read the next 64 KiB.
+        on_lost: called when the peer did not, or has gone; the stream is closed by then.
+
+    Attributes:
+        is_over: the end was announced to the client, by a half-close; nothing more is written.
+    """
 
     def __init__(
         self,
-        app: AppWrapper,
-        config: Config,
-        context: WorkerContext,
-        state: LifespanState,
-        stream: trio.SSLStream[trio.SocketStream] | trio.SocketStream,
+        stream: Stream,
+        account: Account,
+        nursery: trio.Nursery,
+        seconds: float,
+        on_lost: Callable[[], Awaitable[None]],
     ) -> None:
-        super().__init__(app, config, context, state, cast("trio.SSLStream[trio.SocketStream]", stream))
-        self._tls = stream if isinstance(stream, trio.SSLStream) else None
-        self._socket = (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
-        # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
-        self._readable = self._socket if self._tls is None else None
-        self._limits = limits_of(config)
-        self._account: Account
-        self._lingering: int | None = None
+        self.is_over = False
+        self._stream = stream
+        self._account = account
+        self._nursery = nursery
+        self._seconds = seconds
+        self._on_lost = on_lost
+        self._plain = stream.socket if isinstance(stream, trio.SocketStream) else None
+        self._lock = trio.Lock()
         self._sending: set[trio.CancelScope] = set()
         self._last_send_at = inf
         self._unsent = b""
 
+    @property
+    def is_writing(self) -> bool:
+        return self._lock.locked()
+
     def write_now(self, data: bytes) -> bool:
         """Write all of `data` if no other write is under way and the kernel takes it at once; False: nothing was written."""
-        if self._lingering is not None:
+        if self.is_over:
             return False
         left = self._offer(data)
         if len(left) == len(data):
@@ -65,35 +79,27 @@ class WritingTCPServer(TCPServer):
             self._unsent = bytes(left)
             # No queue counts it any more.
             self._account.draw(len(self._unsent))
-            self.protocol.task_group.spawn(self._write, b"")
+            self._nursery.start_soon(self.write, b"")
         return True
 
-    def _offer(self, data: bytes) -> bytes | memoryview:
-        """Write what the kernel takes at once, if no other write is under way; return what is left."""
-        if self._readable is None or self._unsent or self.send_lock.locked():
-            return data
-        try:
-            count = os.write(self._readable.fileno(), data)
-        except OSError:
-            # What is wrong shows in the next write, which is the one that reports it.
-            return data
-        return b"" if count == len(data) else memoryview(data)[count:]
+    async def write(self, data: bytes, *, last: bool = False) -> None:
+        """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off.
 
-    async def _write(self, data: bytes) -> None:
-        """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off."""
-        if self._lingering is not None:
-            # The end was already announced to the client, by a half-close.
+        Args:
+            last: the task of the caller ends with it, so it need not give way to others.
+        """
+        if self.is_over:
             return
         # A scope with a deadline costs as much as a small write, and hardly any write has to wait.
         left = data if self._unsent else self._offer(data)
         if not left and not self._unsent:
-            # An app that never waits must not keep the loop. The end of a response is the end of its task.
-            if not self.protocol.is_ending:
+            # An app that never waits must not keep the loop.
+            if not last:
                 await trio.lowlevel.cancel_shielded_checkpoint()
             return
         # Shielded, because a cancel in the middle would leave half a message on a connection that others still use. The
         # deadline is what ends a stalled write.
-        scope = trio.CancelScope(shield=True, deadline=self._send_deadline())
+        scope = trio.CancelScope(shield=True, deadline=self._deadline())
         self._sending.add(scope)
         try:
             with scope:
@@ -104,15 +110,32 @@ class WritingTCPServer(TCPServer):
         finally:
             self._sending.discard(scope)
         await self._abort()
-        await self.protocol.handle(Closed())
+        await self._on_lost()
+
+    def limit_last_write(self) -> None:
+        """The connection is being cut from outside: no write may take long any more."""
+        self._last_send_at = trio.current_time() + LAST_SEND
+        for scope in self._sending:
+            scope.deadline = min(scope.deadline, self._last_send_at)
+
+    def _offer(self, data: bytes) -> bytes | memoryview:
+        """Write what the kernel takes at once, if no other write is under way; return what is left."""
+        if self._plain is None or self._unsent or self._lock.locked():
+            return data
+        try:
+            count = os.write(self._plain.fileno(), data)
+        except OSError:
+            # What is wrong shows in the next write, which is the one that reports it.
+            return data
+        return b"" if count == len(data) else memoryview(data)[count:]
 
     async def _write_in_turn(self, data: bytes | memoryview, scope: trio.CancelScope) -> None:
         try:
             # `acquire` is a checkpoint even where the lock is free, which is nearly always: that would be a turn of the
             # event loop for each answer.
-            self.send_lock.acquire_nowait()
+            self._lock.acquire_nowait()
         except trio.WouldBlock:
-            await self.send_lock.acquire()
+            await self._lock.acquire()
         unsent = len(self._unsent)
         try:
             parts: tuple[bytes | memoryview, ...] = (data,)
@@ -125,25 +148,19 @@ class WritingTCPServer(TCPServer):
                 # In slices, so that the time limit is for progress and not for the whole: a large answer over a slow link
                 # is no stalled one.
                 for start in range(0, len(part), SEND_SLICE):
-                    scope.deadline = self._send_deadline()
-                    await self.stream.send_all(view[start : start + SEND_SLICE])
+                    scope.deadline = self._deadline()
+                    await self._stream.send_all(view[start : start + SEND_SLICE])
         finally:
             if unsent:
                 self._account.give_back(unsent)
-            self.send_lock.release()
+            self._lock.release()
 
-    def _send_deadline(self) -> float:
-        return min(trio.current_time() + self._limits.send_timeout, self._last_send_at)
-
-    def _limit_last_write(self) -> None:
-        """The connection is being cut from outside: no write may take long any more."""
-        self._last_send_at = trio.current_time() + LAST_SEND
-        for scope in self._sending:
-            scope.deadline = min(scope.deadline, self._last_send_at)
+    def _deadline(self) -> float:
+        return min(trio.current_time() + self._seconds, self._last_send_at)
 
     async def _abort(self) -> None:
         """Close at once and let the kernel forget what could not be sent."""
         with suppress(OSError):
             # Without SO_LINGER of 0 the kernel would keep trying to send for minutes to a peer that does not read.
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        await trio.aclose_forcefully(self.stream)
+            socket_of(self._stream).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await trio.aclose_forcefully(self._stream)

@@ -25,7 +25,7 @@ from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from ..asgi.access import HttpRejection, check_content, check_stream
 from ..asgi.exchange import LEGACY_STATUS, Exchange, ended_when_expired
 from ..asgi.limits import HttpLimits
-from ..asgi.messages import AuthorizedRequest, check_room, respond, send_error
+from ..asgi.messages import AuthorizedRequest, check_room, respond, root_of, send_error
 from ..asgi.quota import Quota
 from ..asgi.sessions import OpenSession, SessionTable
 
@@ -99,8 +99,7 @@ class SseEndpoint:
         entry.session.on_over = partial(self.sessions.end, entry, CancelReason.DISCONNECT)
         with entry.stream.outbox:
             try:
-                root = str(incoming.scope.get("root_path", "")).rstrip("/")
-                uri = f"{quote(root)}{self._message_path}?session_id={entry.id}"
+                uri = f"{quote(root_of(incoming.scope))}{self._message_path}?session_id={entry.id}"
                 async with ended_when_expired(entry.stream, incoming.expiry):
                     await entry.stream.listen(encode_event(uri.encode("ascii"), event=b"endpoint"))
             finally:

@@ -158,12 +158,13 @@ class WebSocketChannel(MessageChannel):
             # While the inbox is full nothing is read, on purpose. The server is not silent then.
             if not wire.reading or silent < interval:
                 continue
-            if silent >= 2 * interval:
-                self._failed(f"the server was silent for {silent:.0f} s, and answered no ping")
-            elif not self._pinging:
+            # First of all a ping: a tick may come just before the interval is over, and the next one just after two of them.
+            if not self._pinging:
                 # In a task and only one at a time: a ping waits for its pong, and the silence is measured here.
                 self._pinging = True
                 self._nursery.start_soon(self._ping)
+            elif silent >= 2 * interval:
+                self._failed(f"the server was silent for {silent:.0f} s, and answered no ping")
 
     async def aclose(self) -> None:
         """Close in order, with code 1000; bounded, also when cancelled. What waits here gets `ClosedResourceError`."""

@@ -222,8 +222,8 @@ def resume_request(
     origin: PendingAsks,
     run: EarlierRun,
     log: CallLog | None,
-) -> None:
-    """Start the call of a request from before a restart once more, with what its earlier run has left.
+) -> CallByRequests:
+    """Start the call of a request from before a restart once more, with what its earlier run has left, and return it.
 
     Args:
         log: where it is recorded further; it has what the earlier run recorded.
@@ -238,6 +238,7 @@ def resume_request(
         call.memory.continue_in(log)
     if run.progress is not None:
         call.report_above(run.progress)
+    return call
 
 
 async def recalled(kind: str, known: T | PeerError | RemoteProtocolError) -> T:

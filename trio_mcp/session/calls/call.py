@@ -299,12 +299,28 @@ class Call(ABC, Generic[OriginT_co]):
             self.legs.end(outcome)
             if isinstance(outcome, Encoded) and self.actor.account is not None:
                 self.actor.account.draw(len(outcome.raw))
-        if self.keyed is not None:
-            self.keyed.end_leg(outcome)
+        if self.keyed is not None and self._end_keyed(self.keyed, outcome, target, copies):
+            return
         if target is not None:
             target.finish(outcome)
         for copy in copies:
             copy.finish(outcome)
+
+    def _end_keyed(
+        self, keyed: KeyedCall[Call], outcome: LegOutcome, target: ReplyTarget | None, copies: Iterable[ReplyTarget]
+    ) -> bool:
+        """Keep an outcome under the key of the call; return whether it is sent from there, once it is stored."""
+        # A repeat goes on in the next process with what this one has recorded.
+        goes_on = (
+            keyed.stored is not None and self.memory is not None and self.actor.cancel_reason is CancelReason.SHUTDOWN
+        )
+        targets = [*(() if target is None else (target,)), *copies]
+        if not keyed.end_leg(None if goes_on else outcome, targets):
+            return False
+        if self.memory is not None:
+            # It goes with the outcome. What a later leg records is in the log of the state that leads to it.
+            self.memory.log = None
+        return True
 
     @property
     def is_replaying(self) -> bool:

@@ -21,9 +21,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import InitVar, dataclass, field
 from enum import Enum
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -32,8 +33,9 @@ from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded, ErrorDe
 from ...protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from ...protocol.sealing.request_state import request_digest
 from ...runtime import Account, MemoryBudget
+from ...storage import Change
 from ...types import Model
-from ..replies import LegOutcome
+from ..replies import LegOutcome, ReplyTarget
 from ..sizes import KEY_SIZE
 from .facts import RequestFacts
 
@@ -152,12 +154,27 @@ def may_have_run(key: CallKey, instance: str, *, forgotten_until: float, alone: 
     return key.repeat_of != instance or not alone or trio.current_time() < forgotten_until
 
 
+class OutcomeStore(Protocol):
+    """Stores the outcome of one call, for the next process."""
+
+    def store_and_answer(self, keyed: KeyedCall[Any], outcome: LegOutcome, targets: Sequence[ReplyTarget]) -> None:
+        """Store the outcome, then let it be known here, and send it."""
+
+    def leave(self) -> None:
+        """Leave the call, which was cancelled for its client and has ended, to a repeat."""
+
+    def handing_over(self) -> list[Change]:
+        """Return the changes after which nothing is run under the key any more, because a session goes on with the call."""
+        ...
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class KeyedCall(Generic[C]):
     """What is known under one key.
 
     Attributes:
-        call: None when it is over, and of a request that becomes a task.
+        call: None when it is over, and until it is created.
+        stored: where its outcome is stored; None if it dies with this process.
         outcome: of its first leg; None before its end, if it was cancelled for its client, and when it was dropped.
         answered: the first leg has ended.
     """
@@ -167,15 +184,30 @@ class KeyedCall(Generic[C]):
     _calls: KeyedCalls[C]
     outcome: LegOutcome = None
     answered: bool = False
+    stored: OutcomeStore | None = None
     until: float = 0.0
     """When it moves on to the next table, on Trio's clock (seconds)."""
     size: int = KEY_SIZE
 
-    def end_leg(self, outcome: LegOutcome) -> None:
-        """Keep the outcome of the first leg; those of later ones are found by the state that leads to them."""
-        if not self.answered:
-            self.answered, self.outcome = True, outcome
-            self._calls.draw(self, len(outcome.raw) if isinstance(outcome, Encoded) else 0)
+    def end_leg(self, outcome: LegOutcome, targets: Sequence[ReplyTarget] = ()) -> bool:
+        """Keep the outcome of the first leg; those of later ones are found by the state that leads to them.
+
+        Returns:
+            whether it is sent to the targets from here, once it is stored.
+        """
+        if self.answered or (outcome is None and self.stored is not None):
+            return False
+        self.answered = True
+        if self.stored is None:
+            self.keep(outcome)
+            return False
+        self.stored.store_and_answer(self, outcome, targets)
+        return True
+
+    def keep(self, outcome: LegOutcome) -> None:
+        """Give this outcome to repeats."""
+        self.outcome = outcome
+        self._calls.draw(self, len(outcome.raw) if isinstance(outcome, Encoded) else 0)
 
     def end_with(self, outcome: LegOutcome) -> None:
         """The request was answered with this, and no call is left that could be joined."""
@@ -185,7 +217,15 @@ class KeyedCall(Generic[C]):
     def end(self) -> None:
         """The call is over."""
         self.call = None
-        self._calls.ended(self)
+        if self.stored is not None and not self.answered:
+            self.stored.leave()
+            self.drop()
+        else:
+            self._calls.ended(self)
+
+    def drop(self) -> None:
+        """Forget the key: nothing has run under it, or the store knows what has."""
+        self._calls.drop(self)
 
     def decide(self, *, is_abandoned: bool) -> Repeat:
         """Decide what a repeat gets.
@@ -261,6 +301,14 @@ class KeyedCalls(Generic[C]):
         """Count the bytes of an outcome."""
         keyed.size += size
         self._account.draw(size)
+        if self._kept.get(keyed.key.digest) is keyed:
+            self._kept_bytes += size
+
+    def drop(self, keyed: KeyedCall[C]) -> None:
+        """Forget a key without an outcome."""
+        if self._open.get(keyed.key.digest) is keyed:
+            del self._open[keyed.key.digest]
+        self._account.give_back(keyed.size)
 
     def ended(self, keyed: KeyedCall[C]) -> None:
         """Keep the outcome of a call that is over, for the grace period."""

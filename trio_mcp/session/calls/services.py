@@ -26,6 +26,7 @@ from .ended import EndedCall
 from .facts import RequestFacts
 from .log import CallLog
 from .repeats import KeyedCalls
+from .stored_keys import StoredKeys
 from .url_elicitations import UrlElicitations
 
 C = TypeVar("C")
@@ -127,6 +128,13 @@ class CallServices(Generic[C]):
     def is_durable(self) -> bool:
         """Whether calls that may be replayed write what they do into a store that outlives this process."""
         return self.store.durable
+
+    @cached_property
+    def stored_keys(self) -> StoredKeys | None:
+        """The idempotency keys that outlive this process; None without a durable store."""
+        if not self.store.durable:
+            return None
+        return StoredKeys(self.store, self.node, self.options.outcome_grace, self.records)
 
     @cached_property
     def journals(self) -> JournalStore | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,7 +11,7 @@ import trio
 from ...errors import LimitExceeded, LocalProtocolError, without_traceback
 from ...protocol.jsonrpc import SERVER_BUSY, ErrorDetail
 from ...runtime import CancelReason, Journal
-from ...storage import Put, Remove, Store, StoreError, StoreTimeout
+from ...storage import Change, Put, Remove, Store, StoreError, StoreTimeout
 from ..calls.call import Call, Plan
 from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
@@ -37,12 +37,25 @@ class TaskTable(Protocol):
         ...
 
 
+class StoredAnswer(Protocol):
+    """The answer of a request that creates a task, in the store: a repeat gets it from the next process too."""
+
+    def creating(self, outcome: LegOutcome) -> Sequence[Change]:
+        """Return the changes that store the answer."""
+        ...
+
+    def taking_back(self) -> Sequence[Change]:
+        """Return the changes after which nothing is known of it."""
+        ...
+
+
 @dataclass(slots=True, eq=False)
 class Creating:
     """The work that answers a request which creates a task. Until the task is stored, the request can be withdrawn.
 
     Args:
         on_answer: called with the answer, or with None if there is none because the request was withdrawn.
+        stored: where the answer is stored with the task; None if a repeat in another process would not get it.
     """
 
     _tasks: TaskTable
@@ -51,6 +64,7 @@ class Creating:
     _facts: RequestFacts
     _target: ReplyTarget
     _on_answer: Callable[[LegOutcome], None]
+    _stored: StoredAnswer | None = None
     _scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     @property
@@ -91,8 +105,13 @@ class Creating:
         tasks, task = self._tasks, self._task
         with self._scope:
             late: StoreTimeout | None = None
+            answer = tasks.created(task, self._facts)
+            changes: list[Change] = [Put(stored_form(task.record, 0))]
+            if self._stored is not None:
+                # In one step: else a repeat after a crash would create a second task.
+                changes += self._stored.creating(answer)
             try:
-                await tasks.store.write([Put(stored_form(task.record, 0))])
+                await tasks.store.write(changes)
             except StoreTimeout as error:
                 late = without_traceback(error)
             if late is not None:
@@ -103,7 +122,7 @@ class Creating:
             if not self._scope.cancel_called:
                 try:
                     begin_work(tasks.services, task, self._plan, self._facts)
-                    return tasks.created(task, self._facts)
+                    return answer
                 except (LimitExceeded, LocalProtocolError) as error:
                     refused = without_traceback(error)
                 await self._take_back()
@@ -117,7 +136,8 @@ class Creating:
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)
         with trio.CancelScope(shield=True), trio.move_on_after(TAKE_BACK_SECONDS):
-            await self._tasks.store.write([Remove(KIND, stored_form(task.record, 0).key)])
+            taken_back = () if self._stored is None else self._stored.taking_back()
+            await self._tasks.store.write([Remove(KIND, stored_form(task.record, 0).key), *taken_back])
 
 
 TAKE_BACK_SECONDS = 2.0

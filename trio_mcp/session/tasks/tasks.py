@@ -39,7 +39,7 @@ from ..calls.legs import OpenQuestion
 from ..calls.log import LOG_KIND
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
-from .creating import Creating
+from .creating import Creating, StoredAnswer
 from .faces import NO_QUESTIONS, task_state
 from .ids import TaskIds, is_storage_key, storage_key
 from .open_task import OpenTask
@@ -114,11 +114,13 @@ class Tasks:
         params: Model,
         target: ReplyTarget,
         on_answer: Callable[[LegOutcome], None] = lambda _answer: None,
+        stored: StoredAnswer | None = None,
     ) -> None:
         """Create a task that runs a plan. The request is answered when the task is stored, and its work begins then.
 
         Args:
             on_answer: called with the answer, or with None if there is none because the request was withdrawn.
+            stored: where the answer is stored with the task.
 
         Raises:
             LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
@@ -140,7 +142,7 @@ class Tasks:
         )
         task = OpenTask(record, self, None if facts.session is None else facts.session.facts)
         self.add(task)
-        creating = Creating(self, task, plan, facts, target, on_answer)
+        creating = Creating(self, task, plan, facts, target, on_answer, stored)
         target.work = creating
         self.services.supervisor.spawn(creating.run)
 

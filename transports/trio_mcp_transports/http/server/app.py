@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -44,9 +44,11 @@ from ...asgi.messages import (
     connection_of,
     read_body,
     reject_upgrade,
+    root_of,
+    route_of,
     send_error,
 )
-from ...hypercorn.guard import install
+from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint
@@ -86,7 +88,8 @@ def asgi_app(
     """Return an ASGI application that serves `server` at `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
 
     Args:
-        path: the path of Streamable HTTP and WebSocket; None disables them.
+        path: the path of Streamable HTTP and WebSocket, below the one where the application is mounted: with
+            `Mount("/api", asgi_app(server))` clients use `/api/mcp`. None disables them.
         sse_path: the path of the streams of HTTP+SSE (2024-11-05), for clients that support nothing newer; None disables it.
         message_path: the path to which clients of HTTP+SSE post their messages.
         allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
@@ -113,7 +116,10 @@ class McpApp:
 
     Attributes:
         failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
+        is_trio_mcp: hypercorn's worker serves it by our own connection; see `hypercorn.worker`.
     """
+
+    is_trio_mcp: Final = True
 
     def __init__(
         self,
@@ -143,7 +149,6 @@ class McpApp:
         self._running: AppState | None = None
         self._mounted: MountedApp | None = MountedApp(self._serving, server.identity.name)
         """Starts it at its first request; None once its lifespan is run by someone else."""
-        self._not_found_text = not_found_text(paths)
         self._routes: dict[str, Mapping[str, Route]] = {}
         if paths.streamable is not None:
             self._routes[paths.streamable] = {
@@ -280,7 +285,7 @@ class McpApp:
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             incoming = await self._authorized(scope, receive, send)
-            serve = self._route(scope["path"], scope["method"])
+            serve = self._route(scope)
             await serve(self._running or await self._ready(), incoming)
         except ProtocolError as error:
             await send_error(send, error)
@@ -293,11 +298,11 @@ class McpApp:
         expiry = None if self._authenticate is None else partial(self._wait_until_expired, peer)
         return AuthorizedRequest(scope, receive, send, peer, expiry)
 
-    def _route(self, path: str, method: str) -> Route:
-        verbs = self._routes.get(path)
+    def _route(self, scope: Scope) -> Route:
+        verbs = self._routes.get(route_of(scope))
         if verbs is None:
-            raise HttpRejection(404, self._not_found_text)
-        serve = verbs.get(method)
+            raise HttpRejection(404, not_found_text(self._paths, root_of(scope)))
+        serve = verbs.get(scope["method"])
         if serve is None:
             allowed = ", ".join(verbs)
             raise HttpRejection(405, f"This endpoint takes {allowed} only.", [(b"allow", allowed.encode())])
@@ -370,8 +375,8 @@ class McpApp:
         """Handle an upgrade on the same path; a rejection is sent before the upgrade is accepted."""
         try:
             incoming = await self._authorized(scope, receive, send)
-            if scope["path"] != self._paths.streamable:
-                raise HttpRejection(404, no_websocket(self._paths))
+            if route_of(scope) != self._paths.streamable:
+                raise HttpRejection(404, no_websocket(self._paths, root_of(scope)))
             check_upgrade(incoming.peer.headers, scope["subprotocols"])
             running = self._running or await self._ready()
             websockets = running.websockets

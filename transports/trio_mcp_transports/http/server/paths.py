@@ -38,13 +38,13 @@ def check_paths(paths: Paths) -> None:
         raise ValueError(f"path, sse_path and message_path must differ; they are {', '.join(served)}")
 
 
-def not_found_text(paths: Paths) -> str:
-    """What is said at another path."""
-    return f"There is nothing here; the MCP endpoint is {' or '.join(paths.endpoints)}."
+def not_found_text(paths: Paths, root: str) -> str:
+    """What is said at another path of an application that is mounted below `root`."""
+    return f"There is nothing here; the MCP endpoint is {' or '.join(root + path for path in paths.endpoints)}."
 
 
-def no_websocket(paths: Paths) -> str:
-    """The rejection of a WebSocket on another path."""
+def no_websocket(paths: Paths, root: str) -> str:
+    """The rejection of a WebSocket on another path of an application that is mounted below `root`."""
     if paths.streamable is None:
-        return f"This server speaks no WebSocket; the MCP endpoint is {paths.sse}."
-    return f"There is no WebSocket here; it is at {paths.streamable}."
+        return f"This server speaks no WebSocket; the MCP endpoint is {root}{paths.sse}."
+    return f"There is no WebSocket here; it is at {root}{paths.streamable}."

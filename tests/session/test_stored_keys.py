@@ -1,0 +1,326 @@
+"""Idempotency keys in a durable store: a repeat that comes to the next process runs nothing twice, and finishes what it can."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import trio
+from crashing_store import CrashingStore, Disk
+from talk import Legacy, Modern, accept, play
+from task_talk import DECLARES
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp import Context, Server, ServiceOptions
+from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
+from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.session.calls import stored_keys
+from trio_mcp.session.calls.stored_keys import KEY_KIND
+from trio_mcp.types import ToolAnnotations
+
+
+class Shop:
+    """Tools that count what they have done, over all processes."""
+
+    def __init__(self) -> None:
+        self.disk = Disk()
+        self.done: list[str] = []
+        self.hold = trio.Event()
+        """The held tools wait for it."""
+
+    def server(self, store: CrashingStore) -> Server:
+        server = Server("shop", options=ServiceOptions(store=store, keys=KeyRing([bytes(32)])))
+        server.tool(self.pay)
+        server.tool(resume="replay")(self.order)
+        server.tool(resume="replay")(self.asking_order)
+        server.tool(annotations=ToolAnnotations(idempotent_hint=True))(self.set_price)
+        server.tool(task=True, resume="replay")(self.report)
+        return server
+
+    async def pay(self) -> str:
+        self.done.append("pay")
+        await self.hold.wait()
+        return f"paid {len(self.done)}"
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.step("charge", self.act, "charge")
+        await self.hold.wait()
+        await ctx.step("ship", self.act, "ship")
+        return "ordered"
+
+    async def asking_order(self, ctx: Context) -> str:
+        await ctx.step("charge", self.act, "charge")
+        answer = await ctx.elicit("Ship it?", bool)
+        await ctx.step("ship", self.act, "ship")
+        return f"{answer.action}"
+
+    async def set_price(self) -> str:
+        self.done.append("price")
+        await self.hold.wait()
+        return "set"
+
+    async def report(self) -> str:
+        self.done.append("report")
+        await trio.sleep_forever()
+        return ""
+
+    async def act(self, what: str) -> str:
+        self.done.append(what)
+        return what
+
+
+class Process:
+    """One process of the shop, with one connection."""
+
+    def __init__(self, player: Legacy, store: CrashingStore) -> None:
+        self.player, self.store = player, store
+
+    @property
+    def node(self) -> str:
+        return self.player.talk.service.calls.node
+
+    async def call(self, name: str, repeat_of: str | None = None, key: str = "k", **arguments: Any) -> None:
+        meta = {IDEMPOTENCY_KEY: key, **({} if repeat_of is None else {REPEAT_OF: repeat_of})}
+        await self.player.call(name, arguments, meta=meta)
+
+    async def text(self) -> str:
+        return await self.player.text()
+
+    async def is_lost(self) -> bool:
+        return (await self.player.error()).get("data") == {OUTCOME_UNKNOWN: True}
+
+    def hang_up(self) -> None:
+        """Let the client's connection end."""
+        for target in list(self.player.talk.session.requests):
+            self.player.talk.session.disconnect(target)
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@asynccontextmanager
+async def process(shop: Shop, era: type[Legacy]) -> AsyncIterator[Process]:
+    """A process of the shop, which is killed at the end of the block."""
+    store = CrashingStore(shop.disk)
+    async with play(shop.server(store), era) as player:
+        yield Process(player, store)
+        store.crash()
+
+
+async def test_the_next_process_has_the_outcome(shop: Shop, era: type[Legacy]) -> None:
+    shop.hold.set()
+    async with process(shop, era) as first:
+        await first.call("pay")
+        assert await first.text() == "paid 1"
+    async with process(shop, era) as second:
+        await second.call("pay", first.node)
+        assert await second.text() == "paid 1"
+    assert shop.done == ["pay"]
+
+
+async def test_nothing_is_answered_before_its_outcome_is_stored(shop: Shop, era: type[Legacy]) -> None:
+    shop.hold.set()
+    async with process(shop, era) as first:
+        answered_at: list[int] = []
+        first.store.on_write = lambda _changes: answered_at.append(first.player.talk.session.requests.count)
+        await first.call("pay")
+        assert await first.text() == "paid 1"
+    # The claim, and the outcome.
+    assert answered_at == [1, 1]
+
+
+async def test_a_call_that_died_with_its_process_is_not_run_again(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as first:
+        await first.call("pay")
+        await wait_all_tasks_blocked()
+    for _ in range(2):
+        async with process(shop, era) as second:
+            await second.call("pay", first.node)
+            assert await second.is_lost()
+    assert shop.done == ["pay"]
+
+
+async def test_a_tool_that_may_be_replayed_goes_on_and_repeats_no_step(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as first:
+        await first.call("order")
+        await wait_all_tasks_blocked()
+        assert shop.done == ["charge"]
+    shop.hold.set()
+    async with process(shop, era) as second:
+        await second.call("order", first.node)
+        assert await second.text() == "ordered"
+    async with process(shop, era) as third:
+        await third.call("order", first.node)
+        assert await third.text() == "ordered"
+    assert shop.done == ["charge", "ship"]
+
+
+async def test_a_step_that_was_running_ends_the_call_with_its_name(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as first:
+        # The result of the step is never stored.
+        first.store.on_write = lambda _changes: first.store.crash() if shop.done else None
+        await first.call("order")
+        await wait_all_tasks_blocked()
+    shop.hold.set()
+    async with process(shop, era) as second:
+        await second.call("order", first.node)
+        assert "charge" in await second.player.failure()
+    assert shop.done == ["charge"]
+
+
+async def test_a_question_that_died_with_its_connection_is_asked_again(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as first:
+        await first.call("asking_order")
+        await first.player.question()
+    async with process(shop, era) as second:
+        await second.call("asking_order", first.node)
+        await second.player.question()
+        await second.player.answer(accept(value=True))
+        assert await second.text() == "accept"
+    assert shop.done == ["charge", "ship"]
+
+
+async def test_a_request_that_never_arrived_runs(shop: Shop, era: type[Legacy]) -> None:
+    shop.hold.set()
+    async with process(shop, era) as first:
+        pass
+    async with process(shop, era) as second:
+        await second.call("pay", first.node)
+        assert await second.text() == "paid 1"
+
+
+async def test_a_request_that_another_store_may_know_is_not_run(shop: Shop, era: type[Legacy]) -> None:
+    for _ in range(2):
+        async with process(shop, era) as only:
+            await only.call("pay", "a process of another machine")
+            assert await only.is_lost()
+    assert shop.done == []
+
+
+async def test_a_tool_that_does_no_harm_runs_again_and_writes_nothing(shop: Shop, era: type[Legacy]) -> None:
+    async with process(shop, era) as first:
+        await first.call("set_price")
+        await wait_all_tasks_blocked()
+    shop.hold.set()
+    async with process(shop, era) as second:
+        await second.call("set_price", first.node)
+        assert await second.text() == "set"
+    assert (shop.done, shop.disk.writes) == (["price", "price"], [])
+
+
+async def test_a_call_that_runs_in_another_process_is_waited_for(shop: Shop, era: type[Legacy]) -> None:
+    async with process(shop, era) as first:
+        await first.call("pay")
+        await wait_all_tasks_blocked()
+        async with process(shop, era) as second:
+            await second.call("pay", first.node)
+            assert (await second.player.error())["code"] == SERVER_BUSY
+            shop.hold.set()
+            assert await first.text() == "paid 1"
+            await second.call("pay", first.node)
+            assert await second.text() == "paid 1"
+    assert shop.done == ["pay"]
+
+
+async def test_a_call_whose_client_went_away_goes_on_in_a_repeat(shop: Shop, era: type[Legacy]) -> None:
+    async with process(shop, era) as only:
+        await only.call("order")
+        await wait_all_tasks_blocked()
+        only.hang_up()
+        await wait_all_tasks_blocked()
+        shop.hold.set()
+        await only.call("order", only.node)
+        assert await only.text() == "ordered"
+    assert shop.done == ["charge", "ship"]
+
+
+async def test_a_call_that_a_shutdown_interrupts_goes_on_in_the_next_process(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as first:
+        await first.call("order")
+        await wait_all_tasks_blocked()
+        await first.player.talk.service.drain(0)
+    shop.hold.set()
+    async with process(shop, era) as second:
+        await second.call("order", first.node)
+        assert await second.text() == "ordered"
+    assert shop.done == ["charge", "ship"]
+
+
+async def test_a_task_is_created_once(shop: Shop, autojump_clock: MockClock) -> None:
+    made: list[str] = []
+    first = None
+    for _ in range(2):
+        async with process(shop, Modern) as each:
+            each.player._capabilities = DECLARES  # noqa: SLF001
+            await each.call("report", None if first is None else first.node)
+            made.append((await each.player.talk.result(each.player._id))["taskId"])  # noqa: SLF001
+            first = first or each
+    assert made[0] == made[1]
+
+
+async def test_another_request_under_a_key_is_an_error(shop: Shop, era: type[Legacy]) -> None:
+    shop.hold.set()
+    async with process(shop, era) as first:
+        await first.call("pay")
+        await first.text()
+    async with process(shop, era) as second:
+        await second.call("order")
+        assert (await second.player.error())["code"] == INVALID_PARAMS
+    assert shop.done == ["pay"]
+
+
+async def test_a_store_that_fails_lets_nothing_run(shop: Shop, era: type[Legacy]) -> None:
+    async with process(shop, era) as only:
+        await only.player.talk.initialize() if era is Legacy else None
+        only.store.failing = True
+        await only.call("pay")
+        assert (await only.player.error())["code"] == SERVER_BUSY
+    assert shop.done == []
+
+
+async def test_a_store_that_fails_at_the_end_costs_the_repeat_its_outcome(shop: Shop, era: type[Legacy]) -> None:
+    async with process(shop, era) as first:
+        await first.call("pay")
+        await wait_all_tasks_blocked()
+        first.store.failing = True
+        shop.hold.set()
+        assert await first.text() == "paid 1"
+    async with process(shop, era) as second:
+        await second.call("pay", first.node)
+        assert await second.is_lost()
+    assert shop.done == ["pay"]
+
+
+async def test_more_outcomes_than_may_be_stored_are_not(shop: Shop, era: type[Legacy], monkeypatch: Any) -> None:
+    monkeypatch.setattr(stored_keys, "MAX_STORED_BYTES", 10)
+    shop.hold.set()
+    async with process(shop, era) as first:
+        await first.call("pay")
+        await first.text()
+    async with process(shop, era) as second:
+        await second.call("pay", first.node)
+        assert await second.is_lost()
+
+
+async def test_nothing_of_a_refused_call_is_stored(shop: Shop, era: type[Legacy]) -> None:
+    async with process(shop, era) as only:
+        await only.call("pay", key="k" * 129)
+        assert (await only.player.error())["code"] == INVALID_PARAMS
+        await only.call("no such tool")
+        await only.player.error()
+    assert not any(kind == KEY_KIND for kind, _ in shop.disk.records)

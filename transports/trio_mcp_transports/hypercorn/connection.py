@@ -1,0 +1,237 @@
+"""One connection of the HTTP server: it reads, keeps its deadlines, and ends without harm to the others.
+
+A small task per connection does nothing but wait for the end of the server, gracefully or by force. The nursery of the connection
+runs the application of each exchange.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from math import inf
+from typing import Final
+
+import trio
+
+from trio_mcp.errors import LimitExceeded
+from trio_mcp.runtime import Account
+
+from .config import limits_of
+from .connections import connections_of
+from .exchange import ConnectionFacts
+from .http1 import Http1
+from .writes import LAST_SEND, Stream, Writer, socket_of
+
+MAX_RECV: Final = 1 << 16
+SHORT_RECV: Final = 1 << 13
+COPIES: Final = 3
+# Seconds, and bytes, that a refused client may go on sending, so that it can read the refusal.
+LINGER: Final = 2.0
+MAX_LINGER_BYTES: Final = 16 << 20
+
+
+class Connection:
+    """One connection, after its TLS handshake.
+
+    Args:
+        account: of the connection; what is held for it is drawn there.
+    """
+
+    def __init__(self, facts: ConnectionFacts, stream: Stream, account: Account) -> None:
+        self._facts = facts
+        self._stream = stream
+        self._account = account
+        self._limits = limits_of(facts.config)
+        # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
+        self._readable = None if facts.tls else socket_of(stream)
+        self._watching = trio.CancelScope()
+        self._reading = trio.CancelScope()
+        self._http: Http1
+        self._writer: Writer
+        # The states of reading, each with its deadline: in a head (`header_timeout`), in a request (none: the app
+        # decides), idle (`keep_alive_timeout`).
+        self._idle = True
+        self._in_head = True
+        self._stored = 0
+        self._lingering: int | None = None
+
+    async def run(self) -> None:
+        """Serve the connection to its end."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._writer = Writer(self._stream, self._account, nursery, self._limits.send_timeout, self._lose)
+                self._http = Http1(self._facts, self, self._writer, self._account, nursery)
+                nursery.start_soon(self._watch)
+                await self._read_all()
+                self._watching.cancel()
+                # A write that is still stalled ends here: it fails once the stream is closed.
+                await close_stream(self._stream)
+        finally:
+            await close_stream(self._stream)  # noqa: ASYNC102  it has a shield and a time limit
+
+    # Ends
+
+    async def _watch(self) -> None:
+        """Wait for the end of the server: gracefully, then by force. Cancelled with the connection."""
+        with self._watching:
+            try:
+                await self._facts.context.terminated.wait()
+                if self._idle:
+                    # An idle connection has nothing to lose. A busy one may answer first, and is closed then.
+                    self._reading.deadline = trio.current_time()
+                await trio.sleep_forever()
+            finally:
+                # The connection was not at its end: the server is being cut. Writes are shielded, so nothing but their
+                # deadlines can end them.
+                if not self._watching.cancel_called:
+                    self._writer.limit_last_write()
+
+    async def _lose(self) -> None:
+        await self._http.lose()
+
+    async def close(self) -> None:
+        """Close as the protocol requires. A client that is still sending may continue for a moment first.
+
+        Closing with unread bytes makes TCP send a reset, which can destroy the answer before it is read (RFC 9112,
+        9.6).
+        """
+        # With unread bytes in the socket a close would be a reset, and a reset may overtake the answer.
+        if self._http.peer_still_sending and self._lingering is None:
+            self._lingering, is_writing = 0, self._writer.is_writing
+            self._writer.is_over = True
+            self._reading.deadline = trio.current_time() + LINGER
+            if isinstance(self._stream, trio.SocketStream) and not is_writing:
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    # A half-close tells the client that the answer is complete, while we still read what it sends.
+                    await self._stream.send_eof()
+        elif self._lingering is None:
+            await close_stream(self._stream)
+        await self._http.lose()
+
+    # Reading
+
+    async def _read_all(self) -> None:
+        self._reading.deadline = trio.current_time() + self._limits.header_timeout
+        with self._reading:
+            while await self._feed(await (self._receive_next() if self._http.paused else self._receive())):
+                pass
+        await self._http.lose()
+
+    async def _receive(self) -> bytes:
+        try:
+            if self._readable is None:
+                return bytes(await self._stream.receive_some(self._most_bytes()))
+            if self._readable.fileno() < 0:
+                return b""
+            await trio.lowlevel.wait_readable(self._readable)
+            return os.read(self._readable.fileno(), self._most_bytes())
+        # Readiness is a hint: the bytes may have gone by the time of the read.
+        except BlockingIOError:
+            return bytes(await self._stream.receive_some(self._most_bytes()))
+        except (OSError, trio.ClosedResourceError, trio.BrokenResourceError):
+            return b""
+
+    def _most_bytes(self) -> int:
+        """Return how many bytes to read: few where they are not counted yet, or the memory budget has no room for many."""
+        return MAX_RECV if not self._idle and self._account.has_room(COPIES * MAX_RECV) else SHORT_RECV
+
+    async def _feed(self, data: bytes) -> bool:
+        """Hand received bytes on; False when the connection is over."""
+        if not data:
+            return False
+        # The bytes of a refused client are thrown away unread, within a limit.
+        if self._lingering is not None:
+            self._lingering += len(data)
+            return self._lingering <= MAX_LINGER_BYTES
+        begins_head = self._idle and not self._in_head
+        self._in_head |= begins_head
+        # Counted while the layers have it: they may have to wait, for a write say, and all connections at the same time.
+        size = COPIES * len(data) if len(data) > SHORT_RECV else 0
+        if size:
+            self._account.draw(size)
+        try:
+            await self._http.receive(data)
+        finally:
+            if size:
+                self._account.give_back(size)
+        # A head that came whole needs no deadline.
+        if begins_head and self._idle and self._in_head:
+            self._start_head()
+        # Not kept while a request is in progress: that may take an hour, and these may be 64 KiB.
+        del data
+        # What has come with the request, or as the first bytes after it, was not counted yet.
+        if self._http.paused or self._stored:
+            uncounted = self._http.buffered - self._stored
+            if uncounted > 0 and not self._has_room_ahead(uncounted):
+                return False
+            self._count_stored()
+        return True
+
+    async def _receive_next(self) -> bytes:
+        """Wait for what comes after the answer to the request in progress, if there is one; b"" at the end.
+
+        Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
+        """
+        while self._http.paused:
+            ahead = await self._http.read_ahead(self._receive)
+            if ahead is not None and not self._http.paused:
+                return ahead
+            if ahead is not None and not (ahead and self._store(ahead)):
+                return b""
+            del ahead
+            if not self._http.paused:
+                await self._http.resume()
+            self._count_stored()
+        return await self._receive()
+
+    def _has_room_ahead(self, size: int) -> bool:
+        """Return whether so many bytes more may be stored that were sent before an answer; the budget counts a refusal."""
+        try:
+            self._account.check(size)
+        except LimitExceeded:
+            self._log_closed("the memory budget has no room for what it sent before its answer")
+            return False
+        return True
+
+    def _store(self, data: bytes) -> bool:
+        if not self._has_room_ahead(len(data)):
+            return False
+        self._http.store(data)
+        if self._http.buffered > self._limits.max_pipelined:
+            self._log_closed("max_pipelined is %d bytes", self._limits.max_pipelined)
+            return False
+        self._count_stored()
+        return True
+
+    def _log_closed(self, reason: str, *args: object) -> None:
+        """Log that the connection is closed because its client went on without waiting for an answer."""
+        connections_of(self._facts.config).records.log(f"a connection was closed: {reason}", *args, level=logging.INFO)
+
+    def _count_stored(self) -> None:
+        """Count what a client has sent before the response to its previous request."""
+        stored = self._http.buffered
+        if stored != self._stored:
+            self._account.draw(stored - self._stored)
+            self._stored = stored
+
+    def set_idle(self, idle: bool) -> None:
+        """Note that a request begins, or that its response has been written."""
+        self._idle, self._in_head = idle, False
+        if not idle:
+            self._reading.deadline = inf
+        elif self._http.buffered:
+            self._start_head()
+        else:
+            self._reading.deadline = trio.current_time() + self._facts.config.keep_alive_timeout
+
+    def _start_head(self) -> None:
+        self._in_head = True
+        self._reading.deadline = trio.current_time() + self._limits.header_timeout
+
+
+async def close_stream(stream: Stream) -> None:
+    """Close a stream, within a second."""
+    # TLS closes with a message (close_notify), which a client that does not read could hold up for ever.
+    with trio.move_on_after(LAST_SEND, shield=True):
+        await stream.aclose()

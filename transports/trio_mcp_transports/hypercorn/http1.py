@@ -1,0 +1,350 @@
+"""HTTP/1.1, and nothing else, on one connection (RFC 9112), by h11.
+
+HTTP/2 by prior knowledge is answered 505, and an h2c upgrade ignored (RFC 9110, 7.8 allows it). A response head waits for the
+first body bytes and goes out in one write with them, as ASGI asks of a server; an app that fails before then has its 500. While a
+request is in progress the connection is read on, so that a pipelined request cannot hide that the client left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from itertools import groupby
+from typing import Final, Protocol
+
+import h11
+import trio
+
+from trio_mcp.runtime import Account
+
+from ..asgi.exchange import expire
+from ..asgi.messages import CONNECTION_KEY, Headers
+from .connections import connections_of
+from .exchange import ConnectionFacts, HttpExchange, run_app
+from .inbox import MAX_QUEUED_MESSAGES, Inbox
+from .websocket import WebSocketExchange
+from .writes import Writer
+
+RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+# These two are lists of tokens (RFC 9110, 5.6.2).
+ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})
+# How long a body may be whose rest is read and discarded when its request was answered before it came.
+MAX_DISCARDED_BYTES: Final = 64 * 1024
+# Lines of a head. Each is kept as several objects while its request runs, however short it is.
+MAX_HEADERS: Final = 100
+# The parts of a response are joined into one write if none is larger.
+MAX_JOINED_BYTES: Final = 64 * 1024
+
+
+class Owner(Protocol):
+    """The connection, to which the deadlines belong."""
+
+    def set_idle(self, idle: bool) -> None:
+        """Note that a request begins, or that its response has been written."""
+
+    async def close(self) -> None:
+        """Close the connection, with a moment for a client that is still sending."""
+
+
+class Http1:
+    """What one connection says in HTTP/1.1.
+
+    Args:
+        account: of the connection.
+        nursery: of the connection, for the applications.
+
+    Attributes:
+        paused: a request is in progress and nothing more may be parsed before it has been answered.
+    """
+
+    def __init__(
+        self, facts: ConnectionFacts, owner: Owner, writer: Writer, account: Account, nursery: trio.Nursery
+    ) -> None:
+        self.paused = False
+        self._facts = facts
+        self._owner = owner
+        self._writer = writer
+        self._account = account
+        self._nursery = nursery
+        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=facts.config.h11_max_incomplete_size)
+        self._exchange: HttpExchange | WebSocketExchange | None = None
+        self._requests = 0
+        self._websocket: WebSocketExchange | None = None
+        self._head: h11.Response | h11.InformationalResponse | None = None
+        self._out: list[bytes] = []
+        self._ahead = trio.CancelScope()
+        self._short_body = False
+
+    @property
+    def peer_still_sending(self) -> bool:
+        """Whether a close now could meet bytes of the client that are still under way."""
+        if self._websocket is not None:
+            return self._websocket.peer_still_sending
+        return self._h11.their_state in (h11.SEND_BODY, h11.ERROR)
+
+    @property
+    def buffered(self) -> int:
+        """The bytes received and not parsed yet."""
+        return 0 if self._websocket is not None else len(self._h11.trailing_data[0])
+
+    async def read_ahead(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | None:
+        """Receive while paused, or longer; None if the request in progress was answered and `resume` is due."""
+        # Without stored bytes `_recycle` wakes nobody.
+        if not self.buffered:
+            return await receive()
+        with trio.CancelScope() as self._ahead:
+            return await receive()
+        return None
+
+    def store(self, data: bytes) -> None:
+        """Keep what came while paused."""
+        self._h11.receive_data(data)
+
+    async def resume(self) -> None:
+        """Go on with what was stored."""
+        await self._parse()
+
+    # From the client
+
+    async def receive(self, data: bytes) -> None:
+        """Handle received bytes; waits while the application has many unread."""
+        if self._websocket is not None:
+            await self._websocket.receive(data)
+            return
+        self._h11.receive_data(data)
+        await self._parse()
+
+    async def lose(self) -> None:
+        """Tell the application of the exchange in progress that the connection is over."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            await exchange.lose()
+
+    async def _parse(self) -> None:
+        while await self._handle_next():
+            pass
+
+    async def _handle_next(self) -> bool:
+        """Handle one event of what was received; False when no other can follow yet."""
+        if self._h11.they_are_waiting_for_100_continue:
+            self._serialise(h11.InformationalResponse(status_code=100, headers=[]))
+            await self._flush()
+        try:
+            event = self._h11.next_event()
+        except h11.RemoteProtocolError as error:
+            await self._refuse(error.error_status_hint)
+            return False
+        exchange = self._exchange
+        if isinstance(event, h11.Request):
+            return await self._begin(event)
+        if event is h11.PAUSED:
+            self.paused = True
+            return False
+        if exchange is None and self._h11.our_state is h11.DONE:
+            return self._discard(event)
+        if isinstance(event, h11.Data | h11.EndOfMessage) and isinstance(exchange, HttpExchange):
+            is_end = isinstance(event, h11.EndOfMessage)
+            await exchange.receive_body(
+                b"" if isinstance(event, h11.EndOfMessage) else bytes(event.data), more=not is_end
+            )
+            return True
+        return False
+
+    def _discard(self, event: object) -> bool:
+        """Drop a part of a body whose request was answered already; False when no other event can follow yet."""
+        if isinstance(event, h11.EndOfMessage):
+            self._recycle()
+        return isinstance(event, h11.Data | h11.EndOfMessage)
+
+    async def _begin(self, request: h11.Request) -> bool:
+        """Start the exchange for a complete request head, or refuse it; False when nothing else is parsed."""
+        facts = self._facts
+        self._owner.set_idle(False)
+        refusal, is_websocket = check_request(request, facts.config.h11_max_incomplete_size)
+        if refusal is not None:
+            await self._refuse(refusal)
+            return False
+        self._short_body = has_short_body(request)
+        self._requests += 1
+        await facts.context.mark_request()
+        if is_websocket:
+            await self._upgrade(request)
+            return False
+        exchange = self._exchange = HttpExchange(
+            facts, request, Inbox(facts.config.max_app_queue_size, self._account), self
+        )
+        await self._start(exchange, request)
+        return True
+
+    async def _upgrade(self, request: h11.Request) -> None:
+        """Go on with a request for a WebSocket, which takes all that is to come on the connection."""
+        ahead, _ = self._h11.trailing_data
+        inbox = Inbox(MAX_QUEUED_MESSAGES, self._account)
+        exchange = WebSocketExchange(self._facts, request, inbox, self, self._writer, self._account)
+        self._websocket = self._exchange = exchange
+        if exchange.is_valid:
+            await self._start(exchange, request)
+        else:
+            await exchange.refuse(400)
+        if ahead:
+            await self.receive(ahead)
+
+    async def _start(self, exchange: HttpExchange | WebSocketExchange, request: h11.Request) -> None:
+        """Start the application of an exchange, unless the request is for another host."""
+        facts = self._facts
+        names = facts.config.server_names
+        if names and not any(name == b"host" and value.decode("latin-1") in names for name, value in request.headers):
+            await exchange.refuse(404)
+            return
+        # The application draws for the same connection. Its address would not do: a later one may have the same.
+        exchange.scope["state"][CONNECTION_KEY] = self._account.connection
+        await exchange.begin(self._nursery)
+        records = connections_of(facts.config).records
+        self._nursery.start_soon(
+            run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, records
+        )
+
+    async def _refuse(self, status: int) -> None:
+        """Answer with `status` if an answer is still possible, and close."""
+        # Once a part of an answer was written, a second status line would read as a part of its body.
+        unanswered = self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+        # First, so that an app that is running cannot answer as well.
+        await self.lose()
+        if unanswered:
+            headers = [(b"content-length", b"0"), (b"connection", b"close"), *self._own_headers()]
+            self._head = h11.Response(status_code=status, headers=headers)
+            self._serialise(h11.EndOfMessage())
+            await self._flush()
+        await self._owner.close()
+
+    # From the application
+
+    def set_head(self, status: int, headers: Headers) -> None:
+        """Hold the head of a response until the first bytes of its body."""
+        head = [*headers, *self._own_headers()]
+        # Said in the head of the last answer, so that a client sends no further request into a connection that is about
+        # to close (RFC 9112, 9.6).
+        is_last = (
+            self._requests >= self._facts.config.keep_alive_max_requests
+            or self._facts.context.terminated.is_set()
+            or (self._h11.their_state is h11.SEND_BODY and not self._short_body)
+        )
+        if is_last and (b"connection", b"close") not in head:
+            head.append((b"connection", b"close"))
+        self._head = h11.Response(status_code=status, headers=head)
+
+    async def accept(self, headers: Headers) -> None:
+        """Switch protocols (101)."""
+        self._head = h11.InformationalResponse(status_code=101, headers=[*headers, *self._own_headers()])
+        self._serialise(None)
+        await self._flush()
+
+    async def send_body(self, data: bytes, *, more: bool) -> None:
+        """Write a part of a body, after the head if that is still held; the last one goes out with the end of the message."""
+        if data or more:
+            self._serialise(h11.Data(data=data))
+        if not more:
+            self._serialise(h11.EndOfMessage())
+        await self._flush(last=not more)
+
+    async def end_response(self) -> None:
+        """Go on with the next request, or close the connection."""
+        await self.lose()
+        if (
+            self._websocket is not None
+            or self._h11.our_state is not h11.DONE
+            or self._facts.context.terminated.is_set()
+        ):
+            await self._owner.close()
+        elif self._h11.their_state is h11.DONE:
+            self._recycle()
+        elif self._short_body:
+            # The client sends no other request before the rest of this body, which has the time of a head.
+            self._owner.set_idle(True)
+        else:
+            await self._owner.close()
+
+    async def fail(self) -> None:
+        """The application has ended without a whole response: it is answered 500 if nothing was written."""
+        if self._head is not None or self._out or self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            self._head = None
+            self._out = [RESPONSE_500]
+            await self._flush()
+        await self.lose()
+        await self._owner.close()
+
+    def _own_headers(self) -> list[tuple[bytes, bytes]]:
+        return self._facts.config.response_headers("h11")
+
+    def _serialise(self, event: h11.Data | h11.EndOfMessage | h11.InformationalResponse | None) -> None:
+        """Append `event` to what the next flush writes, after the head if that is still held."""
+        # The head is held until the first bytes of the body, as ASGI asks of a server: both then share a write, and an
+        # app that fails before can still have its 500.
+        head, self._head = self._head, None
+        if head is not None:
+            self._out += self._h11.send_with_data_passthrough(head) or []
+        try:
+            if event is not None:
+                self._out += self._h11.send_with_data_passthrough(event) or []
+        except h11.LocalProtocolError:
+            # After a protocol error of the client there may be no way left to frame an answer; it is dropped, and the
+            # connection closed.
+            if self._h11.their_state is not h11.ERROR:
+                raise
+
+    async def _flush(self, *, last: bool = False) -> None:
+        parts, self._out = self._out, []
+        # A large body is written as it is: joined with its head, of which each line is a part, it would be there twice.
+        if max(map(len, parts), default=0) > MAX_JOINED_BYTES:
+            for large, group in groupby(parts, lambda part: len(part) > MAX_JOINED_BYTES):
+                for data in group if large else (b"".join(group),):
+                    await self._writer.write(data)
+        elif parts:
+            await self._writer.write(b"".join(parts), last=last)
+
+    def _recycle(self) -> None:
+        """Make the connection ready for its next request."""
+        self._h11.start_next_cycle()
+        self._owner.set_idle(True)
+        self.paused = False
+        # Else the reader goes on waiting for the next request: to cancel its wait would cost more than to parse one.
+        if self.buffered:
+            expire(self._ahead)
+
+
+def has_short_body(request: h11.Request) -> bool:
+    """Whether the head promises so short a body that its rest may be read and discarded."""
+    framing = {name: value for name, value in request.headers if name in {b"content-length", b"transfer-encoding"}}
+    return b"transfer-encoding" not in framing and int(framing.get(b"content-length", 0)) <= MAX_DISCARDED_BYTES
+
+
+def check_request(request: h11.Request, max_head: int) -> tuple[int | None, bool]:
+    """The status to refuse `request` with, or None; and whether it asks for a WebSocket."""
+    if len(request.headers) > MAX_HEADERS:
+        return 431, False
+    length = len(request.target)
+    upgrade = connection = b""
+    framings = 0
+    for name, value in request.headers:
+        length += len(name) + len(value)
+        if name in ASCII_ONLY and not value.isascii():
+            return 400, False
+        if name == b"upgrade":
+            upgrade = value
+        elif name == b"connection":
+            connection += b"," + value
+        elif name == b"content-length" or name == b"transfer-encoding":
+            framings += 1
+    if not request.http_version.startswith(b"1."):
+        return 505, False
+    # h11 applies its limit to a head that is incomplete. One that came whole in a single read was never measured.
+    if length > max_head:
+        return 431, False
+    # Two ways to frame one body: RFC 9112, 6.1 lets a server refuse what request smuggling needs.
+    if framings > 1:
+        return 400, False
+    websocket = (
+        request.method == b"GET"
+        and upgrade.strip().lower() == b"websocket"
+        and any(token.strip() == b"upgrade" for token in connection.lower().split(b","))
+    )
+    return None, websocket

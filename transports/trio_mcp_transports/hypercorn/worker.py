@@ -1,0 +1,140 @@
+"""Our connection in the place of hypercorn's own: the two names of hypercorn that are replaced.
+
+`hypercorn.trio.run.worker_serve` accepts connections, with TLS, and awaits what the global name `TCPServer` of its module makes
+of each. `install` sets that name to `serve_connection`, which serves the connections of our applications with `Connection` and
+leaves those of any other application to hypercorn's own class.
+
+The other name is the default of `Config.alpn_protocols`: it becomes HTTP/1.1 only, since nothing bounds what HTTP/2 costs in
+hypercorn. A `Config` that sets its own protocols keeps them; its HTTP/2 connections are served by hypercorn's class.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Final, TypeAlias
+
+import hypercorn.trio.run
+import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.tcp_server import TCPServer
+from hypercorn.trio.worker_context import WorkerContext
+from hypercorn.typing import AppWrapper, LifespanState
+from hypercorn.utils import parse_socket_addr
+
+from ..asgi.failures import log_failures
+from .config import ALPN_PROTOCOLS, GuardedConfig, memory_of
+from .connection import Connection, close_stream
+from .connections import connections_of
+from .exchange import ConnectionFacts
+from .writes import Stream
+
+OWN_APP: Final = "is_trio_mcp"
+"""An attribute of our applications, by which they are told from others."""
+
+SUPPORTED: Final = ((0, 18), (0, 19))
+"""The first minor version of hypercorn that is supported, and the first that is not: those that the tests have been run with."""
+
+Version: TypeAlias = tuple[int, ...]
+
+
+class UnsupportedHypercorn(RuntimeError):
+    """This version of hypercorn is not one that the connection was tested with."""
+
+
+def install() -> None:
+    """Serve the connections of our applications with `Connection`, in this process, from now on. TLS offers HTTP/1.1 only.
+
+    Idempotent. An ASGI app may call it while it handles `lifespan.startup`: hypercorn starts to listen after that, so
+    `hypercorn -k trio module:app` is covered too.
+
+    Raises:
+        UnsupportedHypercorn: hypercorn is of a version outside `SUPPORTED`, or its connection class was already replaced by
+            someone else's.
+    """
+    version = importlib.metadata.version("hypercorn")
+    first, after = SUPPORTED
+    if not first <= numbers_of(version)[:2] < after:
+        supported = f"{'.'.join(map(str, first))} or newer, below {'.'.join(map(str, after))}"
+        raise UnsupportedHypercorn(f"hypercorn {version} is installed, and {supported} is supported")
+    current = getattr(hypercorn.trio.run, "TCPServer", None)
+    if current is serve_connection:
+        return
+    # Somebody else has patched hypercorn too, or `worker_serve` no longer looks the name up: ours would silently not be used.
+    if current is not TCPServer or "TCPServer" not in hypercorn.trio.run.worker_serve.__code__.co_names:
+        raise UnsupportedHypercorn(f"hypercorn.trio.run.TCPServer is not hypercorn's own class but {current!r}")
+    Config.alpn_protocols = ALPN_PROTOCOLS
+    hypercorn.trio.run.TCPServer = serve_connection  # type: ignore[assignment, attr-defined]
+
+
+def numbers_of(version: str) -> Version:
+    """Return the numbers with which a version begins."""
+    numbers = []
+    for part in version.split("."):
+        if not part.isdigit():
+            break
+        numbers.append(int(part))
+    return tuple(numbers)
+
+
+def is_ours(app: AppWrapper, config: Config) -> bool:
+    """Whether an application is one of ours, or is served by us."""
+    return isinstance(config, GuardedConfig) or (isinstance(app, ASGIWrapper) and getattr(app.app, OWN_APP, False))
+
+
+async def serve_connection(
+    app: AppWrapper, config: Config, context: WorkerContext, state: LifespanState, stream: Stream
+) -> None:
+    """Serve one connection to its end. Only a cancel of an outer scope is raised."""
+    if not is_ours(app, config):
+        await TCPServer(app, config, context, state, stream)  # type: ignore[arg-type]
+        return
+    connections, scope = connections_of(config), trio.CancelScope()
+    with memory_of(config).open() as account:
+        try:
+            # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
+            with log_failures("a connection failed and was closed", connections.records):
+                refusal = connections.admit(scope, account)
+                if refusal is not None:
+                    await connections.refuse(stream, refusal)
+                    return
+                facts = facts_of(app, config, context, state, stream)
+                if facts is None:
+                    await close_stream(stream)
+                    return
+                with scope:
+                    if not await shake_hands(stream, config.ssl_handshake_timeout):
+                        return
+                    if isinstance(stream, trio.SSLStream) and stream.selected_alpn_protocol() == "h2":
+                        await TCPServer(app, config, context, state, stream)
+                    else:
+                        await Connection(facts, stream, account).run()
+        finally:
+            connections.remove(scope)
+
+
+def facts_of(
+    app: AppWrapper, config: Config, context: WorkerContext, state: LifespanState, stream: Stream
+) -> ConnectionFacts | None:
+    """Return what its exchanges tell their applications; None if the client left before."""
+    tls = isinstance(stream, trio.SSLStream)
+    socket = stream.transport_stream.socket if isinstance(stream, trio.SSLStream) else stream.socket
+    try:
+        client = parse_socket_addr(socket.family, socket.getpeername())
+        server = parse_socket_addr(socket.family, socket.getsockname())
+    except OSError:
+        # The client left between the accept and this line; a socket without a peer has no address.
+        return None
+    return ConnectionFacts(app, config, context, state, client, server, tls)
+
+
+async def shake_hands(stream: Stream, seconds: float) -> bool:
+    """The TLS handshake, if there is to be one; False when it failed."""
+    if isinstance(stream, trio.SocketStream):
+        return True
+    try:
+        with trio.fail_after(seconds):
+            await stream.do_handshake()
+    except (trio.BrokenResourceError, trio.TooSlowError):
+        return False
+    return True
