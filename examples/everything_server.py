@@ -2,7 +2,6 @@
 
     python examples/everything_server.py                      serves it on stdio
     python examples/everything_server.py http 8000            serves it at http://127.0.0.1:8000/mcp
-
 The suite prescribes the names, the URIs and the texts; the code is what any server would write.
 """
 
@@ -13,13 +12,14 @@ import sys
 from typing import Annotated, Literal, get_args
 
 import trio
+from everything_tasks import add_tasks
 from pydantic import BaseModel, Field
 from pydantic.alias_generators import to_camel
 
 from trio_mcp import Context, Elicit, Elicited, Mirrored, Server, Titled, ToolError, types
 
 server = Server("everything", version="1.0", title="Everything", list_ttl=60, list_scope="public")
-
+add_tasks(server)
 # a PNG of one pixel, and a WAV of one sample
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg=="
 SILENCE = "UklGRiYAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQIAAAAAAA=="

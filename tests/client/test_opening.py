@@ -98,6 +98,26 @@ async def test_silence_means_the_legacy_era_after_the_probe_timeout() -> None:
         assert client.protocol_version == NEWEST_LEGACY
 
 
+async def test_a_modern_server_that_was_slow_to_start_is_modern_after_all() -> None:
+    """It has answered the probe when it reads `initialize`, which it then rejects: its connection has an era by now."""
+    async with opening_client(probe_timeout=7) as (client, wire, opened):
+        probe = await wire.request("server/discover")
+        await wire.notification("notifications/cancelled")
+        await wire.respond(probe, discovered())
+        await wire.refuse("initialize", UNSUPPORTED_VERSION, data={"supported": [MODERN]})
+        await wire.reply("server/discover", discovered())
+        await opened.result()
+        assert client.protocol_version == MODERN
+
+
+async def test_a_handshake_that_is_refused_is_final_if_the_probe_was_answered() -> None:
+    async with opening_client() as (_client, wire, opened):
+        await wire.refuse("server/discover", METHOD_NOT_FOUND)
+        await wire.refuse("initialize", UNSUPPORTED_VERSION, data={"supported": ["2030-01-01"]})
+        with pytest.raises(PeerError):
+            await opened.result()
+
+
 async def test_a_server_that_speaks_nothing_we_do_is_named_with_what_it_speaks() -> None:
     """It is modern, so a handshake would be no answer (M-VER-2c, M-DUAL-5c)."""
     async with opening_client() as (_client, wire, opened):

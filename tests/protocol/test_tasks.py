@@ -291,6 +291,12 @@ def test_a_connection_takes_a_task_only_for_a_request_that_takes_one(
 # The state of a task
 
 
+def reason(status: str, told: TaskState) -> JsonObject:
+    """The message of a failed task, in place of what its work said."""
+    why = told.outcome.message if isinstance(told.outcome, ErrorDetail) else "no"
+    return {"statusMessage": why} if status == "failed" else {}
+
+
 @pytest.mark.parametrize(
     ("told", "old", "new", "details"),
     [
@@ -317,10 +323,10 @@ def test_each_face_shows_its_own_status_and_the_extension_the_details(
     spec_dir: Path, told: TaskState, old: str, new: str, details: JsonObject
 ):
     flat = shown(modern.encode_task(told))
-    assert flat == {"resultType": "complete", **FLAT, "status": new, **details}
+    assert flat == {"resultType": "complete", **FLAT, **reason(new, told), "status": new, **details}
     extension_validator(spec_dir, "GetTaskResult").validate(flat)
     bare = shown(legacy.encode_task(told))
-    assert bare == {**OLD, "status": old}
+    assert bare == {**OLD, **reason(old, told), "status": old}
     validator(spec_dir, NEWEST_LEGACY, "GetTaskResult").validate(bare)
     assert (modern.shown_task(told).status, legacy.shown_task(told).status) == (new, old)
 

@@ -13,7 +13,7 @@ from talk import Talk, talk_to
 from task_talk import DECLARES, TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, Server, ToolError
+from trio_mcp import Context, ProtocolError, Server, ToolError
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import ServiceOptions
@@ -276,6 +276,35 @@ async def test_a_failed_tool_says_why_in_its_result(era: type[LegacyTask], tool:
         assert result["isError"]
         assert shown in result["content"][0]["text"]
         assert "secret" not in str(result)
+
+
+async def test_the_message_of_a_failed_task_is_the_reason_and_of_any_other_what_its_work_said(
+    era: type[LegacyTask],
+) -> None:
+    async def give_up(ctx: Context) -> str:
+        await ctx.status("working hard")
+        raise ToolError("no luck " * 1000)
+
+    async def break_off(ctx: Context) -> str:
+        await ctx.status("working hard")
+        raise ProtocolError("no line", code=-32603)
+
+    server = Server("tester", version="1")
+    for tool in (give_up, break_off):
+        server.tool(task=True)(tool)
+    async with talk_to(server) as talk:
+        task = era(talk)
+        await task.open()
+        await task.start("give_up")
+        await wait_all_tasks_blocked()
+        message = (await task.get())["statusMessage"]
+        # The result of a tool is no failure of the task in the extension.
+        assert message == "working hard" if era is ModernTask else message.startswith("no luck no luck")
+        assert len(message) <= 1000
+        await task.start("break_off")
+        await wait_all_tasks_blocked()
+        shown = await task.get()
+        assert (shown["status"], shown["statusMessage"]) == ("failed", "no line")
 
 
 async def test_wrong_arguments_end_the_task_with_the_reason() -> None:

@@ -12,7 +12,9 @@ else, an error with any other code or no answer, means that the server is a lega
 #   -32022, lists legacy revisions only   legacy, in the newest of them
 #   -32020, -32021                        an error: only a modern server sends it, and another revision would not cure it
 #   any other error, or garbage           legacy: an old server answers a method that it does not know in its own way
-#   nothing within `probe_timeout`        legacy: some old servers drop whatever comes before `initialize`
+#   nothing within `probe_timeout`        legacy: some old servers drop whatever comes before `initialize`.
+#                                         A modern server that was only slow to start answers the probe late and rejects
+#                                         `initialize` with -32022: modern after all
 #
 # The order matters. `initialize` first would find every server that speaks both eras in its older one.
 
@@ -53,9 +55,15 @@ async def open_dialect(session: ClientSession, options: ClientOptions) -> Dialec
         if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
             raise
         logger.debug("the server is a legacy one: %s", error)
-        version = legacy_version_of(error)
+        version, was_silent = legacy_version_of(error), isinstance(error, RequestTimeout)
     # Outside of the `except`: an error of the handshake should not show that of the probe as its context.
-    return await open_legacy(session, options, version)
+    try:
+        return await open_legacy(session, options, version)
+    except PeerError as error:
+        if not was_silent or error.code != UNSUPPORTED_VERSION:
+            raise
+        logger.debug("the server is a modern one that was slow to answer: %s", error)
+    return await open_modern(session, options, MODERN, HANDSHAKE_TIMEOUT)
 
 
 async def open_legacy(session: ClientSession, options: ClientOptions, version: str) -> LegacyDialect:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import venv
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -15,8 +16,12 @@ from pathlib import Path
 import pytest
 from processes import HERE, Target, command_of, over_http
 
-PACKAGES = ("@modelcontextprotocol/client", "@modelcontextprotocol/server")
+PACKAGES = {"@modelcontextprotocol/client": "2", "@modelcontextprotocol/server": "2", "@modelcontextprotocol/sdk": "1"}
+"""The TypeScript SDK, with the first major version beside the second: it has the tasks of 2025-11-25."""
+
+FASTMCP = ("fastmcp>=4", "fastmcp-tasks>=4")
 INSTALL_TIMEOUT = 60.0
+PIP_TIMEOUT = 240.0
 
 
 @pytest.fixture(scope="session")
@@ -56,9 +61,39 @@ def node_folder() -> Path:
 
 def install(folder: Path) -> None:
     command = ["npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--fetch-retries=0"]
-    command += ["--prefix", str(folder), *(f"{package}@2" for package in PACKAGES)]
+    command += ["--prefix", str(folder), *(f"{package}@{major}" for package, major in PACKAGES.items())]
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=INSTALL_TIMEOUT, cwd=folder)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
         pytest.skip(f"npm could not install {', '.join(PACKAGES)}: {said[0] if said else error}")
+
+
+@pytest.fixture(scope="session")
+def fastmcp_python() -> str:
+    """The interpreter of an environment with FastMCP and its tasks, which does not fit into that of the tests.
+
+    It is made once, in the folder that `TRIO_MCP_FASTMCP_CACHE` names (else one for temporary files).
+    """
+    default = Path(tempfile.gettempdir()) / "trio_mcp_fastmcp"
+    folder = Path(os.environ.get("TRIO_MCP_FASTMCP_CACHE", default))
+    folder.mkdir(parents=True, exist_ok=True)
+    python = folder / "venv" / "bin" / "python"
+    with (folder / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Written at the end: an install that broke off has none.
+        complete = folder / "complete"
+        if not complete.exists():
+            make_environment(python.parents[1], python)
+            complete.touch()
+    return str(python)
+
+
+def make_environment(folder: Path, python: Path) -> None:
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries=0", *FASTMCP]
+    try:
+        venv.create(folder, with_pip=True, clear=True)
+        subprocess.run(pip, check=True, capture_output=True, timeout=PIP_TIMEOUT)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        said = (error.stderr or b"").decode(errors="replace").strip().splitlines()
+        pytest.skip(f"pip could not install {', '.join(FASTMCP)}: {said[-1] if said else error}")

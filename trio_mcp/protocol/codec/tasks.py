@@ -36,6 +36,7 @@ from ...types import (
     Task,
     TaskStatus,
     TaskStatusNotificationParams,
+    TextContent,
     declares,
 )
 from ...types.base import MetaModel
@@ -50,6 +51,9 @@ T = TypeVar("T", bound=Task)
 
 TaskOutcome: TypeAlias = Model | ErrorDetail | None
 """What a task ended with: the result of its request, or an error; None while it runs, and for one that was cancelled."""
+
+MAX_REASON: Final = 1000
+"""Characters of a status message that says why a task failed. All of it is in the result or the error."""
 
 _NEWS: Final[Mapping[TaskStyle, str]] = {
     TaskStyle.REQUESTED: "notifications/tasks/status",
@@ -116,9 +120,17 @@ class TaskWriter(Writer):
         return {**(meta or {}), RELATED_TASK: RelatedTaskMetadata(task_id=task_id).wire()}
 
     def shown_task(self, state: TaskState) -> Task:
-        """Return the task with the status that this revision shows (L-TSK-5, M-TSK-4)."""
+        """Return the task with the status that this revision shows (L-TSK-5, M-TSK-4).
+
+        The message of a failed one is the reason: what its work said last is out of date, and hosts show this text.
+        """
         status = self._status(state)
-        return state.task if status == state.task.status else state.task.model_copy(update={"status": status})
+        if status == state.task.status:
+            return state.task
+        shown: dict[str, object] = {"status": status}
+        if status == "failed" and (reason := _failure_text(state.outcome)):
+            shown["status_message"] = reason
+        return state.task.model_copy(update=shown)
 
     def encode_task(self, state: TaskState, identity: Encoded | None = None) -> Encoded:
         """The answer to `tasks/get`."""
@@ -187,6 +199,16 @@ class TaskWriter(Writer):
             case _:
                 return written
         return Encoded(written.raw[:-1] + details + b"}")
+
+
+def _failure_text(outcome: TaskOutcome) -> str:
+    """Return why a task failed, in at most `MAX_REASON` characters; empty if its outcome does not say so in words."""
+    text = ""
+    if isinstance(outcome, ErrorDetail):
+        text = outcome.message
+    elif isinstance(outcome, CallToolResult):
+        text = next((block.text for block in outcome.content if isinstance(block, TextContent)), "")
+    return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
 
 
 def _as(kind: type[T], task: Task, meta: JsonObject | None = None) -> T:

@@ -29,11 +29,15 @@ METHOD_HEADER = "mcp-method"
 NAME_HEADER = "mcp-name"
 SESSION_HEADER = "mcp-session-id"
 
+ABOUT_TASKS = frozenset({"tasks/get", "tasks/update", "tasks/cancel"})
+"""Requests whose `Mcp-Name` is for routing only, and may be missing: the extension obliges the client to send it and no server to
+refuse a request without it (M-TSK-8), and clients exist that do not. One that differs from the body is refused."""
+
 NAMED_BY: Mapping[str, str] = {
     "tools/call": "name",
     "prompts/get": "name",
     "resources/read": "uri",
-    **dict.fromkeys(("tasks/get", "tasks/update", "tasks/cancel"), "taskId"),
+    **dict.fromkeys(ABOUT_TASKS, "taskId"),
 }
 """The member of the params that `Mcp-Name` repeats, by method."""
 
@@ -67,6 +71,8 @@ def check_headers(headers: Mapping[str, str], version: JsonValue, request: Reque
     for name, wanted in mirrored_values(request.method, params, version):
         sent = headers.get(name)
         if sent is None:
+            if name == NAME_HEADER and request.method in ABOUT_TASKS:
+                continue
             raise header_mismatch_error(f"the header {name} is missing; the body says {wanted!r}")
         if decode_value(name, sent) != wanted:
             raise header_mismatch_error(f"the header {name} says {sent[:128]!r}, the body {wanted[:128]!r}")
