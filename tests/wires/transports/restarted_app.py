@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 
 import trio
-from file_store import FileStore
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.request_state import KeyRing
@@ -32,7 +31,7 @@ def serve(fd: int, folder: Path) -> None:
         print(what, flush=True)
         return effects.read_text().count(what)
 
-    server = Server("restarted", options=ServiceOptions(keys=KEYS, store=FileStore(folder / "state")))  # type: ignore[arg-type]
+    server = Server("restarted", options=ServiceOptions(keys=KEYS, store=str(folder / "state.db")))
 
     @server.tool(resume="replay")
     async def order(ctx: Context) -> str:

@@ -148,6 +148,39 @@ async def test_a_call_that_must_not_run_twice_is_told_to_its_client(server: Rest
     assert server.effects == ["asked", "asked"]
 
 
+async def test_a_process_goes_on_when_another_one_on_its_file_is_killed(server: Restarted, tmp_path: Path) -> None:
+    both_asked = trio.Event()
+    killed = trio.Event()
+    results: list[str] = []
+
+    async def answer_late(_question: Any) -> Any:
+        both_asked.set()
+        await killed.wait()
+        return accept(value=True)
+
+    async def think(_question: Any) -> Any:
+        await both_asked.wait()
+        await server.restart()
+        killed.set()
+        return accept(value=True)
+
+    async def order(of: Restarted, handler: Any) -> None:
+        async with connected(of, on_elicit=handler) as client:
+            results.append((await client.call_tool("order")).text.split()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        other = Restarted(tmp_path, listener)
+        await other.start()
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(order, server, think)
+                nursery.start_soon(order, other, answer_late)
+        finally:
+            await other.kill()
+    assert results == ["accept", "accept"]
+    assert sorted(server.effects) == ["charged", "charged", "shipped", "shipped"]
+
+
 # The SDK leaves the iterators of its event streams to the garbage collector.
 @pytest.mark.filterwarnings("ignore:Async generator 'http(x|core)2:ResourceWarning")
 async def test_the_official_client_gets_the_result_of_the_next_process(server: Restarted) -> None:
