@@ -139,6 +139,11 @@ class HttpProcess:
             assert process.stderr is not None
             await process.stderr.aclose()
 
+    async def ended(self) -> None:
+        """Return when the process has ended by itself."""
+        assert self._process is not None
+        await self._process.wait()
+
     async def restart(self) -> None:
         await self.kill()
         await self.start()

@@ -39,7 +39,7 @@ from .lists import Lists
 from .options import PROBE_TIMEOUT, ClientOptions
 from .returned import value_reader
 from .sampling import ApproveSample, OnSample, sampling_handler
-from .target import cache_view, open_target
+from .target import cache_view, open_lasting_target
 from .task_calls import TaskCalls
 from .task_methods import TaskMethods
 from .timeouts import run_with_timeout
@@ -110,6 +110,7 @@ class Client(TaskMethods):
         raise_exceptions: bool = False,
         max_handlers: int = MAX_HANDLERS,
         handler_timeout: float = math.inf,
+        reconnect: bool = True,
         **options: object,
     ) -> Client:
         """Return a client for a URL, for a command to run (a list of arguments), or for a server object in this process.
@@ -134,6 +135,7 @@ class Client(TaskMethods):
                 instead of returning or raising its error.
             max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
             handler_timeout: seconds that a handler may take; then its question fails.
+            reconnect: start a command again, or open a WebSocket again, when its connection breaks off and a request needs it.
             options: options of the transport, such as `headers` for HTTP and `env` for a command.
 
         Raises:
@@ -155,7 +157,8 @@ class Client(TaskMethods):
         )
         if raise_exceptions:
             options["raise_exceptions"] = True
-        return cls(open_target(target, options, signature(cls.connect).parameters if options else ()), made)
+        names = signature(cls.connect).parameters if options else ()
+        return cls(open_lasting_target(target, options, names, reconnect=reconnect), made)
 
     # life
 

@@ -18,6 +18,7 @@ from ..session import AnyChannel, check_options, find_transport
 from ..types import ClientCapabilities
 from .cache import NO_CACHE, CacheView, ResponseCache
 from .option_names import check_other_names
+from .reconnecting import reconnecting
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.1)."""
@@ -28,10 +29,36 @@ HOST_PATTERN = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 TRANSPORTS = {"http": "http", "https": "http", "ws": "websocket", "wss": "websocket"}
 """Names of transports by the scheme of a URL."""
 
+RECONNECTED = frozenset({"stdio", "websocket"})
+"""The transports whose connection is the conversation: a client opens another one when it breaks off."""
+
 DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "post_timeout", "write_deadline"})
 SIZES = frozenset({"max_line", "max_message"})
 MAPPINGS = frozenset({"env", "headers"})
 """Options that several transports have, and what they are."""
+
+
+def open_lasting_target(
+    target: object, options: Mapping[str, object], others: Iterable[str] = (), *, reconnect: bool = True
+) -> AbstractAsyncContextManager[AnyChannel]:
+    """Return a context manager that opens a channel to the target, which connects again when its connection breaks off.
+
+    Over HTTP every request has a connection, and to a server in this process there is none that could break.
+
+    Args:
+        others: as for `open_target`, whose errors it raises.
+        reconnect: False for a channel that ends with its connection.
+    """
+    first = open_target(target, options, others)
+    if not reconnect or transport_name(target) not in RECONNECTED:
+        return first
+    unused = [first]
+
+    def connect() -> AbstractAsyncContextManager[AnyChannel]:
+        # Made above for its checks.
+        return unused.pop() if unused else open_target(target, options, others)
+
+    return reconnecting(connect)
 
 
 def open_target(

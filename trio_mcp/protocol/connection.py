@@ -263,6 +263,11 @@ class Connection:
         """Wait for the answer to a request that this side sent before it was restarted; nothing is sent."""
         self._pending[request_id] = PendingRequest(method, self.terms.codec, may_be_task=False)
 
+    @property
+    def unanswered(self) -> list[RequestId]:
+        """The ids of our requests that have no answer yet."""
+        return list(self._pending)
+
     def method_of(self, request_id: RequestId) -> str:
         """Return the method of a request of ours that has no answer yet."""
         return self._pending[request_id].method

@@ -153,12 +153,14 @@ class Unanswered(NamedTuple):
         id: None when it is about no request: then the session is lost, or else what belongs to no request no longer arrives.
         session_lost: the server no longer knows the session; it did nothing for the request.
         is_sent: it may have reached the server.
+        connection_lost: all our requests, and a legacy session, ended with the connection; the channel can open another.
     """
 
     id: RequestId | None
     why: str
     session_lost: bool = False
     is_sent: bool = True
+    connection_lost: bool = False
 
 
 def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | None = None) -> Message | Malformed:

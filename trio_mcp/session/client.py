@@ -60,7 +60,7 @@ from ..types import (
     SubscriptionsListenResult,
 )
 from .batch import OpenBatch
-from .channel import AnyChannel, as_message_channel, read_all, write_all
+from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope, Peer, Received
 from .idle_timeout import IdleTimeout, OnProgress
 from .pump import CLEAN_UP
@@ -241,18 +241,15 @@ class ClientSession:
             nursery: runs the writer.
             handlers: runs the handlers of the server's requests, which are cancelled at the end of the channel.
         """
-        why = CLOSED
+        why = None
         nursery.start_soon(self._write)
         try:
             await read_all(self._channel, partial(self._receive, handlers), self._outbox)
+            why = why_ended(self._channel, None)
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            why = f"the connection broke: {error}" if str(error) else "the connection broke"
-        except trio.Cancelled:
-            why = "the client was closed"
-            raise
+            why = why_ended(self._channel, error)
         finally:
-            reason = self._channel.close_reason
-            self._end(why if reason is None else f"{why} ({reason})")
+            self._end(why or "the client was closed")
 
     async def flush(self) -> None:
         """Accept no more messages, and wait until the queued ones are written, `CLEAN_UP` seconds at most."""
@@ -314,7 +311,9 @@ class ClientSession:
         message = envelope.message
         # With an id, the request itself gets `SessionLost`, and its sender reopens the session.
         if isinstance(message, Unanswered) and message.id is None:
-            if message.session_lost:
+            if message.connection_lost:
+                self._lose_connection(handlers, message.why)
+            elif message.session_lost:
                 self._on_session_lost()
             else:
                 self._on_stream_lost(message.why)
@@ -344,6 +343,14 @@ class ClientSession:
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
 
+    def _lose_connection(self, handlers: trio.Nursery, why: str) -> None:
+        """Fail every request that waits; what is queued was meant for the connection that has ended."""
+        self._outbox.take_nowait()
+        for request_id in self.connection.unanswered:
+            self._receive(handlers, Envelope(Unanswered(request_id, why)))
+        if not self.terms.stateless:
+            self._on_session_lost()
+
     def _receive_batch(self, event: BatchIn, handlers: trio.Nursery, about: RequestId | None) -> None:
         """Receive each message of a batch; the answers to its requests go back in one array (L-RPC-1b)."""
         batch = OpenBatch(self._outbox)
@@ -372,6 +379,17 @@ class ClientSession:
         meta = params.meta if isinstance(params, NotificationParams) else None
         stream = None if meta is None else meta.get(SUBSCRIPTION_ID)
         return self._on_notification if stream is None else self._streams.get(str(stream), ignore_notification)
+
+
+def why_ended(channel: MessageChannel, error: Exception | None) -> str:
+    """Return why a channel has ended, for messages.
+
+    Args:
+        error: what it raised; None if the peer closed it.
+    """
+    why = CLOSED if error is None else f"the connection broke: {error}" if str(error) else "the connection broke"
+    reason = channel.close_reason
+    return why if reason is None else f"{why} ({reason})"
 
 
 def ignore_notification(method: str, _params: Model) -> None:

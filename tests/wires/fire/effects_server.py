@@ -1,0 +1,89 @@
+"""A server whose effects are lines in a file, and whose process kills itself in the middle of calls.
+
+    effects_server.py DIRECTORY          over stdio
+    effects_server.py http PORT          over HTTP and WebSocket; the directory is in the environment
+
+With keys in the environment, its store is a file in the directory. A file `die PLACE` there lets the process die at that place.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from trio_mcp import Context, Server, ServiceOptions
+from trio_mcp.types import ToolAnnotations
+
+OVER_HTTP = sys.argv[1] == "http"
+HOME = Path(os.environ["EFFECTS"] if OVER_HTTP else sys.argv[1])
+
+options = ServiceOptions(store=str(HOME / "state.db")) if "TRIO_MCP_KEYS" in os.environ else ServiceOptions()
+server = Server("effects", version="1", options=options)
+
+
+def act(what: str) -> str:
+    """Have an effect."""
+    with (HOME / "effects").open("a") as effects:
+        effects.write(f"{what}\n")
+    return what
+
+
+def die_once(place: str) -> None:
+    """Kill this process if it is to die here; the next one lives."""
+    deadly = HOME / f"die {place}"
+    if deadly.exists():
+        deadly.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@server.tool
+async def act_once(what: str) -> str:
+    """Have an effect that must not be had twice, outside of any step."""
+    die_once("before")
+    act(what)
+    die_once("after")
+    return what
+
+
+@server.tool(resume="replay")
+async def act_in_steps(what: str, ctx: Context) -> list[str]:
+    """Have two effects in steps, and die between them."""
+    first = await ctx.step("first", act, f"{what} 1")
+    die_once("between")
+    second = await ctx.step("second", act_or_die, f"{what} 2")
+    return [first, second]
+
+
+def act_or_die(what: str) -> str:
+    act(what)
+    die_once("inside")
+    return what
+
+
+@server.tool(resume="replay")
+async def act_and_ask(what: str, ctx: Context) -> str:
+    """Have an effect, ask, and die with the answer."""
+    done = await ctx.step("act", act, what)
+    answer = await ctx.elicit("Keep it?", bool)
+    die_once("answered")
+    return f"{done} {answer.action}"
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+async def process_id() -> int:
+    """The process that answers."""
+    return os.getpid()
+
+
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
+async def crash() -> None:
+    """Kill the process, each time."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if OVER_HTTP:
+    server.run("http", port=int(sys.argv[2]))
+else:
+    server.run()

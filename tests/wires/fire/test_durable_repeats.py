@@ -1,0 +1,110 @@
+"""A server with a durable store that is killed in a call: the client's call finishes, and no effect happens twice."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+import trio
+from serving import IMPORTS, HttpProcess, http_process
+
+from trio_mcp import Client, OutcomeUnknown
+from trio_mcp.client import accept
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+
+SERVER = Path(__file__).parent / "effects_server.py"
+BOUND = 60.0
+KEYS = {"TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()}
+
+eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
+# A legacy call over HTTP belongs to its session, which the next process takes up.
+wires = pytest.mark.parametrize(
+    ("wire", "mode"),
+    [("stdio", NEWEST_LEGACY), ("stdio", MODERN), ("ws", NEWEST_LEGACY), ("ws", MODERN), ("http", MODERN)],
+)
+
+
+async def start_whenever_killed(server: HttpProcess) -> None:
+    while True:
+        await server.ended()
+        await server.restart()
+
+
+@asynccontextmanager
+async def connected(home: Path, wire: str, mode: str) -> AsyncIterator[Client]:
+    """A client of a server that is started again whenever its process has ended."""
+
+    connect = partial(Client.connect, mode=mode, on_elicit=lambda _params: accept(value=True))
+    with trio.fail_after(BOUND):
+        if wire == "stdio":
+            async with connect([sys.executable, str(SERVER), str(home)], env={**IMPORTS, **KEYS}) as client:
+                await client.list_tools()
+                yield client
+            return
+        async with http_process(SERVER, EFFECTS=str(home), **KEYS) as server, trio.open_nursery() as nursery:
+            nursery.start_soon(start_whenever_killed, server)
+            async with connect(server.url.replace("http", wire, 1)) as client:
+                await client.list_tools()
+                yield client
+            nursery.cancel_scope.cancel()
+
+
+def effects(home: Path) -> list[str]:
+    return (home / "effects").read_text().splitlines()
+
+
+def die(home: Path, place: str) -> None:
+    (home / f"die {place}").touch()
+
+
+def has_died(home: Path) -> bool:
+    return not any(home.glob("die *"))
+
+
+@wires
+@pytest.mark.parametrize("place", ["between", "answered"])
+async def test_a_call_goes_on_where_its_journal_ends(tmp_path: Path, wire: str, mode: str, place: str) -> None:
+    async with connected(tmp_path, wire, mode) as client:
+        die(tmp_path, place)
+        if place == "between":
+            assert (await client.call_tool("act_in_steps", {"what": "a"})).data == ["a 1", "a 2"]
+            assert effects(tmp_path) == ["a 1", "a 2"]
+        else:
+            assert (await client.call_tool("act_and_ask", {"what": "a"})).data == "a accept"
+            assert effects(tmp_path) == ["a"]
+        assert has_died(tmp_path)
+
+
+@wires
+async def test_a_step_that_may_have_run_is_not_run_again(tmp_path: Path, wire: str, mode: str) -> None:
+    async with connected(tmp_path, wire, mode) as client:
+        die(tmp_path, "inside")
+        result = await client.call_tool("act_in_steps", {"what": "a"})
+        assert result.is_error
+        assert "second" in result.text
+        assert effects(tmp_path) == ["a 1", "a 2"]
+
+
+@pytest.mark.parametrize("wire", ["stdio", "ws"])
+@eras
+async def test_a_tool_that_must_not_be_replayed_is_not_run_again(tmp_path: Path, wire: str, mode: str) -> None:
+    async with connected(tmp_path, wire, mode) as client:
+        die(tmp_path, "after")
+        with pytest.raises(OutcomeUnknown):
+            await client.call_tool("act_once", {"what": "a"})
+        assert effects(tmp_path) == ["a"]
+
+
+@eras
+async def test_the_next_process_has_the_outcome_of_a_call(tmp_path: Path, mode: str) -> None:
+    meta = {"io.trio-mcp/idempotencyKey": secrets.token_urlsafe(16)}
+    for _ in range(2):
+        async with connected(tmp_path, "stdio", mode) as client:
+            assert (await client.call_tool("act_once", {"what": "a"}, meta=meta)).data == "a"
+    assert effects(tmp_path) == ["a"]
