@@ -17,7 +17,9 @@ import trio
 
 from ..checks import check_callable, check_instance, check_seconds
 from ..errors import CapabilityError, LimitExceeded
-from ..protocol.meta import ELICIT, TASKS_EXTENSION
+from ..protocol.meta import ELICIT
+from ..protocol.revisions import TASK_GATES
+from ..protocol.task_capabilities import with_tasks
 from ..session import RequestHandler
 from ..types import (
     ClientCapabilities,
@@ -136,13 +138,14 @@ class Handlers:
             sampling = SamplingCapability(
                 tools={} if self.sample_tools else None, context={} if self.sample_context else None
             )
-        return ClientCapabilities(
+        declared = ClientCapabilities(
             elicitation=elicitation,
             sampling=sampling,
             roots=RootsCapability(list_changed=True) if self.on_roots else None,
-            # Calls follow the task that a modern server may answer with (M-TSK-1). An older revision has no such member.
-            extensions={TASKS_EXTENSION: {}},
         )
+        # Calls follow the task that a modern server may answer with (M-TSK-1), and questions may run as tasks (L-TSK-1). Each
+        # revision leaves out what it has not.
+        return with_tasks(declared, [method for method in TASK_GATES if method in self.request_handlers])
 
     @property
     def request_handlers(self) -> Mapping[str, RequestHandler]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, TypeAlias
 
 import trio
@@ -17,8 +18,10 @@ from ..protocol.jsonrpc import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     SERVER_BUSY,
+    Encoded,
     ErrorDetail,
     ErrorResponse,
+    Notification,
     RequestId,
     Response,
 )
@@ -26,6 +29,7 @@ from ..runtime import Outbox
 from ..types import EmptyResult, Model
 from .batch import OpenBatch
 from .envelope import Envelope
+from .received_tasks import Encode, ReceivedTasks
 
 RequestHandler: TypeAlias = Callable[[Model], Awaitable[Model]]
 """Serves one method of the server's requests: gets the params, returns the result."""
@@ -53,9 +57,13 @@ class ServerRequests:
     _scopes: dict[RequestId, trio.CancelScope] = field(default_factory=dict[RequestId, trio.CancelScope])
     _about: dict[RequestId, RequestId] = field(default_factory=dict[RequestId, RequestId])
     """The request of this client on whose response a request came, where the transport knows it."""
+    _tasks: ReceivedTasks = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._tasks = ReceivedTasks(self._ask, self._notify, self._limit)
 
     def __len__(self) -> int:
-        return len(self._scopes)
+        return len(self._scopes) + self._tasks.working
 
     def admit(
         self, request: RequestIn, nursery: trio.Nursery, batch: OpenBatch | None, about: RequestId | None = None
@@ -78,7 +86,7 @@ class ServerRequests:
             scope = self._scopes[request.id] = trio.CancelScope()
             if about is not None:
                 self._about[request.id] = about
-            nursery.start_soon(self._serve, request, scope, batch)
+            nursery.start_soon(self._serve, request, scope, batch, nursery)
             return
         self._connection.release_id(request.id)
         self.reply(answer, batch)
@@ -100,6 +108,7 @@ class ServerRequests:
         """Cancel the handlers of all requests: the session that would get their answers has ended."""
         for scope in self._scopes.values():
             scope.cancel()
+        self._tasks.cancel_all()
 
     def reply(self, answer: Response | ErrorResponse | None, batch: OpenBatch | None) -> None:
         """Send an answer, with the others of its batch if it is part of one; None is the end of a request without an answer."""
@@ -108,11 +117,16 @@ class ServerRequests:
         elif answer is not None:
             self._outbox.post(Envelope(answer, about=answer.id))
 
-    async def _serve(self, request: RequestIn, scope: trio.CancelScope, batch: OpenBatch | None) -> None:
+    def _notify(self, notification: Notification) -> None:
+        self._outbox.post(Envelope(notification))
+
+    async def _serve(
+        self, request: RequestIn, scope: trio.CancelScope, batch: OpenBatch | None, nursery: trio.Nursery
+    ) -> None:
         answer = None
         try:
             with scope:
-                answer = await self._answer(request)
+                answer = await self._answer(request, nursery)
         finally:
             del self._scopes[request.id]
             self._about.pop(request.id, None)
@@ -120,13 +134,24 @@ class ServerRequests:
         # A handler may turn its cancel into an error or ignore it. The id may belong to another session by now.
         self.reply(None if scope.cancel_called else answer, batch)
 
-    async def _answer(self, request: RequestIn) -> Response | ErrorResponse:
+    async def _answer(self, request: RequestIn, nursery: trio.Nursery) -> Response | ErrorResponse:
+        # A request that was withdrawn creates no task, whose id nobody would learn.
+        await trio.lowlevel.checkpoint_if_cancelled()
+        if self._tasks.takes(request) and (request.method.startswith("tasks/") or request.method in self._handlers):
+            answer = await self._tasks.answer(request, nursery)
+        else:
+            encode = partial(request.terms.codec.encode_result, request.method)
+            answer = await self._ask(request.method, request.params, encode)
+        if isinstance(answer, ErrorDetail):
+            return ErrorResponse(request.id, answer)
+        return Response(request.id, answer)
+
+    async def _ask(self, method: str, params: Model, encode: Encode) -> Encoded | ErrorDetail:
         try:
-            handler = self._handlers.get(request.method)
+            handler = self._handlers.get(method)
             if handler is None:
-                raise PeerError(METHOD_NOT_FOUND, f"this client does not serve {request.method}")
-            result = await handler(request.params)
-            return Response(request.id, request.terms.codec.encode_result(request.method, result))
+                raise PeerError(METHOD_NOT_FOUND, f"this client does not serve {method}")
+            return encode(await handler(params))
         except PeerError as error:
             detail = ErrorDetail(error.code, error.message, error.data)
         except (CapabilityError, MalformedQuestion) as error:
@@ -137,9 +162,9 @@ class ServerRequests:
             detail = ErrorDetail(INTERNAL_ERROR, error.public_text)
         except Exception as error:  # noqa: BLE001  whatever a handler raises
             # The method is a part of the kind: those that have a handler are few.
-            kind = f"the handler of {request.method} failed"
+            kind = f"the handler of {method} failed"
             self._records.log(kind, level=logging.ERROR, exc_info=error)
             # Only the text of our own errors is sent: that of any other exception may hold secrets of the program.
             why = f": {error}" if isinstance(error, McpError) else ""
-            detail = ErrorDetail(INTERNAL_ERROR, f"the client's handler of {request.method} failed{why}")
-        return ErrorResponse(request.id, detail)
+            detail = ErrorDetail(INTERNAL_ERROR, f"the client's handler of {method} failed{why}")
+        return detail
