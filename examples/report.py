@@ -132,7 +132,7 @@ async def demonstrate() -> None:
                 await demonstration.start()
                 await finish(demonstration, task_id)
         finally:
-            await demonstration.kill()
+            await demonstration.kill()  # noqa: ASYNC102  it has a shield, and a killed process ends at once
         print("What was done, each once:")
         for effect in demonstration.effects:
             print(f"  {effect}")

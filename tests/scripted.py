@@ -33,6 +33,15 @@ FORM_QUESTION: Json = {"method": "elicitation/create", "params": FORM}
 SAMPLE_QUESTION: Json = {"method": "sampling/createMessage", "params": SAMPLE}
 ROOTS_QUESTION: Json = {"method": "roots/list", "params": {}}
 FOLLOWS_TASKS: Json = {"extensions": {TASKS_EXTENSION: {}}}
+TASKS_OF: Json = {"elicitation": {"elicitation": {"create": {}}}, "sampling": {"sampling": {"createMessage": {}}}}
+
+
+def runs_tasks(declared: Json) -> Json:
+    """What a legacy client declares that runs the questions of these capabilities as tasks."""
+    requests = {name: each for kind, found in TASKS_OF.items() if kind in declared for name, each in found.items()}
+    return {"tasks": {"list": {}, "cancel": {}, "requests": requests}} if requests else {}
+
+
 """What every modern request of a client declares."""
 HINTS: Json = {"ttlMs": 0, "cacheScope": "private"}
 """What a modern result says of how long it may be kept."""

@@ -21,6 +21,7 @@ from scripted import (
     conversation,
     interim,
     opening_client,
+    runs_tasks,
     works,
 )
 
@@ -169,9 +170,9 @@ async def test_the_defaults_can_stand_in_for_a_user() -> None:
     ids=["nothing", "forms", "pages", "both", "samples", "roots"],
 )
 async def test_only_what_has_a_handler_is_declared(handlers: Json, declared: Json) -> None:
-    assert Handlers(**handlers).capabilities.wire() == {**declared, **FOLLOWS_TASKS}
+    assert Handlers(**handlers).capabilities.wire() == {**declared, **runs_tasks(declared), **FOLLOWS_TASKS}
     async with opening_client(mode="legacy", **handlers) as (_client, wire, _opened):
-        assert (await wire.request("initialize"))["params"]["capabilities"] == declared
+        assert (await wire.request("initialize"))["params"]["capabilities"] == {**declared, **runs_tasks(declared)}
     async with conversation(as_modern, **handlers) as (client, wire, start):
         start(client.list_tools)
         modern = {name: {} if name == "roots" else value for name, value in declared.items()} | FOLLOWS_TASKS

@@ -19,6 +19,7 @@ from scripted import (
     conversation,
     interim,
     opening_client,
+    runs_tasks,
 )
 
 from trio_mcp import Client, Context, SampleRefused, Server
@@ -111,7 +112,11 @@ async def test_what_a_program_takes_in_a_sample_is_declared_in_revisions_that_ha
     options: Json, declared: Json
 ) -> None:
     handlers = {"on_sample": str, **options}
-    assert Handlers(**handlers).capabilities.wire() == {"sampling": declared, **FOLLOWS_TASKS}
+    assert Handlers(**handlers).capabilities.wire() == {
+        "sampling": declared,
+        **runs_tasks({"sampling": {}}),
+        **FOLLOWS_TASKS,
+    }
     for version, expected in (("2025-11-25", declared), ("2025-06-18", {})):
         async with opening_client(mode=version, **handlers) as (_client, wire, _opened):
             assert (await wire.request("initialize"))["params"]["capabilities"]["sampling"] == expected
@@ -187,7 +192,11 @@ async def test_a_provider_answers_the_samples_of_a_server(mode: str) -> None:
         return (await ctx.sample("why?")).text
 
     async with Client.connect(server, mode=mode, sampling=provider) as client:
-        assert client.capabilities.wire() == {"sampling": {"tools": {}}, **FOLLOWS_TASKS}
+        assert client.capabilities.wire() == {
+            "sampling": {"tools": {}},
+            **runs_tasks({"sampling": {}}),
+            **FOLLOWS_TASKS,
+        }
         assert (await client.call_tool("wonder")).text == "heard why?"
 
 

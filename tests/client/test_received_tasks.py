@@ -29,7 +29,7 @@ async def test_a_question_as_a_task_is_answered_at_once_and_its_result_is_fetche
     async with conversation(as_legacy, on_elicit=lambda _form: accept()) as (_client, wire, _start):
         task = await created(wire)
         assert (task["status"], task["ttl"]) == ("working", 60_000)
-        assert (await wire.notification(NEWS))["params"]["status"] == "completed"
+        assert (await wire.notification(NEWS))["status"] == "completed"
         result = (await wire.answer_to(about("result", task["taskId"])))["result"]
         assert result["action"] == "accept"
         assert result["_meta"][RELATED_TASK] == {"taskId": task["taskId"]}
@@ -50,7 +50,7 @@ async def test_a_result_waits_for_the_end_and_a_cancelled_task_stays_so() -> Non
         await wire.send({"id": "r", **about("result", task_id)})
         await wire.silence()
         await wire.send({"id": "c", **about("cancel", task_id)})
-        assert (await wire.notification(NEWS))["params"]["status"] == "cancelled"
+        assert (await wire.notification(NEWS))["status"] == "cancelled"
         answers = [await wire.receive(), await wire.receive()]
         cancelled = next(answer for answer in answers if answer["id"] == "c")
         assert cancelled["result"]["status"] == "cancelled"
@@ -80,7 +80,7 @@ async def test_the_ttl_ends_the_work_and_the_task(autojump_clock: object) -> Non
     async with conversation(as_legacy, on_elicit=thinks) as (_client, wire, _start):
         question = {**AS_TASK, "params": {**FORM, "task": {"ttl": 1000}}}
         task_id = (await created(wire, question))["taskId"]
-        assert (await wire.notification(NEWS))["params"]["status"] == "failed"
+        assert (await wire.notification(NEWS))["status"] == "failed"
         assert thinks.cancelled
         await trio.testing.wait_all_tasks_blocked()
         assert (await wire.answer_to(about("get", task_id)))["error"]["code"] == INVALID_PARAMS

@@ -23,10 +23,9 @@ BOUND = 60.0
 KEYS = {"TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()}
 
 eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
-# A legacy call over HTTP belongs to its session, which the next process takes up.
 wires = pytest.mark.parametrize(
     ("wire", "mode"),
-    [("stdio", NEWEST_LEGACY), ("stdio", MODERN), ("ws", NEWEST_LEGACY), ("ws", MODERN), ("http", MODERN)],
+    [(wire, mode) for wire in ("stdio", "ws", "http") for mode in (NEWEST_LEGACY, MODERN)],
 )
 
 

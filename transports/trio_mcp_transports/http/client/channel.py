@@ -17,6 +17,7 @@ from typing import Final
 import httpx2
 import trio
 
+from trio_mcp.backoff import Backoff
 from trio_mcp.errors import McpError, RemoteProtocolError
 from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.http.sse import SseEvent
@@ -42,6 +43,12 @@ from .streams import NotResumable, ResumableStream
 logger = peer_logger("trio_mcp.http")
 
 DELETE_TIMEOUT: Final = 2.0
+
+ANSWER_ATTEMPTS: Final = 6
+"""How often an answer is posted to a server that ends without a response, as one does that is restarted."""
+
+BACKOFF: Final = Backoff(first=0.25, longest=4.0)
+"""How long to wait before that."""
 
 MAX_ANSWERING: Final = 32
 """Answers to the server's questions that are on their way at a time; while there are so many, its next questions wait."""
@@ -192,25 +199,36 @@ class HttpChannel(MessageChannel):
 
     async def _answer(self, value: Envelope) -> None:
         try:
-            await self._post_and_report(value)
+            # The server drops an answer that comes twice. One that is lost would not be asked for again: its call would wait.
+            await self._post_and_report(value, ANSWER_ATTEMPTS)
         finally:
             self._answering.release()
 
     # messages without an answer
 
-    async def _post_and_report(self, envelope: Envelope) -> bool:
+    async def _post_and_report(self, envelope: Envelope, attempts: int = 1) -> bool:
         """Post a message and return whether the server accepted it; what went wrong is logged.
 
         If the server rejects an answer, the request of ours on whose response it had asked fails: it would wait for ever.
+
+        Args:
+            attempts: how often it is posted, with growing delays, to a server that is not reached or ends without a response.
         """
+        what, failure = type(envelope.message).__name__, ""
+        for attempt in range(attempts):
+            try:
+                return await self._post_once(envelope, what)
+            except httpx2.HTTPError as error:
+                failure = error_text(error)
+            if attempt + 1 < attempts:
+                await trio.sleep(BACKOFF.delay(attempt))
+        self._records.log("a %s did not reach %s: %s", what, self._connection.shown, failure)
+        return False
+
+    async def _post_once(self, envelope: Envelope, what: str) -> bool:
         connection, message = self._connection, envelope.message
         headers, timeout = connection.headers_of(envelope).every, connection.limits.post_timeout
-        what = type(message).__name__
-        try:
-            status, _ = await connection.post_message(connection.url, message, headers, timeout)
-        except httpx2.HTTPError as error:
-            self._records.log("a %s did not reach %s: %s", what, connection.shown, error_text(error))
-            return False
+        status, _ = await connection.post_message(connection.url, message, headers, timeout)
         if status >= 300:
             self._records.log("the server answered %s to a %s", status, what)
             for each in message.answers if isinstance(message, Answers) else (message,):

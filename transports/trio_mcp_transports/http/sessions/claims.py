@@ -74,12 +74,13 @@ class Claims:
         entry = self.new_session(session, peer.principal, account, session_id)
         try:
             answered = await Restoration(self.home, left, entry, self.new_stream, self.on_unread).run(peer)
-        except BaseException as error:
+        except Exception as error:  # noqa: BLE001  whatever a store raises
             # The next request that names the session restores it anew.
             session.close(CancelReason.SHUTDOWN)
-            if not isinstance(error, Exception):
-                raise
             service.records.log(NOT_READ, level=logging.ERROR, exc_info=error)
             raise self.home.busy() from None
+        except BaseException:
+            session.close(CancelReason.SHUTDOWN)
+            raise
         sessions.add(entry)
         await self.home.discard(answered)
