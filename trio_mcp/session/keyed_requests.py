@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import LimitExceeded, McpError, without_traceback
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail
-from ..protocol.sealing.request_state import RequestDigest
-from ..runtime import CancelReason, Journal
+from ..runtime import CancelReason
 from ..storage import Change, StoreError
 from ..types import Model
-from .calls.asks_requests import CallByRequests, resume_request
-from .calls.asks_rounds import CallInRounds
+from .calls.asks_requests import CallByRequests
 from .calls.call import Call, Plan
 from .calls.earlier import EarlierRun, earlier_run, failing_body, read_log
 from .calls.facts import RequestFacts, ResumeMode
@@ -24,7 +22,7 @@ from .calls.stored_keys import OPEN_SECONDS, Claim, StoredKey, StoredKeys
 from .replies import LegOutcome, ReplyTarget
 from .service import Service
 
-StartCall = Callable[[Plan, RequestFacts, Model, ReplyTarget], Call]
+StartCall = Callable[[Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
 
 
 @dataclass(slots=True, eq=False)
@@ -33,7 +31,7 @@ class KeyedRequests:
 
     Args:
         asks: the questions that are open on the connection.
-        start_call: starts a call that has no key.
+        start_call: starts a call as if it had no key, or once more with what an earlier run has left.
     """
 
     _service: Service
@@ -68,9 +66,21 @@ class KeyedRequests:
         return True
 
     def start(
-        self, key: CallKey, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget, *, as_task: bool
+        self,
+        key: CallKey,
+        plan: Plan,
+        facts: RequestFacts,
+        params: Model,
+        target: ReplyTarget,
+        *,
+        as_task: bool,
+        alone: bool,
     ) -> None:
-        """Start a call under its key, unless it may have run: then it runs again only if that does no harm."""
+        """Start a call under its key, unless it may have run: then it runs again only if that does no harm.
+
+        Args:
+            alone: no other process may have received the first request in place of this one.
+        """
         calls = self._service.calls
         if calls.stored_keys is not None and not runs_again(plan):
             calls.keyed.check_room()
@@ -80,8 +90,6 @@ class KeyedRequests:
             target.work = claiming
             calls.supervisor.spawn(claiming.run)
             return
-        # The requests of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
-        alone = calls.keys is None or not (facts.own_headers and facts.terms.asks_in_rounds)
         lost = calls.keyed.find(key) is not None or calls.keyed.was_used(key)
         lost = lost or may_have_run(key, calls.node, forgotten_until=calls.keyed.forgotten_until, alone=alone)
         if lost and not runs_again(plan):
@@ -96,7 +104,7 @@ class KeyedRequests:
                 creating.end_with(None)
                 raise
         else:
-            call = self._start_call(plan, facts, params, target)
+            call = self._start_call(plan, facts, params, target, None)
             call.keyed = calls.keyed.begin(key, call)
 
     def start_claimed(self, claiming: Claiming, claim: Claim, run: EarlierRun | None) -> None:
@@ -113,9 +121,10 @@ class KeyedRequests:
         if claiming.as_task:
             service.tasks.start(plan, facts, claiming.params, target, claiming.task_created, claiming.stored)
             return
-        call = (
-            self._start_call(plan, facts, claiming.params, target) if run is None else self._start_again(claiming, run)
-        )
+        loss = None if run is None else run.loss(plan, always_replay=calls.options.always_replay)
+        if loss is not None:
+            plan = plan._replace(run=failing_body(loss))
+        call = self._start_call(plan, facts, claiming.params, target, run)
         keyed.call, call.keyed, keyed.stored = call, keyed, claiming.stored
         if call.memory is not None:
             log = calls.open_log(claim.name, OPEN_SECONDS, 0 if run is None else run.logged)
@@ -123,18 +132,6 @@ class KeyedRequests:
                 call.memory.keep_in(log)
             else:
                 call.memory.continue_in(log)
-
-    def _start_again(self, claiming: Claiming, run: EarlierRun) -> Call:
-        """Start a call once more, with what its earlier run has recorded."""
-        calls, plan, facts, target = self._service.calls, claiming.plan, claiming.facts, claiming.target
-        if facts.terms.asks_in_rounds:
-            loss = run.loss(plan, always_replay=calls.options.always_replay)
-            if loss is not None:
-                plan = plan._replace(run=failing_body(loss))
-            digest = RequestDigest(claiming.params)
-            return CallInRounds(calls, plan, facts, target, digest, None, Journal(run.entries))
-        # What it asked on another connection has lost its prompt there.
-        return resume_request(calls, plan, facts, target, self._asks, replace(run, requests={}), None)
 
 
 @dataclass(slots=True, eq=False)

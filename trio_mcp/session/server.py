@@ -19,6 +19,7 @@ cancellation overtakes all work.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 from ..errors import RemoteProtocolError
@@ -48,7 +49,7 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
-from ..runtime import Account, CancelReason, Outbox
+from ..runtime import Account, CancelReason, Journal, Outbox
 from ..types import InputResponseRequestParams, Model
 from .batch import OpenBatch
 from .calls.asks_requests import CallByRequests, resume_request
@@ -355,7 +356,9 @@ class ServerSession:
             return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
         as_task = answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params)
         if key is not None:
-            self._keyed().start(key, answer, facts, params, target, as_task=as_task)
+            # Those of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
+            alone = service.calls.keys is None or not (facts.own_headers and terms.asks_in_rounds)
+            self._keyed().start(key, answer, facts, params, target, as_task=as_task, alone=alone)
         elif as_task:
             service.tasks.start(answer, facts, params, target)
         else:
@@ -378,11 +381,20 @@ class ServerSession:
     def _keyed(self) -> KeyedRequests:
         return KeyedRequests(self.service, self._asks, self._start_call)
 
-    def _start_call(self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget) -> Call:
+    def _start_call(
+        self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun | None = None
+    ) -> Call:
+        """Start a call; once more if an earlier run has left something, with what that has recorded."""
+        calls = self.service.calls
         if facts.terms.asks_in_rounds:
-            return CallInRounds(self.service.calls, plan, facts, target, RequestDigest(params))
-        call = CallByRequests(self.service.calls, plan, facts, target, self._asks)
-        if self.service.calls.is_durable:
+            journal = None if run is None else Journal(run.entries)
+            return CallInRounds(calls, plan, facts, target, RequestDigest(params), None, journal)
+        if run is None:
+            call = CallByRequests(calls, plan, facts, target, self._asks)
+        else:
+            # What it asked on another connection has lost its prompt there.
+            call = resume_request(calls, plan, facts, target, self._asks, replace(run, requests={}), None)
+        if calls.is_durable:
             target.params = params
         return call
 
