@@ -80,24 +80,29 @@ async def test_a_question_that_a_legacy_server_withdraws_cancels_its_handler(wir
             await thinks.wait_ended()
 
 
-@modes
-async def test_a_server_process_that_dies_ends_the_handlers_of_its_questions(mode: str) -> None:
+# A question of a modern server outlives its connection: where the client may connect again, its answer is sent there
+# (tests/wires/fire/test_durable_repeats.py).
+@pytest.mark.parametrize(("mode", "reconnect"), [("legacy", True), ("legacy", False), ("modern", False)])
+async def test_a_server_process_that_dies_ends_the_handlers_of_its_questions(mode: str, reconnect: bool) -> None:
     thinks = Thinks()
     with trio.fail_after(START):
-        async with connected("stdio", mode, on_elicit=thinks) as client, trio.open_nursery() as nursery:
+        async with (
+            connected("stdio", mode, on_elicit=thinks, reconnect=reconnect) as client,
+            trio.open_nursery() as nursery,
+        ):
             nursery.start_soon(lost, client, "ask")
             await thinks.asked.wait()
             nursery.start_soon(lost, client, "die")
             await thinks.wait_ended()
 
 
-@modes
-async def test_a_websocket_that_is_lost_ends_the_handlers_of_its_questions(mode: str) -> None:
+@pytest.mark.parametrize(("mode", "reconnect"), [("legacy", True), ("legacy", False), ("modern", False)])
+async def test_a_websocket_that_is_lost_ends_the_handlers_of_its_questions(mode: str, reconnect: bool) -> None:
     thinks = Thinks()
     with trio.fail_after(START):
         async with trio.open_nursery() as nursery:
             async with served(asking_app.server, "websocket") as url:
-                client = await Client.connect(url, mode=mode, on_elicit=thinks).open()
+                client = await Client.connect(url, mode=mode, on_elicit=thinks, reconnect=reconnect).open()
                 nursery.start_soon(lost, client, "ask")
                 await thinks.asked.wait()
             await thinks.wait_ended()
