@@ -75,6 +75,7 @@ async def resume(tasks: Tasks, task: OpenTask, call: TaskCall | None) -> None:
     loss = run.loss(plan, always_replay=services.options.always_replay)
     if loss is not None:
         raise loss
+    task.is_resuming = True
     begin_work(services, task, plan, facts, run)
 
 
