@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from crashing_store import Disk, plain_text
 from talk import Talk, talk_to
 from task_process import KEYS, Process, Work
@@ -66,7 +67,9 @@ async def test_a_task_that_must_not_run_again_has_failed_with_the_cause(era: typ
     assert work.runs == 1
 
 
-async def test_a_step_that_may_have_run_ends_the_task(era: type[LegacyTask]) -> None:
+async def test_a_step_that_may_have_run_ends_the_task(
+    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
+) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
     work.charge = process.store.crash  # type: ignore[assignment]
@@ -321,18 +324,23 @@ async def test_a_store_that_fails_a_request_is_an_error_to_try_again_after(era: 
             assert (await task.reply(task.request("tasks/list")))["error"]["code"] == -32000
 
 
-async def test_an_answer_that_comes_before_its_question_is_asked_again_waits_for_it() -> None:
+@pytest.mark.parametrize("held", ["the log is read", "the body runs"])
+async def test_an_answer_that_comes_before_its_question_is_asked_again_waits_for_it(held: str) -> None:
     disk, work = Disk(), Work()
     async with Process(disk, work).task(ModernTask) as task:
         await task.start("order")
         await wait_all_tasks_blocked()
         (key,) = (await task.get())["inputRequests"]
-    work.may_ask = trio.Event()
-    async with Process(disk, work).task(ModernTask, task.id) as again:
+    process, go_on = Process(disk, work), trio.Event()
+    if held == "the body runs":
+        work.may_ask = go_on
+    else:
+        process.store.may_read_logs = go_on
+    async with process.task(ModernTask, task.id) as again:
         answers = {key: {"action": "accept", "content": {"value": True}}}
         update = again.request("tasks/update", taskId=task.id, inputResponses=answers)
         await wait_all_tasks_blocked()
-        work.may_ask.set()
+        go_on.set()
         assert "result" in await again.reply(update)
         await again.answer(True)
         assert (await again.result())["content"][0]["text"] == "1 accept accept"

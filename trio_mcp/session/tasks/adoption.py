@@ -50,7 +50,7 @@ async def adopt(tasks: Tasks, stored: Record) -> None:
     except StoreConflict:
         return
     task = OpenTask(claimed, tasks)
-    task.version = stored.version + 1
+    task.version, task.is_resuming = stored.version + 1, True
     tasks.add(task)
     try:
         await resume(tasks, task, claimed.call)
@@ -75,7 +75,6 @@ async def resume(tasks: Tasks, task: OpenTask, call: TaskCall | None) -> None:
     loss = run.loss(plan, always_replay=services.options.always_replay)
     if loss is not None:
         raise loss
-    task.is_resuming = True
     begin_work(services, task, plan, facts, run)
 
 

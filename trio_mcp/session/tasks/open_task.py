@@ -96,9 +96,9 @@ class OpenTask:
 
     def may_ask_again(self, key: str) -> bool:
         """Return whether this may be a question of an earlier process that this one comes to later."""
-        if not self.is_resuming or self.work is None:
+        if not self.is_resuming or key in self.questions:
             return False
-        return key not in self.questions and not self.work.has_answer(key)
+        return self.work is None or not self.work.has_answer(key)
 
     def end(self, outcome: TaskOutcome, now: float) -> None:
         """Settle the outcome. The first one counts, whatever the work still does (L-TSK-5)."""
