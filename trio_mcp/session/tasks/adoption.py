@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import trio
 
 from ...errors import CallLost, McpError
 from ...logs import peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, ErrorDetail
-from ...storage import Put, Record, StoreConflict, StoreError
+from ...storage import Put, Record, Store, StoreConflict, StoreError
 from ..calls.call import Plan
 from ..calls.earlier import earlier_run, read_log
 from .creating import begin_work
@@ -20,37 +24,65 @@ logger = peer_logger("trio_mcp.tasks")
 
 PAGE = 200
 """Records that are read at once."""
+AT_ONCE = 16
+"""Tasks that are taken over at once."""
 
 
 async def adopt_all(tasks: Tasks) -> None:
     """Take over every task whose process has ended; run as a task when the server starts."""
-    after = ""
+    after, ended = "", EndedNodes(tasks.store, tasks.services.node)
     try:
         while page := await tasks.store.list(KIND, after=after, limit=PAGE):
-            for stored in page:
-                await adopt(tasks, stored)
+            left = [found for stored in page if (found := open_record(tasks, stored)) is not None]
+            adoptable = iter([(record, version) for record, version in left if await ended.has(record.node)])
+            # At once, so that their writes share commits.
+            async with trio.open_nursery() as nursery:
+                for _ in range(AT_ONCE):
+                    nursery.start_soon(adopt_some, tasks, adoptable)
             after = page[-1].key
-    except StoreError as error:
-        logger.error("the tasks of earlier processes cannot be listed: %s", error)
+    except* StoreError as errors:
+        logger.error("the tasks of earlier processes cannot be taken over: %s", errors.exceptions[0])
 
 
-async def adopt(tasks: Tasks, stored: Record) -> None:
-    """Take over a task if it is open and its process has ended. Of several processes that try, one succeeds."""
+def open_record(tasks: Tasks, stored: Record) -> tuple[TaskRecord, int] | None:
+    """Return the record of a task that is not over, and its version; one that cannot be read is left where it is."""
     try:
         record = TaskRecord.decode(stored.value)
     except ValueError as error:
-        # It is left where it is, and the others go on.
         tasks.services.records.log(SET_ASIDE, error, level=logging.ERROR)
-        return
-    if record.outcome is not None or record.node == tasks.services.node or await tasks.store.is_alive(record.node):
-        return
+        return None
+    return None if record.outcome is not None else (record, stored.version)
+
+
+@dataclass(slots=True, eq=False)
+class EndedNodes:
+    """Tells which processes have ended; a process that has is asked about once."""
+
+    _store: Store
+    _this: str
+    _ended: dict[str, bool] = field(default_factory=dict)
+
+    async def has(self, node: str) -> bool:
+        """Return whether it has ended. Raises `StoreError`."""
+        if node not in self._ended:
+            self._ended[node] = node != self._this and not await self._store.is_alive(node)
+        return self._ended[node]
+
+
+async def adopt_some(tasks: Tasks, adoptable: Iterator[tuple[TaskRecord, int]]) -> None:
+    for record, version in adoptable:
+        await adopt(tasks, record, version)
+
+
+async def adopt(tasks: Tasks, record: TaskRecord, version: int) -> None:
+    """Take over a task, and go on with its work. Of several processes that try, one succeeds. Raises `StoreError`."""
     claimed = record._replace(node=tasks.services.node)
     try:
-        await tasks.store.write([Put(stored_form(claimed, stored.version))])
+        await tasks.store.write([Put(stored_form(claimed, version))])
     except StoreConflict:
         return
     task = OpenTask(claimed, tasks)
-    task.version, task.is_resuming = stored.version + 1, True
+    task.version, task.is_resuming = version + 1, True
     tasks.add(task)
     try:
         await resume(tasks, task, claimed.call)

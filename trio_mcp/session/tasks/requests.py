@@ -93,7 +93,8 @@ async def run_result(tasks: Tasks, params: TaskRequestParams, call: Call, place:
     seen = await found(tasks, facts, params.task_id)
     if seen.open is not None:
         await ask_until_over(seen.open, call, place if isinstance(place, Lane) else Lane(place))
-        seen = await found(tasks, facts, params.task_id)
+        ended = seen.open.shown.outcome is not None
+        seen = tasks.seen(seen.open) if ended else await found(tasks, facts, params.task_id)
     outcome = seen.record.outcome
     if outcome is None:
         raise LimitExceeded("the task runs in another process of this server; poll its state with tasks/get")
