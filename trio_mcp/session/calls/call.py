@@ -211,12 +211,12 @@ class Call(ABC, Generic[OriginT_co]):
             await trio.lowlevel.checkpoint()
             return
         target.check_room(content_size(message))
-        await target.outbox.send(Envelope(message, about=target.request_id))
+        await target.outbox.send(Envelope(message, about=target.about))
 
     def post(self, message: Notification) -> None:
         """Queue a notification without waiting, also during a clean-up."""
         if self.target is not None:
-            self.target.outbox.post(Envelope(message, about=self.target.request_id))
+            self.target.outbox.post(Envelope(message, about=self.target.about))
 
     def notify_completed(self, elicitation_id: str) -> None:
         """Tell the client that its user has finished at a page, if its revision has that message and the call is open."""

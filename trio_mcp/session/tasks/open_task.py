@@ -10,7 +10,7 @@ import trio
 
 from ...runtime import Actor, CancelReason
 from ...types import Model
-from ..calls.facts import SessionFacts
+from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
 from .record import TaskOutcome, TaskRecord
 
@@ -19,6 +19,7 @@ class TaskWork(Protocol):
     """The call that a task runs."""
 
     actor: Actor
+    facts: RequestFacts
 
     async def take_answers(self, answers: Mapping[str, Model | Exception], size: int) -> None:
         """Hand answers of `size` bytes in total to the lanes that asked."""
@@ -33,6 +34,9 @@ class TaskHome(Protocol):
 
     def questions_changed(self, task: OpenTask) -> None:
         """A question was asked, answered or withdrawn."""
+
+    def left_alone(self, task: OpenTask) -> None:
+        """A caller has stopped waiting for its result, and its questions go out there no more."""
 
     def set_message(self, task: OpenTask, message: str) -> None:
         """The author says how the work stands."""
@@ -56,7 +60,9 @@ class OpenTask:
         version: of the committed record in the store; 0 before it is there.
         questions: the open questions by key.
         work: the call; None before it has begun and after its end.
-        asker: who asks its questions: the one call of `tasks/result` that does; None if there is none.
+        asker: who asks its questions: the one call of `tasks/result` that does, or `OwnAsking`; None if there is none.
+        asked_unattended: the keys of those that were sent on the session's channel; none is sent there twice.
+        is_unattended: it waits for a caller to fetch its questions (`Unattended`).
         is_forgotten: nothing is shown of it from here any more.
         is_unsaved: `record` is newer than what is in the store.
         is_saving: a task of the supervisor saves it.
@@ -70,6 +76,8 @@ class OpenTask:
     questions: dict[str, OpenQuestion] = field(default_factory=dict)
     work: TaskWork | None = None
     asker: object = None
+    asked_unattended: frozenset[str] = frozenset()
+    is_unattended: bool = False
     is_forgotten: bool = False
     is_unsaved: bool = False
     is_saving: bool = False

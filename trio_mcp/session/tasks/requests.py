@@ -25,6 +25,7 @@ from ..calls.call import Body, Call, Plan, Route
 from ..calls.facts import RequestFacts
 from .questions import ask_until_over
 from .tasks import SeenTask, Tasks
+from .unattended import leave_to
 
 PAGE: Final = 100
 """Tasks on a page of `tasks/list`."""
@@ -83,6 +84,7 @@ async def run_result(tasks: Tasks, params: TaskRequestParams, call: Call, place:
     facts = call.facts
     seen = await found(tasks, facts, params.task_id)
     if seen.open is not None:
+        leave_to(seen.open, facts)
         await ask_until_over(seen.open, call, place if isinstance(place, Lane) else Lane(place))
         seen = await found(tasks, facts, params.task_id)
     outcome = seen.record.outcome
