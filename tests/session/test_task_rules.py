@@ -68,13 +68,16 @@ class Work:
     async def crash(self) -> str:
         raise RuntimeError("secret")
 
+    async def refuse(self) -> str:
+        raise ProtocolError("not here", code=-32042, data={"why": "test"})
+
     async def unsendable(self) -> float:
         return float("nan")
 
 
 def serving(work: Work, **options: Any) -> Server:
     server = Server("tester", version="1", options=ServiceOptions(**options))
-    for tool in (work.quick, work.ask, work.ask_both, work.wait, work.fail, work.crash, work.unsendable):
+    for tool in (work.quick, work.ask, work.ask_both, work.wait, work.fail, work.crash, work.refuse, work.unsendable):
         server.tool(task=True)(tool)
     server.tool(name="never")(work.quick)
     server.tool(name="always", task="required")(work.quick)
@@ -701,3 +704,11 @@ async def test_of_a_call_that_ended_without_a_result_the_code_and_the_data_of_it
         assert await task.status() == "failed"
         error = (await task.outcome())["error"]
         assert (error["code"], error["data"]) == (-32042, {"why": 1})
+
+
+async def test_the_error_of_tasks_result_is_the_one_of_the_call_with_nothing_added() -> None:
+    # An error has no `_meta` that could name the task, and `data` is the sender's.
+    async with task_in(LegacyTask, Work()) as task:
+        plain = (await task.reply(task.request("tools/call", name="refuse", arguments={})))["error"]
+        await task.start("refuse")
+        assert (await task.outcome())["error"] == plain == {"code": -32042, "message": "not here", "data": {"why": "test"}}

@@ -115,6 +115,7 @@ class ClientSession:
         terms: the terms of every message; the client sets them once it knows the revision.
         closed_because: why the connection has ended; None while it is open.
         records: counts what the server can make this client log.
+        raised: the exceptions of a server in this process, for a program that wants them; None elsewhere.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class ClientSession:
         self.connection = Connection(Side.SERVER)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
         self._channel = as_message_channel(channel)
-        self._raised = self._channel.raised
+        self.raised = self._channel.raised
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
@@ -196,7 +197,7 @@ class ClientSession:
         try:
             with trio.move_on_after(timeout):
                 taking = slot.take() if timer is None else timer.take(slot, method)
-                result = await (taking if self._raised is None else self._raised.result_of(request.id, taking))
+                result = await (taking if self.raised is None else self.raised.result_of(request.id, taking))
                 answered = True
                 return result
         except Disconnected:
