@@ -154,11 +154,11 @@ async def test_a_task_raises_the_exception_itself_where_its_result_is_awaited(mo
         raise Broken("detail")
 
     async with client_of(server, mode, raise_exceptions=True) as client:
+        result = (
+            client.call_tool("boom_later") if way == "call_tool" else (await client.start_tool("boom_later")).result()
+        )
         with pytest.raises(Broken, match="detail") as caught:
-            if way == "call_tool":
-                await client.call_tool("boom_later")
-            else:
-                await (await client.start_tool("boom_later")).result()
+            await result
         assert caught.traceback[-1].name == "boom_later"
 
 

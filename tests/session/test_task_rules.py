@@ -711,4 +711,6 @@ async def test_the_error_of_tasks_result_is_the_one_of_the_call_with_nothing_add
     async with task_in(LegacyTask, Work()) as task:
         plain = (await task.reply(task.request("tools/call", name="refuse", arguments={})))["error"]
         await task.start("refuse")
-        assert (await task.outcome())["error"] == plain == {"code": -32042, "message": "not here", "data": {"why": "test"}}
+        assert (
+            (await task.outcome())["error"] == plain == {"code": -32042, "message": "not here", "data": {"why": "test"}}
+        )

@@ -27,7 +27,7 @@ from typing import Final, TypeAlias, TypedDict
 
 import trio
 
-from ..errors import Disconnected, RequestTimeout, Unreachable
+from ..errors import Disconnected, McpError, RequestTimeout, Unreachable
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
 from ..protocol.connection import (
@@ -35,6 +35,7 @@ from ..protocol.connection import (
     CancelIn,
     Connection,
     Ignored,
+    LateTask,
     NotificationIn,
     Rejected,
     ReplyIn,
@@ -58,6 +59,7 @@ from ..types import (
     ProgressNotificationParams,
     RequestParams,
     SubscriptionsListenResult,
+    TaskRequestParams,
 )
 from .batch import OpenBatch
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
@@ -341,8 +343,17 @@ class ClientSession:
                     self._server_requests.reply(error_response(error), batch)
             case BatchIn():
                 self._receive_batch(event, handlers, envelope.about)
+            case LateTask(task_id=task_id):
+                handlers.start_soon(self._cancel_task, task_id)
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
+
+    async def _cancel_task(self, task_id: str) -> None:
+        """Cancel a task that a request has become which nobody waits for (L-CAN-1b)."""
+        try:
+            await self.request("tasks/cancel", TaskRequestParams(task_id=task_id), timeout=CLEAN_UP)
+        except McpError as error:
+            logger.info("a task that nobody waits for was not cancelled: %s", error)
 
     def _lose_connection(self, handlers: trio.Nursery, why: str) -> None:
         """Fail every request that waits; what is queued was meant for the connection that has ended."""
