@@ -714,3 +714,11 @@ async def test_the_error_of_tasks_result_is_the_one_of_the_call_with_nothing_add
         assert (
             (await task.outcome())["error"] == plain == {"code": -32042, "message": "not here", "data": {"why": "test"}}
         )
+
+
+async def test_the_cancel_of_a_request_that_became_a_task_leaves_the_task(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work()) as task:
+        request_id = task.create("wait")
+        task.id = task.created(await task.reply(request_id))["taskId"]
+        task.talk.cancel(request_id)
+        assert await task.status() == "working"

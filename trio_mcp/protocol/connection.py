@@ -46,7 +46,6 @@ from ..types import CancelledNotificationParams, CreateTaskResult, InitializeReq
 from .batches import checked_in_batch
 from .codec import Codec, codec_for
 from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, read_request
-from .codec.tasks import MAX_TASK_ID
 from .jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -341,7 +340,7 @@ class Connection:
         if id is None and isinstance(message, ErrorResponse):
             about_notification = message.error.code == METHOD_NOT_FOUND and self._answers_notification()
             return self._stray(None) if about_notification or not self._pending else self._lose(message)
-        late = self._withdrawn.get(id) if isinstance(message, Response) else None
+        late = self._withdrawn.get(id) if isinstance(message, Response) and id is not None else None
         stray = self._stray(id)
         if late is not None and late.may_be_task:
             return _late_task(late, message) or stray
@@ -424,7 +423,7 @@ def _late_task(withdrawn: PendingRequest, answer: Response | ErrorResponse) -> L
         result = withdrawn.codec.decode_result(withdrawn.method, answer.result, may_be_task=True)
     except RemoteProtocolError:
         return None
-    if not isinstance(result, CreateTaskResult) or not 0 < len(result.task_id) <= MAX_TASK_ID:
+    if not isinstance(result, CreateTaskResult):
         return None
     return LateTask("a request that was withdrawn has become a task", task_id=result.task_id)
 

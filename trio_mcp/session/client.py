@@ -30,6 +30,7 @@ import trio
 from ..errors import Disconnected, McpError, RequestTimeout, Unreachable
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
+from ..protocol.codec.tasks import MAX_TASK_ID
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
@@ -53,6 +54,7 @@ from ..protocol.meta import SUBSCRIPTION_ID
 from ..protocol.revisions import NEWEST_LEGACY, Side
 from ..runtime import Mailbox, Outbox, Slot
 from ..types import (
+    CreateTaskResult,
     JsonObject,
     Model,
     NotificationParams,
@@ -148,6 +150,7 @@ class ClientSession:
         self._tokens = itertools.count(1)
         self.closed_because: Disconnected | None = None
         self._written = trio.Event()
+        self._handlers: trio.Nursery | None = None
 
     async def request(
         self,
@@ -245,6 +248,7 @@ class ClientSession:
             handlers: runs the handlers of the server's requests, which are cancelled at the end of the channel.
         """
         why = None
+        self._handlers = handlers
         nursery.start_soon(self._write)
         try:
             await read_all(self._channel, partial(self._receive, handlers), self._outbox)
@@ -295,6 +299,9 @@ class ClientSession:
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless))
 
     def _withdraw(self, request_id: RequestId, slot: Slot[Model]) -> None:
+        answer = slot.untaken
+        if isinstance(answer, CreateTaskResult) and self._handlers is not None and self.closed_because is None:
+            self._handlers.start_soon(self._cancel_task, answer.task_id)
         slot.give_up()
         notice = self.connection.withdraw(request_id, "the caller no longer needs the answer")
         if notice is not None:
@@ -350,6 +357,8 @@ class ClientSession:
 
     async def _cancel_task(self, task_id: str) -> None:
         """Cancel a task that a request has become which nobody waits for (L-CAN-1b)."""
+        if len(task_id) > MAX_TASK_ID:
+            return
         try:
             await self.request("tasks/cancel", TaskRequestParams(task_id=task_id), timeout=CLEAN_UP)
         except McpError as error:
