@@ -13,11 +13,11 @@ from talk import Talk, talk_to
 from task_talk import DECLARES, TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, ProtocolError, Server, ToolError
+from trio_mcp import Context, ProtocolError, Server, TaskOptions, ToolError
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.session.task_options import TaskOptions
 
 UNKNOWN = -32602
 
@@ -722,3 +722,34 @@ async def test_the_cancel_of_a_request_that_became_a_task_leaves_the_task(era: t
         task.id = task.created(await task.reply(request_id))["taskId"]
         task.talk.cancel(request_id)
         assert await task.status() == "working"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"tasks": TaskOptions(waiting_per_owner=3)}, "waiting_per_owner"),
+        ({"tasks": TaskOptions(waiting=3)}, "waiting"),
+        ({"actors": Limits(actors=6)}, "actors"),
+    ],
+)
+async def test_waiting_for_results_holds_up_nothing_else_and_has_its_own_limit(options: Any, named: str) -> None:
+    async with task_in(LegacyTask, Work(), **options) as task:
+        await task.start("wait")
+        waits = [task.about("tasks/result") for _ in range(3)]
+        await wait_all_tasks_blocked()
+        refused = (await task.reply(task.about("tasks/result")))["error"]
+        assert refused["code"] == SERVER_BUSY
+        assert named in refused["message"]
+        called = await task.reply(task.request("tools/call", name="never", arguments={}))
+        assert called["result"]["content"][0]["text"] == "done"
+        cancelled = task.about("tasks/cancel")
+        await wait_all_tasks_blocked()
+        answers = {each["id"]: each for each in task.talk.waiting() if "id" in each}
+        assert answers.keys() == {*waits, cancelled}
+        assert answers[cancelled]["result"]["status"] == "cancelled"
+        # Nothing is left of the count.
+        assert "error" in await task.reply(task.about("tasks/result"))
+        await task.start("wait")
+        task.about("tasks/result")
+        await wait_all_tasks_blocked()
+        assert not [each for each in task.talk.waiting() if "error" in each]

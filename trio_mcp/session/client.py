@@ -54,6 +54,7 @@ from ..protocol.meta import SUBSCRIPTION_ID
 from ..protocol.revisions import NEWEST_LEGACY, Side
 from ..runtime import Mailbox, Outbox, Slot
 from ..types import (
+    CallToolRequestParams,
     CreateTaskResult,
     JsonObject,
     Model,
@@ -214,7 +215,7 @@ class ClientSession:
             self._streams.pop(str(request.id), None)
             # Also after an error of the server: withdrawing a request that is answered sends nothing.
             if not answered:
-                self._withdraw(request.id, slot)
+                self._withdraw(request.id, slot, params)
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
     @contextmanager
@@ -298,13 +299,15 @@ class ClientSession:
             headers = {**headers, **headers_for(request.method, params)}
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless))
 
-    def _withdraw(self, request_id: RequestId, slot: Slot[Model]) -> None:
+    def _withdraw(self, request_id: RequestId, slot: Slot[Model], params: RequestParams) -> None:
         answer = slot.untaken
         if isinstance(answer, CreateTaskResult) and self._handlers is not None and self.closed_because is None:
             self._handlers.start_soon(self._cancel_task, answer.task_id)
         slot.give_up()
         notice = self.connection.withdraw(request_id, "the caller no longer needs the answer")
-        if notice is not None:
+        # One that asks for a task is never cancelled by a notification, but by `tasks/cancel` when the id is known (L-CAN-1b).
+        wants_task = isinstance(params, CallToolRequestParams) and params.task is not None
+        if notice is not None and not wants_task:
             self._outbox.post(Envelope(notice, about=request_id, stateless=self.terms.stateless))
 
     def _end(self, why: str) -> None:

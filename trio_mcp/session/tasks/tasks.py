@@ -45,6 +45,7 @@ from .owners import ANYBODY, may_see, owner_of, session_owner
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
 from .stored import StoredTasks
 from .unattended import POLLS, Unattended
+from .waits import Waits
 
 logger = peer_logger("trio_mcp.tasks")
 
@@ -81,7 +82,8 @@ class Tasks:
         # Trio's clock, as that is what deadlines go by.
         self._epoch = time.time() - trio.current_time()
         self._on_change = on_change
-        self._unattended = Unattended(services.supervisor, POLLS * self.options.poll_interval)
+        self.waits = Waits(self.options, services.options.actors.actors)
+        self._unattended = Unattended(services.supervisor, self.waits, POLLS * self.options.poll_interval)
         self.stored = StoredTasks(services, store, self.clock)
         self._open: dict[str, OpenTask] = {}
         self._per_owner: Counter[str] = Counter()

@@ -21,6 +21,7 @@ from ..calls.asks_requests import CallByRequests
 from ..calls.facts import RequestFacts
 from .open_task import OpenTask
 from .questions import ask_open_ones
+from .waits import Waits
 
 POLLS: Final = 2
 """A client that does what the specification says sees the question in its next poll, and fetches it before the one after."""
@@ -37,6 +38,7 @@ class Unattended:
     """
 
     _supervisor: Supervisor
+    _waits: Waits
     patience: float
     _due: deque[tuple[float, OpenTask]] = field(default_factory=deque[tuple[float, OpenTask]])
     _is_waiting: bool = False
@@ -60,7 +62,7 @@ class Unattended:
                 self._due.popleft()
                 task.is_unattended = False
                 if _has_unasked(task):
-                    _begin(task)
+                    _begin(task, self._waits)
         finally:
             self._is_waiting = False
 
@@ -71,18 +73,24 @@ def _has_unasked(task: OpenTask) -> bool:
     return not task.questions.keys() <= task.asked_unattended
 
 
-def _begin(task: OpenTask) -> None:
+def _begin(task: OpenTask, waits: Waits) -> None:
     session, work = task.session, task.work
     if session is None or session.ask is None or work is None:
         return
-    asking = OwnAsking(task, work.facts)
+    asking = OwnAsking(task, work.facts, waits)
+    try:
+        waits.begin(task.record.owner)
+    except LimitExceeded:
+        return
     try:
         asking.withdraw = session.ask(asking)
     except (LimitExceeded, LocalProtocolError):
         # The server is full, or shutting down; whoever asks for the result still gets the question.
-        return
-    # At once: a call of `tasks/result` may come before the work of this one begins.
-    if asking.withdraw is not None:
+        asking.withdraw = None
+    if asking.withdraw is None:
+        waits.end(task.record.owner)
+    else:
+        # At once: a call of `tasks/result` may come before the work of this one begins.
         task.asker = asking
 
 
@@ -92,11 +100,13 @@ class OwnAsking:
 
     Attributes:
         facts: the request that created the task.
+        waits: counts it: the client has the result to wait for, as with `tasks/result`.
         withdraw: ends it, and takes back what is open; None if the client cannot be reached.
     """
 
     task: OpenTask
     facts: RequestFacts
+    waits: Waits
     withdraw: Callable[[], None] | None = None
 
     async def run(self, call: object, place: Actor | Lane) -> Encoded:
@@ -112,6 +122,7 @@ class OwnAsking:
 
     def ended(self) -> None:
         """Let others ask, also if the call was cancelled before its body began."""
+        self.waits.end(self.task.record.owner)
         if self.task.asker is self:
             self.task.asker = None
             self.task.wake()
