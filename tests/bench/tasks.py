@@ -1,8 +1,8 @@
 """What tasks cost on SQLite: `python tests/bench/tasks.py [FOLDER]`.
 
 Prints the CPU time (of the whole process, all threads) of creating and finishing a small task, 16 at once; the memory of an open
-task among 10,000; how long a start takes that finds them; and how late a wait for a result hears of the end. The requests are those
-of a client of 2025-11-25, made through a session in this process. Not a test: it has no threshold.
+task among 10,000; how long a start takes that finds them; and how late a wait for a result hears of the end. The requests are
+those of a client of 2025-11-25, made through a session in this process. Not a test: it has no threshold.
 """
 
 from __future__ import annotations

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 from naming import naming
 from pydantic import BaseModel
+from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, Server, accept
 from trio_mcp.errors import (
@@ -380,3 +382,29 @@ async def test_the_mock_client_runs_tools_that_are_tasks(bench: Bench, era: str)
     mock = MockClient(elicits=[5], era=era)
     assert (await mock.call((bench.server, "report"), year=9)).data == {"year": 9, "pages": 5}
     assert (await MockClient(era=era).call((bench.server, "only_as_task"))).text == "done"
+
+
+@ERAS
+@pytest.mark.parametrize("steps", range(24))
+async def test_a_cancel_of_the_call_before_its_task_is_known_cancels_the_task(mode: str, steps: int) -> None:
+    """The cancel falls into each step of the way of the answer: before the task exists, while its id travels, and after."""
+    server, running = Server("bench", version="1"), set[object]()
+
+    @server.tool(task=True)
+    async def endless() -> None:
+        running.add(me := object())
+        try:
+            await trio.sleep_forever()
+        finally:
+            running.discard(me)
+
+    with trio.fail_after(500):
+        async with Client.connect(server, mode=mode) as client:
+            await client.list_tools()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(partial(client.call_tool, "endless", **as_task(mode)))
+                for _ in range(steps):
+                    await trio.lowlevel.checkpoint()
+                nursery.cancel_scope.cancel()
+            await wait_all_tasks_blocked()
+            assert not running

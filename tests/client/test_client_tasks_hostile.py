@@ -353,3 +353,29 @@ async def test_the_list_of_tasks_ends() -> None:
         with pytest.raises(LimitExceeded, match="pages"):
             async for _ in client.tasks():
                 pass
+
+
+async def test_a_call_that_asked_for_a_task_is_withdrawn_by_the_id_of_the_task() -> None:
+    # No notification may cancel a request that becomes a task (L-CAN-1b).
+    async with conversation(as_legacy_tasks) as (client, wire, start):
+        call = start(client.call_tool, "book", timeout=5)
+        await wire.reply("tools/list", TASK_TOOLS)
+        request = await wire.request("tools/call")
+        with pytest.raises(RequestTimeout):
+            await call.result()
+        await wire.silence()
+        await wire.respond(request, {"task": old()})
+        assert (await wire.reply("tasks/cancel", old("cancelled")))["params"]["taskId"] == "t"
+        await wire.silence()
+
+
+@pytest.mark.parametrize("answer", [{"task": old(taskId="x" * 2000)}, {"task": 3}, said("no task")])
+async def test_what_is_no_task_is_dropped_when_it_comes_too_late(answer: Json) -> None:
+    async with conversation(as_legacy_tasks) as (client, wire, start):
+        call = start(client.call_tool, "book", timeout=5)
+        await wire.reply("tools/list", TASK_TOOLS)
+        request = await wire.request("tools/call")
+        with pytest.raises(RequestTimeout):
+            await call.result()
+        await wire.respond(request, answer)
+        await wire.silence()

@@ -9,7 +9,7 @@ from scripted import FORM, ROOTS_QUESTION, SAMPLE, Json, Thinker, Wire, as_legac
 from trio_mcp.client import Client, accept
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_BUSY
 from trio_mcp.protocol.meta import RELATED_TASK
-from trio_mcp.session import received_tasks
+from trio_mcp.session import received_tasks, server_requests
 
 NEWS = "notifications/tasks/status"
 AS_TASK: Json = {"method": "elicitation/create", "params": {**FORM, "task": {"ttl": 60_000}}}
@@ -94,6 +94,24 @@ async def test_a_task_over_the_limit_is_refused_and_nothing_of_it_remains() -> N
         assert "max_handlers" in refused["message"]
         listed = await wire.answer_to({"method": "tasks/list", "params": {}})
         assert [each["taskId"] for each in listed["result"]["tasks"]] == [task["taskId"]]
+
+
+async def test_waiting_for_results_holds_up_nothing_else_and_has_its_own_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_requests, "MAX_WAITING", 3)
+    async with conversation(as_legacy, on_elicit=Thinker(), on_roots=list, max_handlers=2) as (_client, wire, _start):
+        task_id = (await created(wire))["taskId"]
+        for number in range(3):
+            await wire.send({"id": f"waits {number}", **about("result", task_id)})
+        await wire.silence()
+        refused = (await wire.answer_to(about("result", task_id)))["error"]
+        assert refused["code"] == SERVER_BUSY
+        assert "MAX_WAITING" in refused["message"]
+        assert (await wire.answer_to(ROOTS_QUESTION))["result"] == {"roots": []}
+        assert (await wire.answer_to(about("get", task_id)))["result"]["status"] == "working"
+        await wire.send({"id": "c", **about("cancel", task_id)})
+        await wire.notification(NEWS)
+        answers = [await wire.receive() for _ in range(4)]
+        assert {answer["id"] for answer in answers if "error" in answer} == {"waits 0", "waits 1", "waits 2"}
 
 
 async def test_results_over_the_limit_of_bytes_fail_their_task(monkeypatch: pytest.MonkeyPatch) -> None:

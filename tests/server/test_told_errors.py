@@ -14,7 +14,7 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp import Client, Context, PeerError, Server, ServiceOptions, ToolError, accept
+from trio_mcp import Client, Context, PeerError, Server, ServiceOptions, TaskCancelled, ToolError, accept
 from trio_mcp.session import serve_channel
 from trio_mcp.types import CallToolResult
 from trio_mcp_transports.memory import memory_pair
@@ -141,6 +141,44 @@ REQUESTS: dict[str, Callable[[Client], Awaitable[object]]] = {
     "resource": lambda client: client.read_resource("broken://now"),
     "prompt": lambda client: client.get_prompt("ask"),
 }
+
+
+@pytest.mark.parametrize("way", ["call_tool", "start_tool"])
+@pytest.mark.parametrize("task", [True, "required"])
+async def test_a_task_raises_the_exception_itself_where_its_result_is_awaited(mode: str, task: Any, way: str) -> None:
+    server = offering()
+
+    @server.tool(task=task)
+    async def boom_later(ctx: Context) -> None:
+        await ctx.elicit("Go on?", bool)
+        raise Broken("detail")
+
+    async with client_of(server, mode, raise_exceptions=True) as client:
+        result = (
+            client.call_tool("boom_later") if way == "call_tool" else (await client.start_tool("boom_later")).result()
+        )
+        with pytest.raises(Broken, match="detail") as caught:
+            await result
+        assert caught.traceback[-1].name == "boom_later"
+
+
+async def test_what_a_cancelled_task_raises_is_not_its_outcome(mode: str) -> None:
+    server = offering()
+
+    @server.tool(task=True)
+    async def boom_at_the_end() -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            raise Broken("detail")
+
+    async with client_of(server, mode, raise_exceptions=True) as client:
+        task = await client.start_tool("boom_at_the_end")
+        await trio.testing.wait_all_tasks_blocked()
+        await task.cancel()
+        await trio.testing.wait_all_tasks_blocked()
+        with pytest.raises(TaskCancelled):
+            await task.result()
 
 
 @pytest.mark.parametrize("request_of", REQUESTS.values(), ids=REQUESTS)

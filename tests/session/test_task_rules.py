@@ -15,7 +15,8 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, ProtocolError, Server, TaskOptions, ToolError
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.session import ServiceOptions
 
 UNKNOWN = -32602
@@ -67,13 +68,16 @@ class Work:
     async def crash(self) -> str:
         raise RuntimeError("secret")
 
+    async def refuse(self) -> str:
+        raise ProtocolError("not here", code=-32042, data={"why": "test"})
+
     async def unsendable(self) -> float:
         return float("nan")
 
 
 def serving(work: Work, **options: Any) -> Server:
     server = Server("tester", version="1", options=ServiceOptions(**options))
-    for tool in (work.quick, work.ask, work.ask_both, work.wait, work.fail, work.crash, work.unsendable):
+    for tool in (work.quick, work.ask, work.ask_both, work.wait, work.fail, work.crash, work.refuse, work.unsendable):
         server.tool(task=True)(tool)
     server.tool(name="never")(work.quick)
     server.tool(name="always", task="required")(work.quick)
@@ -700,3 +704,52 @@ async def test_of_a_call_that_ended_without_a_result_the_code_and_the_data_of_it
         assert await task.status() == "failed"
         error = (await task.outcome())["error"]
         assert (error["code"], error["data"]) == (-32042, {"why": 1})
+
+
+async def test_the_error_of_tasks_result_is_the_one_of_the_call_with_nothing_added() -> None:
+    # An error has no `_meta` that could name the task, and `data` is the sender's.
+    async with task_in(LegacyTask, Work()) as task:
+        plain = (await task.reply(task.request("tools/call", name="refuse", arguments={})))["error"]
+        await task.start("refuse")
+        assert (
+            (await task.outcome())["error"] == plain == {"code": -32042, "message": "not here", "data": {"why": "test"}}
+        )
+
+
+async def test_the_cancel_of_a_request_that_became_a_task_leaves_the_task(era: type[LegacyTask]) -> None:
+    async with task_in(era, Work()) as task:
+        request_id = task.create("wait")
+        task.id = task.created(await task.reply(request_id))["taskId"]
+        task.talk.cancel(request_id)
+        assert await task.status() == "working"
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"tasks": TaskOptions(waiting_per_owner=3)}, "waiting_per_owner"),
+        ({"tasks": TaskOptions(waiting=3)}, "waiting"),
+        ({"actors": Limits(actors=6)}, "actors"),
+    ],
+)
+async def test_waiting_for_results_holds_up_nothing_else_and_has_its_own_limit(options: Any, named: str) -> None:
+    async with task_in(LegacyTask, Work(), **options) as task:
+        await task.start("wait")
+        waits = [task.about("tasks/result") for _ in range(3)]
+        await wait_all_tasks_blocked()
+        refused = (await task.reply(task.about("tasks/result")))["error"]
+        assert refused["code"] == SERVER_BUSY
+        assert named in refused["message"]
+        called = await task.reply(task.request("tools/call", name="never", arguments={}))
+        assert called["result"]["content"][0]["text"] == "done"
+        cancelled = task.about("tasks/cancel")
+        await wait_all_tasks_blocked()
+        answers = {each["id"]: each for each in task.talk.waiting() if "id" in each}
+        assert answers.keys() == {*waits, cancelled}
+        assert answers[cancelled]["result"]["status"] == "cancelled"
+        # Nothing is left of the count.
+        assert "error" in await task.reply(task.about("tasks/result"))
+        await task.start("wait")
+        task.about("tasks/result")
+        await wait_all_tasks_blocked()
+        assert not [each for each in task.talk.waiting() if "error" in each]

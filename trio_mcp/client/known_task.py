@@ -8,13 +8,11 @@ from typing import Final, TypeAlias
 import trio
 
 from ..errors import RemoteProtocolError
+from ..protocol.codec.tasks import MAX_TASK_ID
 from ..types import CallToolResult, DetailedTask, InputRequest, Model, Task
 
 ENDED: Final = ("completed", "failed", "cancelled")
 """The states that a task stays in."""
-
-MAX_TASK_ID: Final = 1024
-"""Characters of a task's id. It is repeated in every request, and in a header of those over HTTP."""
 
 OnNews: TypeAlias = Callable[[DetailedTask], None]
 """Called with the state of a task that a notification brought."""

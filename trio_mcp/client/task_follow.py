@@ -97,6 +97,7 @@ class Follower(ABC):
             PeerError: it failed, or the server no longer knows it.
             LimitExceeded: it asked in more rounds than it may.
             RequestTimeout: it did not change in `idle_timeout` seconds.
+            Exception: what the tool raised, with `raise_exceptions=True`; the first time only.
 
         A cancel leaves the task as it is.
         """
@@ -114,6 +115,8 @@ class Follower(ABC):
                         seen = known.newest
                         on_change(seen)
         await trio.lowlevel.checkpoint()
+        if self._link.is_connected and (raised := self._link.session.raised) is not None:
+            raised.raise_for_task(known.id)
         return self._outcome()
 
     async def change(self, seen: Task | None) -> Task:

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TypedDict, TypeVar, Unpack, overload
 
 from ..checks import check_names, check_seconds, check_str
+from ..protocol.codec.tasks import MAX_TASK_ID
 from ..types import CallToolResult, JsonObject, JsonValue, Task
 from .calls import MAX_ROUNDS, CallOptions, Calls
-from .known_task import MAX_TASK_ID
 from .listing import Listing
 from .returned import value_reader
 from .task_calls import TaskCalls

@@ -42,7 +42,7 @@ from ..errors import (
     Unreachable,
     without_traceback,
 )
-from ..types import CancelledNotificationParams, InitializeRequestParams, Model
+from ..types import CancelledNotificationParams, CreateTaskResult, InitializeRequestParams, Model
 from .batches import checked_in_batch
 from .codec import Codec, codec_for
 from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, read_request
@@ -134,6 +134,14 @@ class StrayReply(Ignored):
     kind: StrayKind = StrayKind.UNKNOWN
 
 
+@dataclass(frozen=True, slots=True)
+class LateTask(StrayReply):
+    """A request that was withdrawn has become a task, which nobody waits for."""
+
+    kind: StrayKind = StrayKind.LATE
+    task_id: str = ""
+
+
 Event: TypeAlias = RequestIn | NotificationIn | CancelIn | ReplyIn | BatchIn | Rejected | Ignored
 
 
@@ -180,7 +188,7 @@ class Connection:
         """The ids of the peer's open requests; an id is removed when its request is over."""
         self._pending: dict[RequestId, PendingRequest] = {}
         self._next_id = first_id - 1
-        self._withdrawn: dict[RequestId, None] = {}
+        self._withdrawn: dict[RequestId, PendingRequest] = {}
         self._lost = LostAnswers()
         self.notified = False
         """Whether a notification was sent to the peer since it last answered a request: some peers answer those too."""
@@ -289,7 +297,7 @@ class Connection:
         if pending is None:
             return None
         self._lost.withdrawn(request_id)
-        self._withdrawn[request_id] = None
+        self._withdrawn[request_id] = pending
         if len(self._withdrawn) > MAX_WITHDRAWN:
             del self._withdrawn[next(iter(self._withdrawn))]
         if pending.method == "initialize":
@@ -340,7 +348,10 @@ class Connection:
         if id is None and isinstance(message, ErrorResponse):
             about_notification = message.error.code == METHOD_NOT_FOUND and self._answers_notification()
             return self._stray(None) if about_notification or not self._pending else self._lose(message)
+        late = self._withdrawn.get(id) if isinstance(message, Response) and id is not None else None
         stray = self._stray(id)
+        if late is not None and late.may_be_task:
+            return _late_task(late, message) or stray
         if stray.kind is not StrayKind.UNKNOWN or not self._pending or self._peer is Side.CLIENT:
             return stray
         if isinstance(id, str) and id.isdecimal() and id.isascii() and len(id) < 16 and int(id) in self._pending:
@@ -410,6 +421,19 @@ class Connection:
     def __repr__(self) -> str:
         version = self.terms.codec.revision.name
         return f"<Connection {self.terms.phase.value} {version} open={len(self.open_ids)} asked={len(self._pending)}>"
+
+
+def _late_task(withdrawn: PendingRequest, answer: Response | ErrorResponse) -> LateTask | None:
+    """Return the task that a withdrawn request has become, or None."""
+    assert isinstance(answer, Response)
+    assert not isinstance(answer.result, Encoded)
+    try:
+        result = withdrawn.codec.decode_result(withdrawn.method, answer.result, may_be_task=True)
+    except RemoteProtocolError:
+        return None
+    if not isinstance(result, CreateTaskResult):
+        return None
+    return LateTask("a request that was withdrawn has become a task", task_id=result.task_id)
 
 
 def _other_id(id: RequestId | None) -> RemoteProtocolError:

@@ -148,6 +148,11 @@ class Slot(Generic[T]):
         if self._outcome is None:
             self.settle(Error(trio.ClosedResourceError(f"the question {self.key!r} was given up")))
 
+    @property
+    def untaken(self) -> T | None:
+        """The answer that has come for a task which was cancelled in the same step, so that nobody takes it."""
+        return self._outcome.value if isinstance(self._outcome, Value) else None
+
     def checked(self, answer: object) -> Outcome[T]:
         """Return the answer as an outcome: a TypeError for the task that takes it if its type is not the expected one."""
         if isinstance(answer, self._type):

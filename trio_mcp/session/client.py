@@ -27,14 +27,16 @@ from typing import Final, TypeAlias, TypedDict
 
 import trio
 
-from ..errors import Disconnected, RequestTimeout, Unreachable
+from ..errors import Disconnected, McpError, RequestTimeout, Unreachable
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
+from ..protocol.codec.tasks import MAX_TASK_ID
 from ..protocol.connection import (
     BatchIn,
     CancelIn,
     Connection,
     Ignored,
+    LateTask,
     NotificationIn,
     Rejected,
     ReplyIn,
@@ -52,12 +54,15 @@ from ..protocol.meta import SUBSCRIPTION_ID
 from ..protocol.revisions import NEWEST_LEGACY, Side
 from ..runtime import Mailbox, Outbox, Slot
 from ..types import (
+    CallToolRequestParams,
+    CreateTaskResult,
     JsonObject,
     Model,
     NotificationParams,
     ProgressNotificationParams,
     RequestParams,
     SubscriptionsListenResult,
+    TaskRequestParams,
 )
 from .batch import OpenBatch
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
@@ -115,6 +120,7 @@ class ClientSession:
         terms: the terms of every message; the client sets them once it knows the revision.
         closed_because: why the connection has ended; None while it is open.
         records: counts what the server can make this client log.
+        raised: the exceptions of a server in this process, for a program that wants them; None elsewhere.
     """
 
     def __init__(
@@ -129,7 +135,7 @@ class ClientSession:
         self.connection = Connection(Side.SERVER)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
         self._channel = as_message_channel(channel)
-        self._raised = self._channel.raised
+        self.raised = self._channel.raised
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
@@ -145,6 +151,7 @@ class ClientSession:
         self._tokens = itertools.count(1)
         self.closed_because: Disconnected | None = None
         self._written = trio.Event()
+        self._handlers: trio.Nursery | None = None
 
     async def request(
         self,
@@ -196,7 +203,7 @@ class ClientSession:
         try:
             with trio.move_on_after(timeout):
                 taking = slot.take() if timer is None else timer.take(slot, method)
-                result = await (taking if self._raised is None else self._raised.result_of(request.id, taking))
+                result = await (taking if self.raised is None else self.raised.result_of(request.id, taking))
                 answered = True
                 return result
         except Disconnected:
@@ -208,7 +215,7 @@ class ClientSession:
             self._streams.pop(str(request.id), None)
             # Also after an error of the server: withdrawing a request that is answered sends nothing.
             if not answered:
-                self._withdraw(request.id, slot)
+                self._withdraw(request.id, slot, params)
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
 
     @contextmanager
@@ -242,6 +249,7 @@ class ClientSession:
             handlers: runs the handlers of the server's requests, which are cancelled at the end of the channel.
         """
         why = None
+        self._handlers = handlers
         nursery.start_soon(self._write)
         try:
             await read_all(self._channel, partial(self._receive, handlers), self._outbox)
@@ -291,10 +299,15 @@ class ClientSession:
             headers = {**headers, **headers_for(request.method, params)}
         self._outbox.post(Envelope(request, request.id, Peer(headers=headers), stateless=stateless))
 
-    def _withdraw(self, request_id: RequestId, slot: Slot[Model]) -> None:
+    def _withdraw(self, request_id: RequestId, slot: Slot[Model], params: RequestParams) -> None:
+        answer = slot.untaken
+        if isinstance(answer, CreateTaskResult) and self._handlers is not None and self.closed_because is None:
+            self._handlers.start_soon(self._cancel_task, answer.task_id)
         slot.give_up()
         notice = self.connection.withdraw(request_id, "the caller no longer needs the answer")
-        if notice is not None:
+        # One that asks for a task is never cancelled by a notification, but by `tasks/cancel` when the id is known (L-CAN-1b).
+        wants_task = isinstance(params, CallToolRequestParams) and params.task is not None
+        if notice is not None and not wants_task:
             self._outbox.post(Envelope(notice, about=request_id, stateless=self.terms.stateless))
 
     def _end(self, why: str) -> None:
@@ -340,8 +353,19 @@ class ClientSession:
                     self._server_requests.reply(error_response(error), batch)
             case BatchIn():
                 self._receive_batch(event, handlers, envelope.about)
+            case LateTask(task_id=task_id):
+                handlers.start_soon(self._cancel_task, task_id)
             case Ignored(why):
                 logger.debug("a message was ignored: %s", why)
+
+    async def _cancel_task(self, task_id: str) -> None:
+        """Cancel a task that a request has become which nobody waits for (L-CAN-1b)."""
+        if len(task_id) > MAX_TASK_ID:
+            return
+        try:
+            await self.request("tasks/cancel", TaskRequestParams(task_id=task_id), timeout=CLEAN_UP)
+        except McpError as error:
+            logger.info("a task that nobody waits for was not cancelled: %s", error)
 
     def _lose_connection(self, handlers: trio.Nursery, why: str) -> None:
         """Fail every request that waits; what is queued was meant for the connection that has ended."""

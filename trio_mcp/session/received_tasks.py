@@ -42,6 +42,8 @@ from .tasks.faces import iso_time
 
 MAX_TASKS: Final = 256
 """Tasks of one server that a client keeps, running or over."""
+MAX_WAITING: Final = 256
+"""Requests of one server that wait for the results of its tasks."""
 MAX_RESULT_BYTES: Final = 16 * 1024 * 1024
 """Bytes of all results that a client keeps for one server."""
 

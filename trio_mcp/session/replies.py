@@ -63,6 +63,11 @@ class ReplyTarget:
     """Ends the stream that the reply would go out on; the argument is the seconds the client waits before it asks for the
     rest. None where a stream cannot be ended early."""
 
+    @property
+    def about(self) -> RequestId | None:
+        """The request that messages on the way are about."""
+        return self.request_id
+
     def check_room(self, size: int) -> None:
         """Raise `LimitExceeded` if the memory budget has no room for a message of this size about the request."""
         account = self.outbox.account
@@ -100,6 +105,27 @@ class ReplyTarget:
         self.work = self.params = self.end_response = None
         if self.open_requests is not None:
             self.open_requests.discard(self)
+
+
+@dataclass(slots=True, eq=False)
+class OwnTarget(ReplyTarget):
+    """Where the messages of a call go that answers no request: the own channel of its session. Its outcome is sent nowhere."""
+
+    request_id: RequestId = field(default=0, init=False)
+    outbox: Outbox[Envelope]
+    on_closed: Callable[[OwnTarget], object] | None = field(default=None, init=False)
+
+    @property
+    def about(self) -> None:
+        return None
+
+    def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:  # noqa: ARG002
+        self.close()
+
+    def close(self) -> None:
+        ReplyTarget.close(self)
+        if self.on_closed is not None:
+            self.on_closed(self)
 
 
 # Where a request is in the table; `count` is the number of all of them:

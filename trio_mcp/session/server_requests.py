@@ -29,7 +29,7 @@ from ..runtime import Outbox
 from ..types import EmptyResult, Model
 from .batch import OpenBatch
 from .envelope import Envelope
-from .received_tasks import Encode, ReceivedTasks
+from .received_tasks import MAX_WAITING, METHODS, Encode, ReceivedTasks
 
 RequestHandler: TypeAlias = Callable[[Model], Awaitable[Model]]
 """Serves one method of the server's requests: gets the params, returns the result."""
@@ -57,6 +57,8 @@ class ServerRequests:
     _scopes: dict[RequestId, trio.CancelScope] = field(default_factory=dict[RequestId, trio.CancelScope])
     _about: dict[RequestId, RequestId] = field(default_factory=dict[RequestId, RequestId])
     """The request of this client on whose response a request came, where the transport knows it."""
+    _about_tasks: set[RequestId] = field(default_factory=set[RequestId])
+    """Those of the requests that are about tasks."""
     _tasks: ReceivedTasks = field(init=False)
 
     def __post_init__(self) -> None:
@@ -79,17 +81,31 @@ class ServerRequests:
         answer: Response | ErrorResponse
         if request.method == "ping":
             answer = Response(request.id, request.terms.codec.encode_result("ping", EmptyResult()))
-        elif len(self._scopes) >= self._limit:
-            busy = f"this client already answers {self._limit} requests; the limit is max_handlers"
+        elif (busy := self._refusal(request)) is not None:
             answer = ErrorResponse(request.id, ErrorDetail(SERVER_BUSY, busy))
         else:
             scope = self._scopes[request.id] = trio.CancelScope()
+            if request.method in METHODS:
+                self._about_tasks.add(request.id)
             if about is not None:
                 self._about[request.id] = about
             nursery.start_soon(self._serve, request, scope, batch, nursery)
             return
         self._connection.release_id(request.id)
         self.reply(answer, batch)
+
+    def _refusal(self, request: RequestIn) -> str | None:
+        """Return why a request is not served now, or None.
+
+        Requests about tasks run no handler, and but for `tasks/result` they are answered at once: a server must always be able
+        to cancel a task.
+        """
+        if request.method not in METHODS:
+            if len(self._scopes) - len(self._about_tasks) >= self._limit:
+                return f"this client already answers {self._limit} requests; the limit is max_handlers"
+        elif request.method == "tasks/result" and len(self._about_tasks) >= MAX_WAITING:
+            return f"{MAX_WAITING} requests wait for the results of tasks already; the limit is MAX_WAITING"
+        return None
 
     def cancel(self, request_id: RequestId) -> bool:
         """Cancel the handler of a request, which then gets no answer. Return False if none runs."""
@@ -129,6 +145,7 @@ class ServerRequests:
                 answer = await self._answer(request, nursery)
         finally:
             del self._scopes[request.id]
+            self._about_tasks.discard(request.id)
             self._about.pop(request.id, None)
             self._connection.release_id(request.id)
         # A handler may turn its cancel into an error or ignore it. The id may belong to another session by now.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, cast
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..logs import peer_logger
@@ -28,11 +29,14 @@ from ..types import (
     SubscriptionsListenRequestParams,
     UnsubscribeRequestParams,
 )
-from .calls.call import Plan
-from .calls.facts import RequestFacts, SessionFacts
+from .calls.asks_requests import CallByRequests
+from .calls.call import Body, Plan
+from .calls.facts import Asking, RequestFacts, SessionFacts
+from .calls.pending_asks import PendingAsks
 from .changes import PROMPTS, RESOURCES, TOOLS
 from .envelope import Envelope
 from .listen_requests import listen_plan
+from .replies import OwnTarget
 from .service import Service
 from .sizes import SUBSCRIPTION_SIZE
 from .snapshot import SessionSnapshot
@@ -52,12 +56,16 @@ class SessionState:
 
     _service: Service
     _connection: Connection
+    asks: PendingAsks = field(init=False)
+    """The requests of the session to its client."""
     _account: Account | None = None
     _subscriber: Subscriber | None = None
     _outbox: Outbox[Envelope] | None = None
     _declared: ServerCapabilities | None = None
     """What `initialize` was answered with: a repeated one gets the same. None before the first."""
     _facts: SessionFacts | None = None
+    _own_targets: set[OwnTarget] = field(default_factory=set[OwnTarget])
+    """Those of the calls that ask on the session's channel."""
     changes: int = 0
     """Counts what changes the snapshot."""
 
@@ -65,9 +73,12 @@ class SessionState:
     def facts(self) -> SessionFacts:
         """The session as what outlives a request knows it; made when the first such thing needs it."""
         if self._facts is None:
-            self._facts = SessionFacts(secrets.token_urlsafe(16), self.notify, self._notify_task)
+            self._facts = self._new_facts(secrets.token_urlsafe(16))
             self.changes += 1
         return self._facts
+
+    def _new_facts(self, owner: str) -> SessionFacts:
+        return SessionFacts(owner, self.notify, self._notify_task, self._ask, self._is_reachable)
 
     # over a restart
 
@@ -102,7 +113,7 @@ class SessionState:
         for uri in snapshot.watched:
             self._watch(uri)
         if snapshot.owner is not None:
-            self._facts = SessionFacts(snapshot.owner, self.notify, self._notify_task)
+            self._facts = self._new_facts(snapshot.owner)
 
     # messages that belong to no request
 
@@ -110,6 +121,8 @@ class SessionState:
         """Send such messages there from now on; with None they are kept, each once, until there is an outbox again."""
         self._outbox = outbox
         self._send_changes()
+        if outbox is not None and self._facts is not None:
+            self._service.tasks.reached(self._facts)
 
     def notify(self, method: str, params: Model) -> None:
         """Send a notification, or drop it if the client cannot be reached now, or is slow to read."""
@@ -129,6 +142,25 @@ class SessionState:
         if outbox is not None and not outbox.is_full:
             outbox.post(Envelope(Notification(*self._connection.terms.codec.encode_task_notification(state))))
 
+    def _is_reachable(self) -> bool:
+        return self._outbox is not None
+
+    def _ask(self, asking: Asking) -> Callable[[], None] | None:
+        """Start a call that asks on the session's own channel; return what cancels it, None if nobody would read it now."""
+        outbox = self._outbox
+        if outbox is None or outbox.is_full:
+            return None
+        target = OwnTarget(outbox)
+        plan = Plan(cast("Body", asking.run), asking.facts.method)
+        call = CallByRequests(self._service.calls, plan, asking.facts, target, self.asks)
+        self._own_targets.add(target)
+        target.on_closed = partial(self._own_ended, asking)
+        return partial(call.actor.cancel, CancelReason.EXPIRED)
+
+    def _own_ended(self, asking: Asking, target: OwnTarget) -> None:
+        self._own_targets.discard(target)
+        asking.ended()
+
     def initialized(self) -> None:
         """The client is ready: from now on it is notified of changes (L-LC-5s)."""
         if self._subscriber is None:
@@ -141,8 +173,12 @@ class SessionState:
         if self._subscriber is not None:
             self._service.subscriptions.discard(self._subscriber)
         self._subscriber = self._outbox = None
+        for target in list(self._own_targets):
+            if target.work is not None:
+                target.work.withdraw(target, reason)
         if self._facts is not None:
-            self._facts.notify = self._facts.notify_task = None
+            facts = self._facts
+            facts.notify = facts.notify_task = facts.ask = facts.is_reachable = None
             # A session that only its process gives up goes on in the next one, and so do its tasks.
             if reason is not CancelReason.SHUTDOWN:
                 self._service.tasks.end_session(self._facts)

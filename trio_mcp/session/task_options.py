@@ -21,6 +21,9 @@ class TaskOptions:
         poll_interval: how often clients should ask for the state of a task.
         open: tasks that are worked on, or wait for an answer; a further one is refused.
         open_per_owner: the same for one principal, or one session without authentication.
+        waiting: requests that wait for results (`tasks/result`), and at most half of the calls that may run; a further one is
+            refused, and its caller can poll.
+        waiting_per_owner: the same for one principal, or one session without authentication.
         ask_as_tasks: samples and questions run as tasks at the clients of 2025-11-25 that declare it.
     """
 
@@ -29,12 +32,14 @@ class TaskOptions:
     poll_interval: float = 1.0
     open: int = 10_000
     open_per_owner: int = 1_000
+    waiting: int = 5_000
+    waiting_per_owner: int = 1_000
     ask_as_tasks: bool = False
 
     def __post_init__(self) -> None:
         for name in ("ttl", "max_ttl", "poll_interval"):
             check_seconds(name, getattr(self, name), positive=True, finite=True)
-        for name in ("open", "open_per_owner"):
+        for name in ("open", "open_per_owner", "waiting", "waiting_per_owner"):
             check_int(name, getattr(self, name))
 
     def granted_ttl(self, wanted_ms: float | None) -> float:

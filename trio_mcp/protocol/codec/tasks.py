@@ -55,6 +55,9 @@ TaskOutcome: TypeAlias = Model | ErrorDetail | None
 MAX_REASON: Final = 1000
 """Characters of a status message that says why a task failed. All of it is in the result or the error."""
 
+MAX_TASK_ID: Final = 1024
+"""Characters of the id of a peer's task. It is repeated in every request, and in a header of those over HTTP."""
+
 _NEWS: Final[Mapping[TaskStyle, str]] = {
     TaskStyle.REQUESTED: "notifications/tasks/status",
     TaskStyle.DECLARED: "notifications/tasks",

@@ -107,7 +107,7 @@ class CallByRequests(Call[PendingAsks]):
         request, slot = self._open_request(question, asked, as_task=as_task)
         try:
             target.check_room(content_size(request))
-            await target.outbox.send(Envelope(request, about=target.request_id))
+            await target.outbox.send(Envelope(request, about=target.about))
         except BaseException:
             # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
             self._origin.settle(request.id)

@@ -53,6 +53,7 @@ from ...runtime import (
 )
 from ...types import JsonValue, LoggingLevel, Model
 from ..envelope import Envelope, content_size
+from ..raised import RaisedErrors
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
 from .facts import ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
@@ -211,12 +212,12 @@ class Call(ABC, Generic[OriginT_co]):
             await trio.lowlevel.checkpoint()
             return
         target.check_room(content_size(message))
-        await target.outbox.send(Envelope(message, about=target.request_id))
+        await target.outbox.send(Envelope(message, about=target.about))
 
     def post(self, message: Notification | Request) -> None:
         """Queue a notification, or a request that nobody waits for, without waiting; also during a clean-up."""
         if self.target is not None:
-            self.target.outbox.post(Envelope(message, about=self.target.request_id))
+            self.target.outbox.post(Envelope(message, about=self.target.about))
 
     def notify_completed(self, elicitation_id: str) -> None:
         """Tell the client that its user has finished at a page, if its revision has that message and the call is open."""
@@ -401,10 +402,13 @@ class Call(ABC, Generic[OriginT_co]):
         """Return the error that the caller may read, and hand an unexpected one to a client that raises it."""
         services = self.services
         if services.raised is not None and isinstance(error, Exception) and not isinstance(error, EXPECTED_ERRORS):
-            for target in filter(None, (self.target, *self._copies)):
-                services.raised.put(target.request_id, error)
+            self._pass_on(error, services.raised)
         tells = services.options.tell_errors
         return told_error(services.failures, self.facts, error, self._plan.target) if tells else error
+
+    def _pass_on(self, error: Exception, raised: RaisedErrors) -> None:
+        for target in filter(None, (self.target, *self._copies)):
+            raised.put(target.request_id, error)
 
     def _encoded(self, result: Model) -> Encoded:
         facts, info = self.facts, self.services.server_info_json

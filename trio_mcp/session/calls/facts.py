@@ -12,8 +12,8 @@ from pydantic_core import from_json
 from ...logs import FailureLog
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.codec.tasks import TaskState
-from ...protocol.jsonrpc import RequestId
-from ...runtime import CancelReason
+from ...protocol.jsonrpc import Encoded, RequestId
+from ...runtime import Actor, CancelReason, Lane
 from ...runtime.loop_turn import LoopTurn
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
 from ..caller import Caller, caller_of
@@ -21,19 +21,40 @@ from ..caller import Caller, caller_of
 T = TypeVar("T", bound=Model)
 
 
+class Asking(Protocol):
+    """What asks a client on the channel of its session."""
+
+    @property
+    def facts(self) -> RequestFacts:
+        """The request that it goes back to."""
+        ...
+
+    async def run(self, call: object, place: Actor | Lane) -> Encoded:
+        """The body of the call."""
+        ...
+
+    def ended(self) -> None:
+        """The call is over."""
+
+
 @dataclass(slots=True, eq=False)
 class SessionFacts:
-    """A legacy session, as far as what outlives a request needs it.
+    """A legacy session, as far as what outlives a request needs it. When it has ended, it has only its name.
 
     Attributes:
         owner: names the session; nobody else knows it.
-        notify: sends a notification that belongs to no request; None when the session has ended.
+        notify: sends a notification that belongs to no request.
         notify_task: the same for the news that a task has changed.
+        ask: starts a call whose questions belong to no request of the client, and returns what cancels it; None if the client
+            cannot be reached. Raises `LimitExceeded` or `LocalProtocolError` where no call can be started.
+        is_reachable: whether such messages reach the client now.
     """
 
     owner: str
     notify: Callable[[str, Model], None] | None
     notify_task: Callable[[TaskState], None] | None
+    ask: Callable[[Asking], Callable[[], None] | None] | None
+    is_reachable: Callable[[], bool] | None
 
 
 class LegacySession(Protocol):

@@ -18,6 +18,7 @@ from ..calls.facts import Question
 from ..calls.failures import check_capabilities, error_detail
 from ..calls.legs import OpenQuestion
 from ..calls.places import claim_place
+from ..raised import RaisedErrors
 from .open_task import OpenTask
 from .record import TaskOutcome
 
@@ -151,6 +152,10 @@ class CallAsTask(Call[OpenTask]):
             return TaskOutcome(result=answer)
         assert answer is None or isinstance(answer, ErrorDetail)
         return TaskOutcome(error=answer)
+
+    def _pass_on(self, error: Exception, raised: RaisedErrors) -> None:
+        if not self._origin.is_over:
+            raised.put_for_task(self._origin.record.id, error)
 
     def _sendable(self, result: Model) -> Model | None:
         """Return a result that JSON can say, or the one that says why this one cannot be sent."""

@@ -10,7 +10,7 @@ import trio
 
 from ...runtime import Actor, CancelReason
 from ...types import Model
-from ..calls.facts import SessionFacts
+from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
 from .record import TaskOutcome, TaskRecord
 
@@ -19,6 +19,7 @@ class TaskWork(Protocol):
     """The call that a task runs."""
 
     actor: Actor
+    facts: RequestFacts
 
     def has_answer(self, key: str) -> bool:
         """Return whether the question has its answer already."""
@@ -37,6 +38,9 @@ class TaskHome(Protocol):
 
     def questions_changed(self, task: OpenTask) -> None:
         """A question was asked, answered or withdrawn."""
+
+    def left_alone(self, task: OpenTask) -> None:
+        """A caller has stopped waiting for its result, and its questions go out there no more."""
 
     def set_message(self, task: OpenTask, message: str) -> None:
         """The author says how the work stands."""
@@ -60,7 +64,9 @@ class OpenTask:
         version: of the committed record in the store; 0 before it is there.
         questions: the open questions by key.
         work: the call; None before it has begun and after its end.
-        asker: who asks its questions: the one call of `tasks/result` that does; None if there is none.
+        asker: who asks its questions: the one call of `tasks/result` that does, or `OwnAsking`; None if there is none.
+        asked_unattended: the keys of those that were sent on the session's channel; none is sent there twice.
+        is_unattended: it waits for a caller to fetch its questions (`Unattended`).
         is_resuming: its work began in an earlier process, and has not waited for answers in this one yet.
         is_forgotten: nothing is shown of it from here any more.
         is_unsaved: `record` is newer than what is in the store.
@@ -75,6 +81,8 @@ class OpenTask:
     questions: dict[str, OpenQuestion] = field(default_factory=dict)
     work: TaskWork | None = None
     asker: object = None
+    asked_unattended: frozenset[str] = frozenset()
+    is_unattended: bool = False
     is_resuming: bool = False
     is_forgotten: bool = False
     is_unsaved: bool = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -23,16 +24,41 @@ async def ask_until_over(task: OpenTask, call: Call, lane: Lane) -> None:
 
     A cancel withdraws what is open on this stream; it stays open in the task, and the next call asks it again.
     """
+    try:
+        await _ask_while(task, call, call, lane, {}, lambda: task.is_open)
+    finally:
+        task.home.left_alone(task)
+
+
+async def ask_open_ones(
+    task: OpenTask, asker: object, call: Call, lane: Lane, asking: dict[str, trio.CancelScope]
+) -> None:
+    """Ask what the task asks, in this call, until it asks nothing more.
+
+    Args:
+        asker: who asks, in `OpenTask.asker`.
+        asking: gets what is asked, by key; what has been answered is removed.
+    """
+    await _ask_while(task, asker, call, lane, asking, lambda: task.is_open and bool(task.questions))
+
+
+async def _ask_while(
+    task: OpenTask,
+    asker: object,
+    call: Call,
+    lane: Lane,
+    asking: dict[str, trio.CancelScope],
+    goes_on: Callable[[], bool],
+) -> None:
     async with trio.open_nursery() as nursery:
-        asking: dict[str, trio.CancelScope] = {}
         try:
-            while task.is_open:
-                if task.asker in (None, call):
-                    task.asker = call
+            while goes_on():
+                if task.asker in (None, asker):
+                    task.asker = asker
                     _ask_new(task, call, lane, nursery, asking)
                 await task.wait_change()
         finally:
-            if task.asker is call:
+            if task.asker is asker:
                 task.asker = None
                 # Another call may ask from now on.
                 task.wake()

@@ -26,8 +26,10 @@ from ..calls.asks_rounds import decoded_answer
 from ..calls.call import Body, Call, Plan, Route
 from ..calls.facts import RequestFacts, ResumeMode
 from .open_task import OpenTask
+from .owners import owner_of
 from .questions import ask_until_over
 from .tasks import SeenTask, Tasks
+from .unattended import leave_to
 
 PAGE: Final = 100
 """Tasks on a page of `tasks/list`."""
@@ -88,11 +90,18 @@ async def run_result(tasks: Tasks, params: TaskRequestParams, call: Call, place:
 
     Raises:
         RemoteProtocolError: what that request would have failed with.
+        LimitExceeded: too many wait already, or another process works on the task.
     """
     facts = call.facts
     seen = await found(tasks, facts, params.task_id)
     if seen.open is not None:
-        await ask_until_over(seen.open, call, place if isinstance(place, Lane) else Lane(place))
+        owner = owner_of(facts)
+        tasks.waits.begin(owner)
+        try:
+            leave_to(seen.open, facts)
+            await ask_until_over(seen.open, call, place if isinstance(place, Lane) else Lane(place))
+        finally:
+            tasks.waits.end(owner)
         ended = seen.open.shown.outcome is not None
         seen = tasks.seen(seen.open) if ended else await found(tasks, facts, params.task_id)
     outcome = seen.record.outcome

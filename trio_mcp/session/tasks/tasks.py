@@ -44,6 +44,8 @@ from .open_task import OpenTask
 from .owners import ANYBODY, may_see, owner_of, session_owner
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
 from .stored import StoredTasks
+from .unattended import POLLS, Unattended
+from .waits import Waits
 
 logger = peer_logger("trio_mcp.tasks")
 
@@ -80,6 +82,8 @@ class Tasks:
         # Trio's clock, as that is what deadlines go by.
         self._epoch = time.time() - trio.current_time()
         self._on_change = on_change
+        self.waits = Waits(self.options, services.options.actors.actors)
+        self._unattended = Unattended(services.supervisor, self.waits, POLLS * self.options.poll_interval)
         self.stored = StoredTasks(services, store, self.clock)
         self._open: dict[str, OpenTask] = {}
         self._per_owner: Counter[str] = Counter()
@@ -213,6 +217,16 @@ class Tasks:
         # Nothing of it is in the store: the questions are asked again by a replay.
         task.shown = task.shown._replace(updated_at=task.record.updated_at)
         self._announce(task)
+        self._unattended.note(task)
+
+    def left_alone(self, task: OpenTask) -> None:
+        self._unattended.note(task)
+
+    def reached(self, session: SessionFacts) -> None:
+        """The channel of a session is there again: what its tasks ask can go out on it."""
+        for task in self._open.values():
+            if task.session is session:
+                self._unattended.note(task)
 
     async def answer(self, task: OpenTask, answers: Mapping[str, Model | Exception], size: int = 0) -> None:
         """Hand answers to the lanes that asked; of questions that are not open any more they are dropped.
