@@ -16,8 +16,9 @@ Json = dict[str, Any]
 
 TOOLS = ("walk", "once", "fan", "quick")
 REPLAYED = frozenset({"walk", "fan", "quick"})
-HOLDS = ("", "", "step", "answer")
-"""Where a call waits at a gate: nowhere, in the middle of its steps, or after each answer."""
+HOLDS = ("", "", "step", "answer", "stubborn")
+"""Where a call waits at a gate: nowhere, in the middle of its steps, or after each answer. A stubborn one returns when cancelled."""
+IN_SPITE = "in spite of the cancel"
 
 
 @dataclass(frozen=True)
@@ -172,6 +173,13 @@ def make_server(host: Host) -> Server:
         host.world.hear(number, each, value)
         return value
 
+    async def is_cancelled_at(number: int, place: int) -> bool:
+        try:
+            await host.world.gate(number, place)
+        except trio.Cancelled:
+            return True  # noqa: ASYNC103
+        return False
+
     async def walk_as(tool: str, ctx: Context, number: int, n: int, hold: str) -> str:
         with host.world.body(number, tool) as work:
             values: list[str] = []
@@ -181,6 +189,8 @@ def make_server(host: Host) -> Server:
                 values.append(await ask(ctx, number, each))
                 if hold == "answer":
                     await host.world.gate(number, each)
+                elif hold == "stubborn" and await is_cancelled_at(number, each):
+                    return IN_SPITE
             await step(ctx, number, "end", values, 0)
             work.returned.add(" ".join(values))
             return " ".join(values)
