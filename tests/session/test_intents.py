@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
-from talk import Round, Talk, accept, talk_to
+from talk import DECLINE, Round, Talk, accept, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
@@ -87,6 +87,26 @@ async def test_a_step_of_a_leg_that_a_crash_interrupted_is_not_run_twice() -> No
         pass
     async with Process(disk, work.tool).talk() as talk:
         assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "receipt 1"
+    assert work.charged == 1
+
+
+class Careful(Work):
+    """It does what its user says."""
+
+    async def tool(self, ctx: Context) -> str:
+        answer = await ctx.elicit("Sure?", bool)
+        await ctx.step("note", self.charge)
+        await self.wait()
+        return answer.action
+
+
+async def test_the_answers_count_with_which_an_earlier_process_has_begun() -> None:
+    disk, work = Disk(), Careful()
+    asked = await first_round(disk, work.tool)
+    async with interrupted(asked, Process(disk, work.tool), work):
+        pass
+    async with Process(disk, work.tool).talk() as talk:
+        assert await talk.text(asked.leg({asked.key: DECLINE}, talk=talk)) == "accept"
     assert work.charged == 1
 
 

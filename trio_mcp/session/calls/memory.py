@@ -286,13 +286,12 @@ class StatePayload:
 
     # replaying
 
-    def entries_with(self, answers: Mapping[str, Model]) -> tuple[JournalEntry, ...]:
-        """Return what a replayed body finds: the old entries, and the answers that came with the retry."""
-        new = (
+    def answered(self, answers: Mapping[str, Model]) -> tuple[JournalEntry, ...]:
+        """Return the entries of the answers that came with a retry, for the replayed body to find."""
+        return tuple(
             JournalEntry(EntryKind.ANSWER, key, answer.wire(), self.asked[key].fingerprint)
             for key, answer in answers.items()
         )
-        return (*self.entries, *new)
 
     def lost_reason(self, mode: ResumeMode) -> str | None:
         """Return why the call cannot be replayed, None if it can."""
