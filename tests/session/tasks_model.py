@@ -17,7 +17,7 @@ Json = dict[str, Any]
 TOOLS = ("walk", "once", "fan", "quick")
 REPLAYED = frozenset({"walk", "fan", "quick"})
 HOLDS = ("", "", "step", "answer", "stubborn")
-"""Where a call waits at a gate: nowhere, in the middle of its steps, or after an answer; a stubborn one returns when cancelled."""
+"""Where a call waits at a gate: nowhere, in its steps, or after an answer. A stubborn one returns when it is cancelled."""
 IN_SPITE = "in spite of the cancel"
 
 

@@ -280,7 +280,8 @@ class Told:
         elif sent.about == "tasks/update":
             for each, value in sent.values.items():
                 task.answered.add(each)
-                if self.values_sent[task.case.number, each][0] == value:
+                # Of several that were on their way at once any may count.
+                if self.values_sent[task.case.number, each] == [value]:
                     self.world.work(task.case.number).expected[each] = value
         elif "status" in result:
             self._see(task, sent.talk, result)
