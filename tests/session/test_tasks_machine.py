@@ -42,11 +42,15 @@ def run_program(program: Program) -> None:
             async with trio.open_nursery() as nursery:
                 machine = Machine(clock, nursery)
                 with machine.wall.installed():
-                    await machine.open()
-                    for name, *numbers in program:
-                        await getattr(machine, f"act_{name}")(*numbers)
-                        await machine.after_each()
-                    await machine.finish()
+                    try:
+                        await machine.open()
+                        for name, *numbers in program:
+                            await getattr(machine, f"act_{name}")(*numbers)
+                            await machine.after_each()
+                        await machine.finish()
+                    finally:
+                        # After a failure, what a process still tries to store is given up in time.
+                        clock.autojump_threshold = 0
 
     trio.run(main, clock=clock)
 
