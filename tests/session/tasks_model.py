@@ -183,14 +183,14 @@ def make_server(host: Host) -> Server:
     async def walk_as(tool: str, ctx: Context, number: int, n: int, hold: str) -> str:
         with host.world.body(number, tool) as work:
             values: list[str] = []
+            if hold == "stubborn" and await is_cancelled_at(number, 1):
+                return IN_SPITE
             for each in range(1, n + 1):
                 await ctx.status(str(each))
                 await step(ctx, number, f"step {each}", values, each if hold == "step" else 0)
                 values.append(await ask(ctx, number, each))
                 if hold == "answer":
                     await host.world.gate(number, each)
-                elif hold == "stubborn" and await is_cancelled_at(number, each):
-                    return IN_SPITE
             await step(ctx, number, "end", values, 0)
             work.returned.add(" ".join(values))
             return " ".join(values)
