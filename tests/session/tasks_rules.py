@@ -137,8 +137,8 @@ class Rules(Told):
             HOLDS[n // 2 % len(HOLDS)],
             ("legacy", "modern")[flags % 2],
             who % len(CALLERS),
-            as_task=flags // 2 % 4 != 0,
-            key=f"key-{number}" if flags // 8 % 2 else None,
+            as_task=flags // 2 % 3 != 0,
+            key=f"key-{number}" if flags // 6 % 3 else None,
         )
         self.cases.append(case)
         if case.key is not None:

@@ -26,8 +26,9 @@ ACTIONS = (
     *("get",) * 6,
     *("update",) * 5,
     *("leg", "answer") * 3,
-    *("result", "repeat", "release", "crash", "arm") * 2,
-    *("cancel", "list", "disconnect", "close", "restart", "stall", "unstall", "pass", "set_clock"),
+    *("result", "repeat", "release", "crash", "arm", "cancel") * 2,
+    *("stall", "unstall") * 2,
+    *("list", "disconnect", "close", "restart", "pass", "set_clock"),
 )
 NUMBER = st.integers(0, 63)
 ACTION = st.tuples(st.sampled_from(ACTIONS), NUMBER, NUMBER, NUMBER, NUMBER)
