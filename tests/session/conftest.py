@@ -9,6 +9,9 @@ from talk import ERAS, Legacy, Talk, session_with
 
 from trio_mcp import Server
 
+# What the modules of machines assert is shown as in a test.
+pytest.register_assert_rewrite("rounds_calls", "rounds_invariants", "rounds_records", "rounds_rules")
+
 
 @pytest.fixture(params=ERAS, ids=lambda era: era.era)
 def era(request: pytest.FixtureRequest) -> type[Legacy]:

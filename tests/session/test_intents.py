@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
-from talk import Round, Talk, accept, talk_to
-from trio.testing import MockClock
+from talk import DECLINE, Round, Talk, accept, talk_to
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
+from trio_mcp.errors import StepMayHaveRun
+from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session import ServiceOptions
 from trio_mcp.storage import Append, Change, StoreError
@@ -88,6 +90,26 @@ async def test_a_step_of_a_leg_that_a_crash_interrupted_is_not_run_twice() -> No
     assert work.charged == 1
 
 
+class Careful(Work):
+    """It does what its user says."""
+
+    async def tool(self, ctx: Context) -> str:
+        answer = await ctx.elicit("Sure?", bool)
+        await ctx.step("note", self.charge)
+        await self.wait()
+        return answer.action
+
+
+async def test_the_answers_count_with_which_an_earlier_process_has_begun() -> None:
+    disk, work = Disk(), Careful()
+    asked = await first_round(disk, work.tool)
+    async with interrupted(asked, Process(disk, work.tool), work):
+        pass
+    async with Process(disk, work.tool).talk() as talk:
+        assert await talk.text(asked.leg({asked.key: DECLINE}, talk=talk)) == "accept"
+    assert work.charged == 1
+
+
 class Slow(Work):
     """The process ends in the middle of the step."""
 
@@ -122,6 +144,75 @@ async def test_a_harmless_tool_runs_such_a_step_again(hints: ToolAnnotations) ->
         pass
     async with Process(disk, work.tool, annotations=hints).talk() as talk:
         assert await talk.text(asked.leg({asked.key: accept(value=True)}, talk=talk)) == "receipt 2"
+
+
+class Aside(Slow):
+    """One branch asks while another one charges."""
+
+    async def tool(self, ctx: Context) -> str:
+        async def ask(branch: Context) -> str:
+            return (await branch.elicit("Sure?", bool)).action
+
+        async def charge(branch: Context) -> int:
+            return await branch.step("charge", self.slowly)
+
+        return " ".join(map(str, await ctx.branch_all(ask, charge)))
+
+
+@pytest.mark.parametrize("meta", [None, {IDEMPOTENCY_KEY: "key"}], ids=["", "key"])
+@pytest.mark.parametrize("ends", [False, True], ids=["in the step", "after the step"])
+async def test_a_step_that_runs_while_the_call_waits_for_its_client_does_not_run_twice(
+    ends: bool, meta: dict[str, str] | None, autojump_clock: MockClock
+) -> None:
+    disk, work = Disk(), Aside()
+    process = Process(disk, work.tool)
+    async with process.talk() as talk:
+        asked = await talk.round(talk.leg("tool", meta=meta))
+        if ends:
+            work.go_on.set()
+            await wait_all_tasks_blocked()
+    work.go_on.set()
+    async with Process(disk, work.tool).talk() as talk:
+        again = asked.leg({asked.key: accept(value=True)}, talk=talk)
+        assert (await talk.text(again) if ends else await talk.failure(again)) == (
+            "accept 1" if ends else str(StepMayHaveRun("charge"))
+        )
+    assert work.charged == 1
+
+
+async def test_a_step_that_runs_and_could_not_be_recorded_does_not_run_twice(autojump_clock: MockClock) -> None:
+    disk, work = Disk(), Aside()
+    process = Process(disk, work.tool)
+    async with process.talk() as talk:
+        process.store.failing = True
+        asked = await talk.round(talk.leg("tool"))
+    work.go_on.set()
+    async with Process(disk, work.tool).talk() as talk:
+        assert "was lost" in await talk.failure(asked.leg({asked.key: accept(value=True)}, talk=talk))
+    assert work.charged == 1
+
+
+class Impatient(Slow):
+    """It charges when its user has not answered for a minute, and waits for the next answer."""
+
+    async def tool(self, ctx: Context) -> str:
+        with trio.move_on_after(60):
+            await ctx.elicit("Sure?", bool)
+        receipt = await ctx.step("charge", self.charge)
+        await ctx.elicit("Really?", bool)
+        return f"receipt {receipt}"
+
+
+async def test_a_step_that_follows_a_question_without_an_answer_does_not_run_twice(autojump_clock: MockClock) -> None:
+    disk, work = Disk(), Impatient()
+    async with Process(disk, work.tool).talk() as talk:
+        asked = await talk.round(talk.leg("tool"))
+        await trio.sleep(61)
+        assert work.charged == 1
+    async with Process(disk, work.tool).talk() as talk:
+        await talk.round(asked.leg({}, talk=talk))
+        await trio.sleep(61)
+    assert work.charged == 1
 
 
 class Idempotent(Slow):

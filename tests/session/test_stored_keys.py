@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
-from talk import Legacy, Modern, accept, play
-from task_talk import DECLARES
+from talk import Legacy, Modern, Talk, accept, play
+from task_talk import DECLARES, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Server, ServiceOptions
@@ -271,6 +271,26 @@ async def test_a_task_is_created_once(shop: Shop, autojump_clock: MockClock) -> 
             made.append((await each.player.talk.result(each.player._id))["taskId"])  # noqa: SLF001
             first = first or each
     assert made[0] == made[1]
+
+
+async def test_a_task_of_a_session_is_not_given_to_another_session(shop: Shop, autojump_clock: MockClock) -> None:
+    """It could not ask for it: what became of the call is unknown to it."""
+    params = {"name": "report", "arguments": {}, "task": {}}
+    async with process(shop, Legacy) as first:
+        tasks = [LegacyTask(first.player.talk), LegacyTask(Talk(first.player.talk.service))]
+        replies = []
+        for task, repeat in zip(tasks, ({}, {REPEAT_OF: first.node}), strict=True):
+            await task.open()
+            replies.append(
+                await task.reply(task.request("tools/call", **params, _meta={IDEMPOTENCY_KEY: "k", **repeat}))
+            )
+    async with process(shop, Legacy) as second:
+        task = LegacyTask(second.player.talk)
+        await task.open()
+        meta = {IDEMPOTENCY_KEY: "k", REPEAT_OF: first.node}
+        replies.append(await task.reply(task.request("tools/call", **params, _meta=meta)))
+    assert "result" in replies[0]
+    assert [reply["error"]["data"] for reply in replies[1:]] == [{OUTCOME_UNKNOWN: True}] * 2
 
 
 async def test_another_request_under_a_key_is_an_error(shop: Shop, era: type[Legacy]) -> None:

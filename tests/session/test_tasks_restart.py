@@ -10,7 +10,7 @@ import trio
 import trio.testing
 from crashing_store import Disk, plain_text
 from talk import Talk, talk_to
-from task_process import KEYS, Process, Work
+from task_process import KEYS, Process, Work, record_of
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
@@ -43,6 +43,34 @@ async def test_a_task_that_waits_goes_on_in_the_next_process(era: type[LegacyTas
         await again.answer(True)
         assert (await again.result())["content"][0]["text"] == "1 accept accept"
     assert (work.charged, work.runs) == (1, 4)
+
+
+class Staged(Work):
+    """Its task says how far it is."""
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.status("first")
+        await ctx.step("charge", self.charge)
+        await ctx.status("second")
+        await ctx.elicit("Keep it?", bool)
+        await ctx.status("third")
+        await ctx.elicit("Really?", bool)
+        return "done"
+
+
+async def test_a_replay_does_not_take_a_status_back(era: type[LegacyTask]) -> None:
+    disk, work = Disk(), Staged()
+    async with Process(disk, work).task(era) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        assert (await task.get())["statusMessage"] == "second"
+    process, shown = Process(disk, work), set[str | None]()
+    process.store.on_write = lambda _changes: shown.add(record_of(disk, task.id).message)
+    async with process.task(era, task.id) as again:
+        assert (await again.get())["statusMessage"] == "second"
+        await again.answer(True)
+        assert (await again.get())["statusMessage"] == "third"
+    assert shown == {"second"}
 
 
 async def test_a_finished_task_is_there_after_a_restart(era: type[LegacyTask]) -> None:

@@ -21,7 +21,7 @@ from .calls.repeats import CALL_LOST, KEYED_METHOD, CallKey, KeyedCall, Repeat, 
 from .calls.stored_keys import OPEN_SECONDS, Claim, StoredKey, StoredKeys
 from .replies import LegOutcome, ReplyTarget
 from .service import Service
-from .tasks.owners import owner_of
+from .tasks.owners import may_see, owner_of
 
 StartCall = Callable[[Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
 
@@ -57,7 +57,7 @@ class KeyedRequests:
         if check is not None:
             check(facts, params)
         if repeat is Repeat.OUTCOME:
-            target.finish(keyed.outcome)
+            target.finish(told_outcome(facts, keyed.outcome, keyed.owner))
         elif call is None:
             raise LimitExceeded("the request that this one repeats is being recorded; send it again in a moment")
         elif isinstance(call, CallByRequests):
@@ -85,12 +85,10 @@ class KeyedRequests:
         calls = self._service.calls
         if calls.stored_keys is not None and not runs_again(plan):
             calls.keyed.check_room()
-            if as_task:
-                # The owner is a fact of the session, which the transport stores before it sends the response.
-                owner_of(facts)
-            claiming = Claiming(
-                self, calls.stored_keys, calls.keyed.begin(key, None), plan, facts, params, target, as_task
-            )
+            keyed = calls.keyed.begin(key, None)
+            # Worked out now: it is a fact of the session, which the transport stores before it sends the response.
+            keyed.owner = owner_of(facts) if as_task else None
+            claiming = Claiming(self, calls.stored_keys, keyed, plan, facts, params, target, as_task)
             target.work = claiming
             calls.supervisor.spawn(claiming.run)
             return
@@ -102,6 +100,7 @@ class KeyedRequests:
         calls.keyed.check_room()
         if as_task:
             creating = calls.keyed.begin(key, None)
+            creating.owner = owner_of(facts)
             try:
                 self._service.tasks.start(plan, facts, params, target, creating.end_with)
             except BaseException:
@@ -136,6 +135,15 @@ class KeyedRequests:
                 call.memory.keep_in(log)
             else:
                 call.memory.continue_in(log)
+
+
+def told_outcome(facts: RequestFacts, outcome: LegOutcome, owner: str | None) -> LegOutcome:
+    """Return the outcome that a repeat gets; not the id of a task that belongs to a session which has ended.
+
+    Args:
+        owner: who may ask for the task that the outcome names; None if it names none.
+    """
+    return outcome if owner is None or may_see(facts, owner) else CALL_LOST
 
 
 @dataclass(slots=True, eq=False)
@@ -185,13 +193,13 @@ class Claiming:
         is_foreign = repeat_of is not None and not await self._keys.knows(repeat_of)
         claim = await self._keys.claim(self.keyed.key)
         if isinstance(claim, StoredKey):
-            return CALL_LOST if claim.outcome is None else claim.outcome
+            return CALL_LOST if claim.outcome is None else told_outcome(self.facts, claim.outcome, claim.owner)
         services = self.requests._service.calls  # noqa: SLF001
         is_lost = self.plan.resume is ResumeMode.PARKED and not services.options.always_replay and not self.as_task
         if (is_foreign and not claim.is_adopted) or (claim.is_adopted and is_lost):
             await self._keys.end(claim, None)
             return CALL_LOST
-        self.stored = StoredCall(self._keys, claim, services.supervisor.spawn)
+        self.stored = StoredCall(self._keys, claim, services.supervisor.spawn, self.keyed.owner)
         try:
             run = None
             if claim.is_adopted and not self.as_task:
@@ -223,6 +231,7 @@ class StoredCall:
     _keys: StoredKeys
     _claim: Claim
     _spawn: Callable[..., None]
+    _owner: str | None
 
     @property
     def method(self) -> str:
@@ -260,7 +269,7 @@ class StoredCall:
 
     def creating(self, outcome: LegOutcome) -> list[Change]:
         """Return the changes that store the answer of a request that creates a task."""
-        return self._keys.ending(self._claim, outcome)
+        return self._keys.ending(self._claim, outcome, self._owner)
 
     def taking_back(self) -> list[Change]:
         """Return the changes after which nothing is known of a task that was not created."""

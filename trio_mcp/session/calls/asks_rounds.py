@@ -26,7 +26,7 @@ from .ended import EndedCall, repeat_or_reject
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
 from .legs import Decision, LegBook, OpenQuestion
-from .memory import StatePayload
+from .memory import CallMemory, StatePayload
 from .places import claim_place
 from .timeouts import with_timeout
 
@@ -112,18 +112,35 @@ class CallInRounds(Call[RequestDigest]):
         payload = self.memory.payload(
             node, legs.records(), self.services.options.max_state, self.services.journals, self.services.records
         )
-        if payload.journal_key is None:
+        runs_step = self.memory.is_durable and self._keep_log(legs, self.memory)
+        if payload.journal_key is None and not runs_step:
             self._send_round(legs, payload.wire())
         else:
             legs.is_storing = True
             self.services.supervisor.spawn(self._store_then_send, legs, legs.number, payload)
 
+    def _keep_log(self, legs: LegBook, memory: CallMemory) -> bool:
+        """Log what the call does from now on, which the state that is about to be sealed does not hold.
+
+        Returns:
+            whether a step runs: that has to be in the log before the state is sent.
+        """
+        if legs.call_id is None:
+            legs.call_id = self.services.directory.add(self)
+        if memory.log is not None and memory.log.key == legs.call_id:
+            return False
+        return memory.go_on_in(self.services.open_log(legs.call_id, self.services.options.actors.park_ttl))
+
     async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
-        """Store a journal that is too large to travel, and end the leg unless it is over by then."""
-        store = self.services.journals
-        assert store is not None
+        """Store the steps that run, and a journal that is too large to travel; end the leg unless it is over by then."""
+        store, memory, stored = self.services.journals, self.memory, payload
+        assert memory is not None
         try:
-            stored = await payload.stored(store, self.services.options.actors.park_ttl, self.services.records)
+            if not await memory.commit():
+                stored = payload.lost()
+            elif payload.journal_key is not None:
+                assert store is not None
+                stored = await payload.stored(store, self.services.options.actors.park_ttl, self.services.records)
         finally:
             legs.is_storing = False
         if not self.is_answering or legs.number != number or self.actor.scope.cancel_called:
@@ -253,11 +270,8 @@ class CallInRounds(Call[RequestDigest]):
         self.actor.keep(facts.size)
         self.services.supervisor.resume(self.actor)
         self._open_leg(legs, facts, target)
-        mailbox, memory, services = self.actor.opened_mailbox, self.memory, self.services
+        mailbox, memory = self.actor.opened_mailbox, self.memory
         assert mailbox is not None, "a question was asked"
-        if memory is not None and memory.log is None and memory.is_durable and legs.call_id is not None:
-            # From here on: what came before is in the state that the client sent.
-            memory.continue_in(services.open_log(legs.call_id, services.options.actors.park_ttl))
         for key, answer in answers.items():
             asked = legs.questions.pop(key)
             if memory is not None:

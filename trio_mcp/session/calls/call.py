@@ -318,8 +318,8 @@ class Call(ABC, Generic[OriginT_co]):
         targets = [*(() if target is None else (target,)), *copies]
         if not keyed.end_leg(None if goes_on else outcome, targets):
             return False
-        if self.memory is not None:
-            # It goes with the outcome. What a later leg records is in the log of the state that leads to it.
+        if self.memory is not None and (self.legs is None or self.legs.call_id is None):
+            # It goes with the outcome. After a round, what the call does is in the log of the state that leads to it.
             self.memory.log = None
         return True
 

@@ -111,14 +111,20 @@ class CallLog:
         if scope.cancelled_caught:
             raise StoreError(f"the store did not keep what a call is about to do within {COMMIT_SECONDS:g} seconds")
 
-    async def commit_or_report(self) -> None:
-        """Commit, also while the caller is cancelled; log a store that fails, or takes longer than `COMMIT_SECONDS`."""
+    async def commit_or_report(self) -> bool:
+        """Commit, also while the caller is cancelled; log a store that fails, or takes longer than `COMMIT_SECONDS`.
+
+        Returns:
+            whether it is committed.
+        """
         with trio.CancelScope(shield=True):
             try:
                 with trio.fail_after(COMMIT_SECONDS):
                     await self.commit()
             except Exception as error:  # noqa: BLE001  whatever a store raises
                 self._records.log(NOT_COMMITTED, level=logging.ERROR, exc_info=error)
+                return False
+        return True
 
     def __repr__(self) -> str:
         return f"<CallLog {self._count} and {len(self._pending)} to write>"

@@ -70,6 +70,16 @@ class CallMemory:
         """Write everything that is recorded from now on to a log, which has what came before."""
         self.log = log
 
+    def go_on_in(self, log: CallLog) -> bool:
+        """Write everything that is recorded from now on to a log, and first which steps run; return whether one does.
+
+        What was recorded before is in the state that leads to the log.
+        """
+        running = [intent(name) for name in self._running or ()]
+        log.add(*running)
+        self.log = log
+        return bool(running)
+
     def add_to_log(self, entry: JournalEntry) -> None:
         """Add an entry that is in no journal to the log, if there is one."""
         if self.log is not None:
@@ -92,13 +102,15 @@ class CallMemory:
         if self._running is not None and self._running.pop(name, 0) is None and not was_given_up:
             self.add_to_log(JournalEntry(EntryKind.FAILED, name, None))
 
-    async def commit(self) -> None:
+    async def commit(self) -> bool:
         """Return when what was recorded would survive a crash, also if the caller is cancelled.
 
         A store that fails, or takes too long, is logged, and the call goes on.
+
+        Returns:
+            whether the store has everything; True too if nothing is kept in one.
         """
-        if self.log is not None:
-            await self.log.commit_or_report()
+        return self.log is None or await self.log.commit_or_report()
 
     def _record(self, entry: JournalEntry) -> None:
         self.journal.record(entry)
@@ -251,6 +263,10 @@ class StatePayload:
         except (AttributeError, KeyError, TypeError, ValueError):
             raise InvalidRequestState("the journal inside is not one of this version") from None
 
+    def lost(self) -> StatePayload:
+        """Return a payload that leads to no replay: the store did not record which steps run."""
+        return replace(self, entries=(), journal_key=None, dropped_bytes=1)
+
     async def stored(self, store: JournalStore, ttl: float, records: RepeatedRecords) -> StatePayload:
         """Put the entries into the store; what is to be sealed then holds their key only."""
         assert self.journal_key is not None
@@ -274,13 +290,12 @@ class StatePayload:
 
     # replaying
 
-    def entries_with(self, answers: Mapping[str, Model]) -> tuple[JournalEntry, ...]:
-        """Return what a replayed body finds: the old entries, and the answers that came with the retry."""
-        new = (
+    def answered(self, answers: Mapping[str, Model]) -> tuple[JournalEntry, ...]:
+        """Return the entries of the answers that came with a retry, for the replayed body to find."""
+        return tuple(
             JournalEntry(EntryKind.ANSWER, key, answer.wire(), self.asked[key].fingerprint)
             for key, answer in answers.items()
         )
-        return (*self.entries, *new)
 
     def lost_reason(self, mode: ResumeMode) -> str | None:
         """Return why the call cannot be replayed, None if it can."""

@@ -177,6 +177,7 @@ class KeyedCall(Generic[C]):
         stored: where its outcome is stored; None if it dies with this process.
         outcome: of its first leg; None before its end, if it was cancelled for its client, and when it was dropped.
         answered: the first leg has ended.
+        owner: who may ask for the task that the outcome names; None if it names none.
     """
 
     key: CallKey
@@ -184,6 +185,7 @@ class KeyedCall(Generic[C]):
     _calls: KeyedCalls[C]
     outcome: LegOutcome = None
     answered: bool = False
+    owner: str | None = None
     stored: OutcomeStore | None = None
     until: float = 0.0
     """When it moves on to the next table, on Trio's clock (seconds)."""

@@ -77,7 +77,8 @@ class Retry:
             for key, asked in payload.asked.items()
             if key in given
         }
-        run = earlier_run(logged, payload.entries_with(answers))
+        answered = payload.answered(answers)
+        run = earlier_run(logged, (*payload.entries, *answered))
         lost = payload.lost_reason(ResumeMode.REPLAY if services.options.always_replay else plan.resume)
         loss = run.unknown_step(plan) if lost is None else CallLost(lost)
         if loss is not None:
@@ -86,7 +87,11 @@ class Retry:
         call = CallInRounds(services, plan, self.facts, self.target, RequestDigest(claims.digest), legs, journal)
         if call.memory is not None and call.memory.is_durable:
             lifetime = services.options.actors.park_ttl
-            call.memory.continue_in(services.open_log(claims.call_id, lifetime, run.logged))
+            log = services.open_log(claims.call_id, lifetime, run.logged)
+            # Before anything that the body does with them: another retry may bring other answers, and the first ones count.
+            known = {(entry.kind, entry.name) for entry in logged}
+            log.add(*(entry for entry in answered if (entry.kind, entry.name) not in known))
+            call.memory.continue_in(log)
         services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg)
 
     async def fetch_and_replay(self, plan: Plan, payload: StatePayload) -> None:

@@ -62,15 +62,19 @@ class StoredKey(NamedTuple):
         node: the process that runs the call; empty if none does.
         is_over: nothing more is run under the key.
         outcome: of the first leg; None if it is not known.
+        owner: who may ask for the task that the outcome names; None if it names none.
     """
 
     request: str
     node: str = ""
     is_over: bool = False
     outcome: LegOutcome = None
+    owner: str | None = None
 
     def encode(self) -> bytes:
         members: dict[str, JsonValue] = {"request": self.request, "node": self.node, "over": self.is_over}
+        if self.owner is not None:
+            members["owner"] = self.owner
         if isinstance(self.outcome, Encoded):
             members["result"] = self.outcome.raw.decode()
         elif self.outcome is not None:
@@ -93,9 +97,10 @@ class StoredKey(NamedTuple):
             elif "error" in members:
                 code, message, data_member = cast("tuple[int, str, JsonValue]", members["error"])
                 outcome = ErrorDetail(code, message, data_member)
+            owner = cast("str | None", members.get("owner"))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StoreError(f"the record of an idempotency key is not one of this version: {error}") from None
-        return cls(request, node, is_over, outcome)
+        return cls(request, node, is_over, outcome, owner)
 
 
 @dataclass(slots=True, eq=False)
@@ -188,10 +193,14 @@ class StoredKeys:
             raise LimitExceeded(STILL_RUNS) from None
         return Claim(key, stored.version + 1, is_adopted=True)
 
-    def ending(self, claim: Claim, outcome: LegOutcome) -> list[Change]:
-        """Return the changes that store an outcome, and remove what would have been needed to go on."""
+    def ending(self, claim: Claim, outcome: LegOutcome, owner: str | None = None) -> list[Change]:
+        """Return the changes that store an outcome, and remove what would have been needed to go on.
+
+        Args:
+            owner: who may ask for the task that the outcome names.
+        """
         outcome = self._bounded(outcome)
-        over = StoredKey(claim.key.request.hex(), is_over=True, outcome=outcome)
+        over = StoredKey(claim.key.request.hex(), is_over=True, outcome=outcome, owner=owner)
         return [self._put(claim.key, over, claim.version, self._grace + KEY_LIFE), Forget(LOG_KIND, claim.name)]
 
     def removing(self, claim: Claim) -> list[Change]:

@@ -130,7 +130,9 @@ class CallAsTask(Call[OpenTask]):
         await trio.lowlevel.checkpoint()
 
     def set_status(self, message: str) -> None:
-        self._origin.home.set_message(self._origin, message)
+        # What a replay repeats was shown before, and perhaps what came after it.
+        if not self.is_replaying:
+            self._origin.home.set_message(self._origin, message)
 
     # the end
 

@@ -1,0 +1,83 @@
+"""What holds after every action of the machine of tasks, and at its end."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from task_talk import DECLARES
+from tasks_rules import OPEN, OPEN_PER_OWNER, Rules
+from tasks_told import Sent, Task
+from trio.testing import wait_all_tasks_blocked
+
+PROMPT = ("tasks/get", "tasks/cancel", "tasks/update", "tasks/list", "malformed", "create")
+"""Requests that are answered at once."""
+
+
+class Machine(Rules):
+    """Runs actions and checks what they lead to."""
+
+    async def open(self) -> None:
+        await self.boot()
+        talk = await self.talk("modern", 0)
+        self.unknown = await talk.error(talk.ask("tasks/get", DECLARES, taskId="made up"))
+
+    async def after_each(self) -> None:
+        await wait_all_tasks_blocked()
+        self.check_world()
+        while self.process.store.has_crashed:
+            await self.end_process()
+            await self.boot()
+        self.collect()
+        self.check_world()
+        if self.process.store.hang is None:
+            late = [sent for sent in self.sent.values() if sent.about in PROMPT]
+            assert not late, f"no reply to {late}"
+            self.check_tasks()
+
+    def check_world(self) -> None:
+        assert not self.world.failures, self.world.failures
+
+    def check_tasks(self) -> None:
+        service = self.process.service
+        open_tasks = list(service.tasks)
+        assert len(open_tasks) <= OPEN, open_tasks
+        owners = Counter(task.record.owner for task in open_tasks)
+        assert all(count <= OPEN_PER_OWNER for owner, count in owners.items() if owner), owners
+        clock = service.tasks.clock()
+        for task in self.tasks.values():
+            if clock > task.expires + 1 and not self.world.work(task.case.number).may_run_again:
+                assert not self.world.work(task.case.number).running, f"{task} works after its time"
+
+    async def finish(self) -> None:
+        """Let everything go on: every task that a caller knows comes to its end, and then nothing is left."""
+        await self.act_unstall()
+        self.process.store.arm(0, after=False)
+        self.world.release_all()
+        await self.after_each()
+        for task in list(self.tasks.values()):
+            if not task.has_session:
+                await self.bring_to_its_end(task)
+        self.clock.jump(1_000)
+        await self.after_each()
+        assert len(self.process.service.tasks) == 0
+        while self.process.talks:
+            await self.act_close(0)
+        await self.after_each()
+        await self.end_process()
+
+    async def bring_to_its_end(self, task: Task) -> None:
+        """Ask for a task, and answer what it asks, as its owner."""
+        talk = await self.talk("modern", task.case.caller)
+        for _ in range(1 + task.case.n):
+            self.send(
+                Sent(talk, "tasks/get", task=task, view=self.view(task, talk)), "tasks/get", "modern", taskId=task.id
+            )
+            await self.after_each()
+            if task.end is not None or self.view(task, talk) != "known":
+                return
+            assert task.open, f"{task} does nothing"
+            self.send_update(task, talk, 0, task.open)
+            await self.after_each()
+        self.send(Sent(talk, "tasks/get", task=task, view=self.view(task, talk)), "tasks/get", "modern", taskId=task.id)
+        await self.after_each()
+        assert task.end is not None, f"{task} does not end"

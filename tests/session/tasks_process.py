@@ -1,0 +1,100 @@
+"""One process after the other of the machine of tasks: a store that dies with it, and the clocks that it goes by."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from unittest import mock
+
+import trio
+from crashing_store import CrashingStore, Disk
+from talk import Talk
+
+from trio_mcp.protocol.sealing.request_state import Sealer
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session import Service
+from trio_mcp.session.calls import services
+from trio_mcp.session.calls.stored_keys import StoredKeys
+from trio_mcp.storage import Change
+from trio_mcp.stores.adapters import StoredJournals
+
+WALL = 1_800_000_000.0
+
+
+class WallClock:
+    """The clock of the machine, in Unix seconds: it goes with Trio's, and can be set."""
+
+    def __init__(self) -> None:
+        self.offset = 0.0
+
+    def now(self) -> float:
+        return WALL + trio.current_time() + self.offset
+
+    @contextmanager
+    def installed(self) -> Iterator[None]:
+        """Let everything that asks for the time ask this clock."""
+        with ExitStack() as stack:
+            stack.enter_context(mock.patch.object(time, "time", self.now))
+            # Those have taken `time.time` when they were defined.
+            stack.enter_context(mock.patch.object(services, "StoredKeys", partial(StoredKeys, _clock=self.now)))
+            stack.enter_context(mock.patch.object(services, "Sealer", partial(Sealer, clock=self.now)))
+            stack.enter_context(mock.patch.object(services, "StoredJournals", partial(StoredJournals, clock=self.now)))
+            yield
+
+
+class MortalStore(CrashingStore):
+    """Ends its process at one of its next writes, if it is told to: right before, or right after that is committed.
+
+    Args:
+        on_crash: called at that moment.
+    """
+
+    def __init__(self, disk: Disk, on_crash: Callable[[], None]) -> None:
+        super().__init__(disk)
+        self._on_crash = on_crash
+        self._left = 0
+        self._after = False
+        self.on_write = self._count
+
+    def arm(self, writes: int, *, after: bool) -> None:
+        """End the process at the write with this number from now on; 0 for none."""
+        self._left, self._after = writes, after
+
+    def crash(self) -> None:
+        if not self.has_crashed:
+            super().crash()
+            self._on_crash()
+
+    async def write(self, changes: Sequence[Change]) -> None:
+        await super().write(changes)
+        if self._left < 0:
+            self.crash()
+            await trio.sleep_forever()
+
+    def _count(self, _changes: Sequence[Change]) -> None:
+        if self._left == 1:
+            if self._after:
+                self._left = -1
+            else:
+                self.crash()
+        elif self._left > 1:
+            self._left -= 1
+
+
+@dataclass(eq=False)
+class Process:
+    """One life of the server.
+
+    Attributes:
+        talks: its connections, by era and caller.
+    """
+
+    service: Service
+    store: MortalStore
+    budget: MemoryBudget
+    stop: trio.Event = field(default_factory=trio.Event)
+    stopped: trio.Event = field(default_factory=trio.Event)
+    talks: dict[tuple[str, int], Talk] = field(default_factory=dict)

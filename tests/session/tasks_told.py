@@ -1,0 +1,371 @@
+"""What the callers of the machine of tasks were told, and whether that may be: nobody hears two things that do not fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import trio
+from crashing_store import Disk
+from peer import text_of
+from talk import Talk
+from tasks_model import IN_SPITE, REPLAYED, Case, Json, World
+from tasks_process import Process, WallClock
+
+from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
+from trio_mcp.protocol.meta import OUTCOME_UNKNOWN, RELATED_TASK
+from trio_mcp.session.tasks.ids import storage_key
+
+CALLERS = ("ana", "ana", "ben", None, None)
+"""Who the callers are authenticated as. The second is another session of the first."""
+ENDS = {"completed": "done", "failed": "failed", "cancelled": "cancelled"}
+ROUNDING = 0.002
+"""Seconds: what callers are told of times are milliseconds."""
+
+
+@dataclass(eq=False)
+class Task:
+    """A task whose id a caller has.
+
+    Attributes:
+        talk: where it was created.
+        expires: when its ttl is over, in Unix seconds.
+        high: the latest time that any clock has shown since.
+        has_session: it belongs to the session that created it, since nobody is authenticated.
+        stage: the newest status message that was seen.
+        end: how it ended, as a caller saw it: in which way, and with which text if that is known.
+        cancels: somebody has asked for its cancel, or its session has ended.
+        open: its open questions as a modern caller has seen them last: their numbers, by key.
+        known: all of them, ever.
+        answered: the numbers of those whose answers were acknowledged.
+    """
+
+    id: str
+    case: Case
+    talk: Talk
+    expires: float
+    high: float
+    stage: int = 0
+    end: tuple[str, str | None] | None = None
+    cancels: bool = False
+    open: dict[str, int] = field(default_factory=dict)
+    known: dict[str, int] = field(default_factory=dict)
+    answered: set[int] = field(default_factory=set)
+
+    @property
+    def has_session(self) -> bool:
+        return self.case.era == "legacy" and CALLERS[self.case.caller] is None
+
+    def is_visible_to(self, talk: Talk) -> bool:
+        if self.has_session:
+            return talk is self.talk
+        owner = CALLERS[self.case.caller]
+        return owner is None or talk.peer.principal == owner
+
+
+@dataclass(eq=False)
+class Sent:
+    """A request.
+
+    Attributes:
+        about: its method, or "create" and "call" for a call.
+        view: what its sender may know of the task when it is sent.
+        values: the answers that it brings, by the numbers of their questions.
+        is_repeat: it repeats another one under its key.
+    """
+
+    talk: Talk
+    about: str
+    case: Case | None = None
+    task: Task | None = None
+    view: str = ""
+    values: dict[int, str] = field(default_factory=dict)
+    is_repeat: bool = False
+
+
+@dataclass(eq=False)
+class Asked:
+    """A question that came as a request."""
+
+    talk: Talk
+    id: RequestId
+    case: Case
+    each: int
+    is_open: bool = True
+
+
+@dataclass(eq=False)
+class Round:
+    """The state of a call that waits for answers, and its questions: their numbers by key."""
+
+    case: Case
+    state: str
+    questions: dict[str, int]
+
+
+class Told:
+    """What all callers of one program know."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.wall = WallClock()
+        self.disk = Disk()
+        self.process: Process
+        self.reboots = 0
+        self.is_ending = False
+        """The process shuts down: requests that still wait may get any error."""
+        self.unknown: Json = {}
+        """The error for an id that was never issued."""
+        self.cases: list[Case] = []
+        self.tasks: dict[str, Task] = {}
+        self.sent: dict[tuple[Talk, RequestId], Sent] = {}
+        self.asked: list[Asked] = []
+        self.rounds: list[Round] = []
+        self.finals: dict[int, tuple[bool, str]] = {}
+        self.values_sent: dict[tuple[int, int], list[str]] = {}
+
+    def task_of(self, case: Case) -> Task | None:
+        return next((task for task in self.tasks.values() if task.case is case), None)
+
+    # time
+
+    def times(self) -> tuple[float, float]:
+        """Return what the clock of the process and the clock of the machine show."""
+        return self.process.service.tasks.clock(), self.wall.now()
+
+    def view(self, task: Task, talk: Talk) -> str:
+        """Return whether a caller must find a task, must not, or may: when the clocks do not agree whether it is over."""
+        times = self.times()
+        task.high = max(task.high, *times)
+        if not task.is_visible_to(talk) or min(times) > task.expires + ROUNDING:
+            return "unknown"
+        return "known" if task.high < task.expires - ROUNDING else "either"
+
+    # messages
+
+    def collect(self) -> None:
+        """Read everything that has come."""
+        for task in self.tasks.values():
+            task.high = max(task.high, *self.times())
+        for talk in list(self.process.talks.values()):
+            for message in talk.waiting():
+                self._hear(talk, message)
+
+    def _hear(self, talk: Talk, message: Json) -> None:
+        match message:
+            case {"method": "elicitation/create"}:
+                self._hear_question(talk, message)
+            case {"method": "notifications/cancelled", "params": {"requestId": request_id}}:
+                for asked in self.asked:
+                    asked.is_open = asked.is_open and (asked.talk is not talk or asked.id != request_id)
+            case {"method": "notifications/tasks/status", "params": state}:
+                # It may come before the answer to the request that creates the task.
+                if (task := self.tasks.get(state["taskId"])) is not None:
+                    assert task.is_visible_to(talk), "news of somebody else's task"
+                    self._see(task, talk, state)
+            case {"method": method}:
+                raise AssertionError(f"an unexpected {method}")
+            case _:
+                sent = self.sent.pop((talk, message["id"]), None)
+                assert sent is not None, f"two replies: {message}"
+                self._hear_reply(sent, message)
+
+    def _hear_reply(self, sent: Sent, reply: Json) -> None:
+        error, result = reply.get("error"), reply.get("result")
+        if sent.about == "create":
+            self._hear_created(sent, result, error)
+        elif sent.about == "call":
+            self._hear_call(sent, result, error)
+        elif sent.about == "tasks/list":
+            self._hear_list(sent, reply)
+        elif sent.about == "malformed":
+            assert error is None or error["code"] == INVALID_PARAMS, error
+        else:
+            self._hear_about(sent, result, error)
+
+    # calls
+
+    def _hear_created(self, sent: Sent, result: Json | None, error: Json | None) -> None:
+        case = sent.case
+        assert case is not None
+        if result is None:
+            assert error is not None
+            self._check_refusal(sent, error)
+            return
+        state = result["task"] if case.era == "legacy" else result
+        assert case.era == "legacy" or result["resultType"] == "task", result
+        ttl = state["ttl"] if "ttl" in state else state["ttlMs"]
+        expires = datetime.fromisoformat(state["createdAt"]).timestamp() + ttl / 1000
+        before = self.task_of(case)
+        if before is not None and not self.world.work(case.number).may_run_again:
+            assert before.id == state["taskId"], f"two tasks for {case}"
+        if state["taskId"] not in self.tasks:
+            task = Task(state["taskId"], case, sent.talk, expires, max(self.times()))
+            self.tasks[task.id] = task
+            if self.view(task, sent.talk) == "known":
+                assert ("task", storage_key(task.id)) in self.disk.records, "a task was shown before it was stored"
+
+    def _check_refusal(self, sent: Sent, error: Json) -> None:
+        """A call that was not run, or whose outcome is not known."""
+        case = sent.case
+        assert case is not None
+        is_lost = error.get("data") == {OUTCOME_UNKNOWN: True}
+        busy = error["code"] == SERVER_BUSY
+        assert self.is_ending or busy or (is_lost and sent.is_repeat), (case, error)
+
+    def _hear_call(self, sent: Sent, result: Json | None, error: Json | None) -> None:
+        case = sent.case
+        assert case is not None
+        if result is None:
+            assert error is not None
+            # A state that is used up or not this caller's, or a call that was cancelled while a repeat joined it.
+            if error["code"] not in (INVALID_PARAMS, INTERNAL_ERROR):
+                self._check_refusal(sent, error)
+            return
+        assert sent.view != "unknown", f"a stranger carried {case} on"
+        if result.get("resultType") == "input_required":
+            questions = {key: self._number(case, asked) for key, asked in result["inputRequests"].items()}
+            self.rounds.append(Round(case, result["requestState"], questions))
+            return
+        final = bool(result.get("isError")), text_of(result)
+        if final[0]:
+            self._check_failed(case, final[1])
+        else:
+            self._check_done(case, final[1])
+            if not self.world.work(case.number).may_run_again and final[1] != IN_SPITE:
+                assert self.finals.setdefault(case.number, final) == final
+
+    def _number(self, case: Case, question: Json) -> int:
+        """Return the number of a question; it has to be one of this call."""
+        number, each = question["params"]["message"].split("\n")[0].rstrip("?").split(":")
+        assert int(number) == case.number, f"{case} asks {question}"
+        return int(each)
+
+    def _hear_question(self, talk: Talk, message: Json) -> None:
+        number = int(message["params"]["message"].split(":")[0])
+        case = self.cases[number]
+        related = message["params"].get("_meta", {}).get(RELATED_TASK)
+        if related is not None:
+            task = self.tasks[related["taskId"]]
+            assert task.case is case, "a question of another task"
+            assert self.view(task, talk) != "unknown", "somebody else is asked"
+        else:
+            assert any(
+                sent.talk is talk and sent.case is case and sent.about == "call" for sent in self.sent.values()
+            ), f"{case} asks where nobody has called it"
+        self.asked.append(Asked(talk, message["id"], case, self._number(case, message)))
+
+    # tasks
+
+    def _hear_about(self, sent: Sent, result: Json | None, error: Json | None) -> None:
+        task = sent.task
+        assert task is not None
+        view = self.view(task, sent.talk)
+        view = view if view == sent.view else "either"
+        if view == "unknown":
+            assert error == self.unknown, (sent, result, error)
+        elif view == "known" and not self.is_ending:
+            assert error != self.unknown, f"a task was forgotten: {task}"
+            self._hear_of(sent, task, result, error)
+
+    def _hear_of(self, sent: Sent, task: Task, result: Json | None, error: Json | None) -> None:
+        if sent.about == "tasks/result":
+            self._hear_outcome(task, result, error)
+        elif sent.about == "tasks/cancel" and result is None:
+            # It was over already, which is an error in 2025-11-25.
+            assert error is not None
+            assert error["code"] == INVALID_PARAMS, error
+        elif result is None:
+            raise AssertionError(f"{sent.about} failed: {error}")
+        elif sent.about == "tasks/update":
+            for each, value in sent.values.items():
+                task.answered.add(each)
+                # Of several that were on their way at once any may count.
+                if self.values_sent[task.case.number, each] == [value]:
+                    self.world.work(task.case.number).expected[each] = value
+        elif "status" in result:
+            self._see(task, sent.talk, result)
+        else:
+            assert sent.about == "tasks/cancel", (sent, result)
+
+    def _hear_outcome(self, task: Task, result: Json | None, error: Json | None) -> None:
+        if result is not None:
+            assert result["_meta"][RELATED_TASK]["taskId"] == task.id
+            assert not result.get("isError"), result
+            self._see_end(task, "done", text_of(result))
+        else:
+            assert error is not None
+            is_cancel = error["code"] == INTERNAL_ERROR and error["message"] == "the task was cancelled"
+            self._see_end(task, *(("cancelled", None) if is_cancel else ("failed", error["message"])))
+
+    def _hear_list(self, sent: Sent, reply: Json) -> None:
+        for state in reply["result"]["tasks"]:
+            task = self.tasks.get(state["taskId"])
+            if task is not None:
+                assert task.is_visible_to(sent.talk), "somebody else's task is listed"
+                if self.view(task, sent.talk) == "known":
+                    self._see(task, sent.talk, state)
+
+    def _see(self, task: Task, talk: Talk, state: Json) -> None:
+        """Take note of the state of a task as a caller sees it."""
+        assert state["taskId"] == task.id
+        if self.view(task, talk) != "known":
+            return
+        status, message = state["status"], state.get("statusMessage")
+        if status in ENDS:
+            text = text_of(state["result"]) if "result" in state else None
+            if status == "failed":
+                text = state["error"]["message"] if "error" in state else message
+            self._see_end(task, ENDS[status], text)
+            return
+        assert task.end is None, f"{task} is {status} again"
+        if message is not None:
+            assert int(message) >= task.stage, f"{task} is back at {message}"
+            task.stage = int(message)
+        if "inputRequests" in state:
+            task.open = {key: self._number(task.case, asked) for key, asked in state["inputRequests"].items()}
+            task.known.update(task.open)
+            assert not task.answered & set(task.open.values()), f"{task} asks again what was answered"
+
+    def _see_end(self, task: Task, end: str, text: str | None) -> None:
+        before = task.end
+        if before is not None:
+            assert before[0] == end, f"{task} has ended otherwise: {end} {text}"
+            assert None in (before[1], text) or before[1] == text, f"{task} has ended otherwise: {text}"
+        task.end = (end, before[1] if before is not None and text is None else text)
+        if end == "cancelled":
+            assert task.cancels, f"nobody has cancelled {task}"
+        elif end == "done" and text is not None:
+            self._check_done(task.case, text)
+        elif end == "failed" and text is not None:
+            assert self.reboots, f"{task} has failed: {text}"
+            self._check_failed(task.case, text)
+
+    # what a call did
+
+    def _check_done(self, case: Case, text: str) -> None:
+        """A result fits what was done for it."""
+        work = self.world.work(case.number)
+        if text == IN_SPITE and not case.as_task:
+            return
+        assert text in work.returned, (case, text, work)
+        if work.may_run_again:
+            return
+        values = text.split()
+        names = {"end"} if case.tool == "quick" else {"end", *(f"step {each + 1}" for each in range(case.n))}
+        assert work.steps == dict.fromkeys(names, 1), (case, work)
+        for name, made_with in work.made_with.items():
+            count = len(values) if name == "end" else 0 if case.tool == "fan" else int(name.split()[1]) - 1
+            assert made_with == values[:count], (case, name, work)
+
+    def _check_failed(self, case: Case, text: str) -> None:
+        """A call says that a step may have run if one may, and that it was lost if it must not be replayed."""
+        work = self.world.work(case.number)
+        if "may have run" in text:
+            assert any(f"'{name}'" in text for name in work.unsure | work.begun), (case, text, work)
+        else:
+            assert case.tool not in REPLAYED, (case, text)
+            assert "lost" in text, (case, text)
+
+    def now(self) -> float:
+        return trio.current_time()

@@ -1,0 +1,75 @@
+"""Programs of callers' behaviour, good and bad, are run against a server that crashes, and whose clocks jump.
+
+The calls are plain ones and tasks of both eras, with a store that keeps what was committed. After each action everything that a
+caller was told has to fit what it was told before and what was really done: see `tasks_told` and `tasks_invariants`. The number
+of examples comes from the environment, as that of `test_rounds_machine` does: `TRIO_MCP_RUNS=5000`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator
+
+import pytest
+import trio
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from tasks_invariants import Machine
+from trio.testing import MockClock
+
+RUNS = int(os.environ.get("TRIO_MCP_RUNS", "60"))
+
+ACTIONS = (
+    "wait",  # what others shrink to
+    *("start",) * 6,
+    *("get",) * 6,
+    *("update",) * 5,
+    *("leg", "answer") * 3,
+    *("result", "repeat", "release", "crash", "arm", "cancel") * 2,
+    *("stall", "unstall") * 2,
+    *("list", "disconnect", "close", "restart", "pass", "set_clock"),
+)
+NUMBER = st.integers(0, 63)
+ACTION = st.tuples(st.sampled_from(ACTIONS), NUMBER, NUMBER, NUMBER, NUMBER)
+Program = list[tuple[str, int, int, int, int]]
+
+
+def run_program(program: Program) -> None:
+    clock = MockClock()
+
+    async def main() -> None:
+        with trio.fail_after(1e6):
+            async with trio.open_nursery() as nursery:
+                machine = Machine(clock, nursery)
+                with machine.wall.installed():
+                    try:
+                        await machine.open()
+                        for name, *numbers in program:
+                            await getattr(machine, f"act_{name}")(*numbers)
+                            await machine.after_each()
+                        await machine.finish()
+                    finally:
+                        # After a failure, what a process still tries to store is given up in time.
+                        clock.autojump_threshold = 0
+
+    trio.run(main, clock=clock)
+
+
+@pytest.fixture(autouse=True)
+def quiet_log() -> Iterator[None]:
+    """Every refusal is logged; thousands of them say nothing new."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@settings(
+    max_examples=RUNS,
+    deadline=None,
+    phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(st.lists(ACTION, min_size=12, max_size=40))
+def test_any_program_of_tasks_crashes_and_clock_jumps_keeps_what_callers_were_told(program: Program) -> None:
+    run_program(program)
