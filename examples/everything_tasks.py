@@ -14,10 +14,15 @@ class Confirm(BaseModel):
     confirm: bool
 
 
+class Person(BaseModel):
+    name: str
+
+
 def add_tasks(server: Server) -> None:
     """Offer all of them."""
     server.tool(greet)
     server.tool(task="required")(failing_job)
+    server.tool(task="later", resume="replay")(test_tool_with_task)
     for each in (slow_compute, protocol_error_job, confirm_delete, multi_input):
         server.tool(task=True)(each)
 
@@ -54,6 +59,14 @@ async def confirm_delete(filename: str, ctx: Context) -> str:
 async def multi_input(ctx: Context) -> str:
     """Ask two questions at once, which may be answered one by one."""
     return " ".join(await ctx.branch_all(ask_again, ask_again))
+
+
+async def test_tool_with_task(ctx: Context) -> str:
+    """Ask for a name in the call itself, and then go on as a task."""
+    person = await ctx.elicit.strict("What is your name?", Person)
+    await ctx.become_task()
+    await trio.sleep(PAUSE)
+    return f"Hello, {person.name}!"
 
 
 async def ask_again(ctx: Context) -> str:

@@ -30,5 +30,14 @@ async def test_a_legacy_client_asks_for_the_task(page: Names) -> None:
             assert result.text == "ants: 4 sources, internal"
 
 
+async def test_a_tool_that_asks_first_becomes_a_task(page: Names) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(page["server"], on_elicit=lambda _: accept(value=1990)) as client:
+            task = await client.start_tool("archive")
+            assert task.id
+            assert (await task.result()).text == "archived 1990"
+            assert (await client.call_tool("archive")).text == "archived 1990"
+
+
 def test_the_limits_are_those_of_the_page(page: Names) -> None:
     assert page["options"].tasks.open_per_owner == 20

@@ -18,17 +18,16 @@ SHOWN = 5
 def printed(ran: Ran) -> Iterator[str]:
     """A line for a selection, and lines for what did not pass."""
     tally = tally_of(ran)
-    verdict = "pass" if not ran.failed else "FAIL" if ran.selection.gated else "not counted"
+    verdict = "FAIL" if ran.failed else "pass"
     checks = (
         f"{tally['SUCCESS']} passed, {tally['FAILURE']} failed, {tally['WARNING']} warned, {tally['SKIPPED']} skipped"
     )
     yield f"{ran.selection.label:<44} {score(ran):>6}   {checks:<50} {ran.seconds:>5.1f} s   {verdict}"
-    if ran.selection.gated:
-        for outcome in ran.failed:
-            yield f"    {outcome.scenario}"
-            yield from (f"        {problem}" for problem in outcome.problems[:SHOWN])
-            if (more := len(outcome.problems) - SHOWN) > 0:
-                yield f"        ... and {more} more"
+    for outcome in ran.failed:
+        yield f"    {outcome.scenario}"
+        yield from (f"        {problem}" for problem in outcome.problems[:SHOWN])
+        if (more := len(outcome.problems) - SHOWN) > 0:
+            yield f"        ... and {more} more"
 
 
 def markdown(results: Sequence[Ran]) -> str:
@@ -36,8 +35,7 @@ def markdown(results: Sequence[Ran]) -> str:
     rows = ["| side | suite | selection | scenarios passed | rows excused |", "|---|---|---|---|---|"]
     for ran in results:
         selection, excused = ran.selection, sum(len(outcome.excused) for outcome in ran.outcomes)
-        title = selection.title if selection.gated else f"{selection.title} (not built yet)"
-        cells = (selection.role, selection.version, title, score(ran), excused or "")
+        cells = (selection.role, selection.version, selection.title, score(ran), excused or "")
         rows.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(rows)
 

@@ -1,7 +1,4 @@
-"""What is run of the suite: the selections, as data, and the scenarios that each of them holds.
-
-A selection whose `gated` is true has to pass whole. The others are run and reported: what they ask for is not built yet.
-"""
+"""What is run of the suite: the selections, as data, and the scenarios that each of them holds."""
 
 from __future__ import annotations
 
@@ -22,9 +19,6 @@ LATER = ("pending", "added-after-release")
 
 STABLE_PENDING = ("json-schema-2020-12", "server-sse-polling")
 """What the stable build has and leaves out of its suite `active`."""
-
-ASKS_FIRST = "tasks-mrtr-composition"
-"""Asks in rounds before it creates the task. Here a tool asks inside its task, which the extension allows as well."""
 
 EXCUSED: Mapping[tuple[str, str], Sequence[str]] = {
     # It answers a call that has not asked yet, and sends no state. Here an answer reaches only the question that was asked.
@@ -60,7 +54,6 @@ class Selection:
     names: Names
     single: tuple[str, ...] = ()
     whole: tuple[str, ...] = ()
-    gated: bool = True
 
     @property
     def label(self) -> str:
@@ -82,13 +75,6 @@ def scenarios_of(selection: Selection, suite: Suite) -> list[str]:
 def listed(suite: Suite, role: Role, *flags: str) -> list[str]:
     """Every scenario of a role, filtered by the suite."""
     return [line.split()[1] for line in suite.listed(f"--{role}", *flags) if line.startswith("  - ")]
-
-
-def tasks(revision: str, *, composed: bool) -> Names:
-    """The scenarios of the tasks extension: those that ask before a task is created (composed), or the others."""
-    return lambda suite, role: [
-        name for name in unscored(revision, "extension")(suite, role) if (name == ASKS_FIRST) is composed
-    ]
 
 
 def all_of(revision: str) -> Names:
@@ -149,9 +135,9 @@ def older_server(revision: str, expected: int) -> Selection:
     return Selection("server", ALPHA, f"all @{revision}", expected, all_of(revision), forced(revision), whole)
 
 
-def modern_server(revision: str, title: str, expected: int, names: Names, *, gated: bool = True) -> Selection:
+def modern_server(revision: str, title: str, expected: int, names: Names) -> Selection:
     whole = ("--requirements", revision)
-    return Selection("server", ALPHA, f"{title} @{revision}", expected, names, forced(revision), whole, gated)
+    return Selection("server", ALPHA, f"{title} @{revision}", expected, names, forced(revision), whole)
 
 
 def client(revision: str, title: str, expected: int, names: Names) -> Selection:
@@ -167,8 +153,7 @@ SELECTIONS = (
     modern_server(HANDSHAKE, "unscored", 3, unscored(HANDSHAKE, *LATER)),
     modern_server(MODERN, "required", 37, required(MODERN)),
     modern_server(MODERN, "unscored", 3, unscored(MODERN, *LATER)),
-    modern_server(MODERN, "tasks", 9, tasks(MODERN, composed=False)),
-    modern_server(MODERN, "tasks that ask first", 1, tasks(MODERN, composed=True), gated=False),
+    modern_server(MODERN, "tasks", 10, unscored(MODERN, "extension")),
     Selection("client", STABLE, "core", 4, but_auth(all_of(HANDSHAKE))),
     client("2025-06-18", "all", 2, all_of("2025-06-18")),
     client(HANDSHAKE, "required", 4, required(HANDSHAKE)),

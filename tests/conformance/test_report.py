@@ -14,8 +14,8 @@ PASSED = Check("ping-response", "Ping", "SUCCESS")
 FAILED = Check("ping-response", "Ping", "FAILURE", "it was not {}")
 
 
-def ran(*checks: Check, gated: bool = True) -> Ran:
-    selection = Selection("server", "1.2", "required", 1, lambda suite, role: [], gated=gated)
+def ran(*checks: Check) -> Ran:
+    selection = Selection("server", "1.2", "required", 1, lambda suite, role: [])
     return Ran(selection, [Outcome("ping", "server", checks)], 1.5)
 
 
@@ -30,17 +30,12 @@ def test_what_did_not_pass_is_named_with_its_reason() -> None:
     assert [line.strip() for line in lines[1:]] == ["ping", "FAILURE Ping (ping-response): it was not {}"]
 
 
-def test_what_does_not_count_is_not_called_a_failure() -> None:
-    (line,) = printed(ran(FAILED, gated=False))
-    assert line.endswith("not counted")
-
-
 def test_the_table_of_the_page_is_replaced_and_the_rest_stays(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
-    table = markdown([ran(PASSED), ran(FAILED, gated=False)])
+    table = markdown([ran(PASSED), ran(FAILED)])
     assert "| server | 1.2 | required | 1/1 |  |" in table
-    assert "| server | 1.2 | required (not built yet) | 0/1 |  |" in table
+    assert "| server | 1.2 | required | 0/1 |  |" in table
     assert written_into(page, table) == f"before\n{BEGIN}\n\n{table}\n\n{END}\nafter\n"
 
 

@@ -45,9 +45,3 @@ def test_a_list_of_another_length_than_expected_stops_the_run() -> None:
 
 def test_every_selection_has_a_unique_label() -> None:
     assert len({selection.label for selection in SELECTIONS}) == len(SELECTIONS)
-
-
-def test_what_is_required_counts() -> None:
-    assert all(
-        selection.gated for selection in SELECTIONS if "required" in selection.title or selection.role == "client"
-    )

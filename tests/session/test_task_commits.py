@@ -171,3 +171,19 @@ async def test_a_process_that_has_lost_a_task_ends_its_work_and_leaves_the_store
         assert disk.records[key] == before
         # What is shown of it is what the store has.
         assert (await task.get())["statusMessage"] == "elsewhere"
+
+
+async def test_a_task_whose_time_is_over_is_dropped_in_silence(
+    disk: Disk, caplog: pytest.LogCaptureFixture, autojump_clock: object
+) -> None:
+    """No other process has it."""
+    process = Process(disk, Stages())
+    async with process.task(LegacyTask) as task:
+        await task.start("order", ttl=1000)
+        process.store.hang = trio.Event()
+        await trio.sleep(2)
+        disk.records.clear()
+        process.store.hang.set()
+        await wait_all_tasks_blocked()
+        assert len(task.talk.service.tasks) == 0
+        assert "another process" not in caplog.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_type, cast
 
-from trio_mcp import Audio, Client, File, Image, Server, ToolResult
+from trio_mcp import Audio, Client, Context, File, Image, Server, ToolResult
 from trio_mcp.types import CallToolResult, ContentBlock, JsonValue, TextContent
 
 server = Server("types")
@@ -35,6 +35,13 @@ async def parts() -> list[ContentBlock]:
 @server.tool
 async def mixed() -> list[str | Image | Audio | File]:
     return ["Three files.", Image("a.png"), Audio("a.wav"), File("a.csv")]
+
+
+@server.tool(task="later", resume="replay")
+async def asks_first(ctx: Context) -> int:
+    year = await ctx.elicit.strict("Which year?", int)
+    assert_type(await ctx.become_task(), None)
+    return year
 
 
 @server.tool

@@ -48,7 +48,7 @@ def as_task(
     A caller that asked for a task gets one also if the call does not run: its result then says why.
     """
     if isinstance(planned, Plan):
-        return planned._replace(task=support)
+        return planned._replace(task=support, becomes=params if support is TaskSupport.LATER else None)
     if params.task is None:
         return planned
     return Plan(partial(return_result, planned), params.name, task=support)
@@ -62,4 +62,4 @@ async def return_result(
 
 def listed_execution(support: TaskSupport) -> ToolExecution | None:
     """Return what a listing says of how a tool runs; nothing of one that never runs as a task, which is the default."""
-    return None if support is TaskSupport.FORBIDDEN else ToolExecution.model_validate({"task_support": support.value})
+    return None if support is TaskSupport.FORBIDDEN else ToolExecution.model_validate({"task_support": support.listed})

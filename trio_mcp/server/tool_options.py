@@ -54,7 +54,7 @@ class ToolKeywords(OfferKeywords, total=False):
     limit: how many calls of the tool run at once. A modern call does not count while it waits for an answer.
     queue: how many more calls may wait for one of these to end (default 0); all others are rejected.
     task: True: a caller may have a call as a task, which outlives its request and its connection; "required": the tool runs only
-        so. See docs/tasks.md.
+        so; "later": it becomes one at `await ctx.become_task()`, and needs resume="replay". See docs/tasks.md.
     """
 
     annotations: ToolAnnotations | JsonObject
@@ -70,7 +70,7 @@ class ToolKeywords(OfferKeywords, total=False):
     heartbeat: float
     limit: int
     queue: int
-    task: bool | Literal["required"]
+    task: bool | Literal["required", "later"]
 
 
 def check_tool_options(options: ToolKeywords) -> None:
@@ -98,12 +98,14 @@ def check_tool_options(options: ToolKeywords) -> None:
 
 def task_support(options: ToolKeywords) -> TaskSupport:
     """Return whether calls run as tasks. Raises `TypeError` or `ValueError` for what is no value of `task=`."""
-    task: object = options.get("task", False)
+    task: Literal["required", "later"] | bool = options.get("task", False)
     if isinstance(task, bool):
         return TaskSupport.OPTIONAL if task else TaskSupport.FORBIDDEN
-    check_instance("task", task, str, 'True, False or "required"')
-    check_choice("task", task, ("required",))
-    return TaskSupport.REQUIRED
+    check_instance("task", task, str, 'True, False, "required" or "later"')
+    check_choice("task", task, ("required", "later"))
+    if task == "later" and options.get("resume") != "replay":
+        raise ValueError('task="later" needs resume="replay": the task runs the tool again, with what it knows by then')
+    return TaskSupport(task)
 
 
 def check_limit(limit: object, queue: object) -> None:

@@ -104,6 +104,7 @@ class Service:
             store=self.store,
         )
         self.tasks = Tasks(self.calls, self.store, self.subscriptions.announce_task)
+        self.calls.tasks = self.tasks
         self.routes = {**self.routes, **task_routes(self.tasks)}
         self.calls.routes = self.routes
         self.declare(self.capabilities)

@@ -78,6 +78,25 @@ class CallInRounds(Call[RequestDigest]):
             await self.actor.place.enter()
         return answer
 
+    async def become_task(self) -> None:
+        await super().become_task()
+        starter, params = self.services.tasks, self._plan.becomes
+        if starter is None or params is None or self.memory is None or not self.is_answering:
+            return
+        if not starter.is_wanted(self.facts, params):
+            return
+        if self.actor.busy > 1 or self.memory.runs_step or (self.legs is not None and self.legs.questions):
+            # The task runs the body again, and what a branch was doing would be done twice.
+            raise RuntimeError(
+                "a call becomes a task while none of its branches and steps runs: call become_task() outside"
+            )
+        # Whole: a task that nobody has the id of would run on unseen. The store answers in time, or fails.
+        with trio.CancelScope(shield=True):
+            answer = await starter.start_from(self, params)
+        self.end_leg(answer)
+        self.actor.cancel(CancelReason.EXPIRED)
+        await trio.sleep_forever()
+
     # the end of a leg
 
     def on_quiescent(self) -> None:

@@ -228,6 +228,21 @@ class Call(ABC, Generic[OriginT_co]):
     def set_status(self, message: str) -> None:
         """Show this text as the status of the task that the call runs as, if it is one."""
 
+    @property
+    def plan(self) -> Plan:
+        """How it runs."""
+        return self._plan
+
+    async def become_task(self) -> None:
+        """Go on as a task, if the caller of a tool that becomes one later takes it; this then does not return.
+
+        Raises:
+            RuntimeError: the tool never becomes a task, or has branches that run.
+        """
+        if self._plan.task is TaskSupport.FORBIDDEN:
+            raise RuntimeError('the tool never becomes a task: register it with task="later"')
+        await trio.lowlevel.checkpoint()
+
     async def end_stream(self, retry: float | None) -> None:
         """End the response stream of the request, if its client can resume it, which it should do after `retry` seconds."""
         if self.target is None or self.target.end_response is None:
@@ -442,6 +457,7 @@ class Plan(NamedTuple):
         heartbeat: seconds without a report of progress after which one is sent; None for no heartbeat.
         repeatable: doing all of it twice does no harm; a step that was running when its process ended may run again.
         task: whether it runs as a task.
+        becomes: its request, for the task that the call becomes when its author says so; None if it never does.
     """
 
     run: Body
@@ -452,6 +468,7 @@ class Plan(NamedTuple):
     heartbeat: float | None = None
     repeatable: bool = False
     task: TaskSupport = TaskSupport.FORBIDDEN
+    becomes: Model | None = None
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]

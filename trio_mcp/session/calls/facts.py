@@ -147,11 +147,17 @@ class ResumeMode(Enum):
 
 
 class TaskSupport(StrEnum):
-    """Whether a call runs as a task: never, if its caller can have it, or always. The words are those of the wire."""
+    """Whether a call runs as a task: never, if its caller can have it, always, or from where its author says on."""
 
     FORBIDDEN = "forbidden"
     OPTIONAL = "optional"
     REQUIRED = "required"
+    LATER = "later"
+
+    @property
+    def listed(self) -> str:
+        """The word of 2025-11-25, where a caller decides with its request."""
+        return TaskSupport.OPTIONAL.value if self is TaskSupport.LATER else self.value
 
 
 ErrorResult: TypeAlias = Callable[[RequestFacts, BaseException | CancelReason, FailureLog], Model | None]

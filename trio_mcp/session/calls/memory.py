@@ -80,6 +80,11 @@ class CallMemory:
         self.log = log
         return bool(running)
 
+    @property
+    def runs_step(self) -> bool:
+        """Whether a step is running."""
+        return bool(self._running)
+
     def add_to_log(self, entry: JournalEntry) -> None:
         """Add an entry that is in no journal to the log, if there is one."""
         if self.log is not None:

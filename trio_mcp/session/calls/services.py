@@ -21,6 +21,7 @@ from ...types import JsonObject, Model, Tool
 from ..kept_results import KeptResults
 from ..options import ServiceOptions
 from ..raised import RaisedErrors
+from ..replies import LegOutcome
 from .directory import CallDirectory
 from .ended import EndedCall
 from .facts import RequestFacts
@@ -30,6 +31,7 @@ from .stored_keys import StoredKeys
 from .url_elicitations import UrlElicitations
 
 C = TypeVar("C")
+C_contra = TypeVar("C_contra", contravariant=True)
 logger = peer_logger("trio_mcp.session")
 
 
@@ -71,6 +73,18 @@ class OwnTools(Protocol):
         ...
 
 
+class TaskStarter(Protocol[C_contra]):
+    """Creates tasks of calls that run already."""
+
+    def is_wanted(self, facts: RequestFacts, params: Model) -> bool:
+        """Return whether the caller takes a task as the answer to this request."""
+        ...
+
+    async def start_from(self, call: C_contra, params: Model) -> LegOutcome:
+        """Create a task that goes on with what a call has recorded; return the answer to its request."""
+        ...
+
+
 @dataclass(eq=False)
 class CallServices(Generic[C]):
     """What calls need of the service that runs them.
@@ -95,6 +109,7 @@ class CallServices(Generic[C]):
         provider: the model of the server; None without one.
         prefers_provider: whether it is asked although the client offers a model.
         tools: the server's tools, for calls that run them; None where a service has none.
+        tasks: makes tasks of calls; None where a service has none.
     """
 
     supervisor: Supervisor
@@ -118,6 +133,7 @@ class CallServices(Generic[C]):
     provider: SamplingProvider | None = None
     prefers_provider: bool = False
     tools: OwnTools | None = None
+    tasks: TaskStarter[C] | None = None
 
     @cached_property
     def ring(self) -> KeyRing:

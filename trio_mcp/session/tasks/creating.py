@@ -10,11 +10,12 @@ import trio
 
 from ...errors import LimitExceeded, LocalProtocolError, without_traceback
 from ...runtime import CancelReason, Journal
-from ...storage import Change, Put, Remove, Store, StoreError, StoreTimeout
+from ...storage import Append, Change, Forget, Put, Remove, Store, StoreError, StoreTimeout
 from ..calls.call import Call, Plan
 from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
 from ..calls.failures import error_detail
+from ..calls.log import LOG_KIND, encoded_entry
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
 from .call import CallAsTask
@@ -50,65 +51,43 @@ class StoredAnswer(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class Creating:
-    """The work that answers a request which creates a task. Until the task is stored, the request can be withdrawn.
+class NewTask:
+    """A task that is to be stored, and whose work then begins.
 
     Args:
-        on_answer: called with the answer, or with None if there is none because the request was withdrawn.
         stored: where the answer is stored with the task; None if a repeat in another process would not get it.
+        run: what the call has recorded that becomes the task; None for a new one.
+
+    Attributes:
+        scope: cancelled if nobody wants it any more, before it is stored.
     """
 
     _tasks: TaskTable
-    _task: OpenTask
-    _plan: Plan
-    _facts: RequestFacts
-    _target: ReplyTarget
-    _on_answer: Callable[[LegOutcome], None]
+    task: OpenTask
+    plan: Plan
+    facts: RequestFacts
     _stored: StoredAnswer | None = None
-    _scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    run: EarlierRun | None = None
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
-    @property
-    def method(self) -> str:
-        return self._facts.method
+    async def create(self) -> LegOutcome:
+        """Store the task, and begin its work; return the answer to the request, None if it was withdrawn.
 
-    def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:  # noqa: ARG002
-        self._scope.cancel()
-        target.finish(None)
-
-    def disconnect(self, target: ReplyTarget) -> None:  # noqa: ARG002
-        # Nobody has the id: the work would be for nobody.
-        self._scope.cancel()
-
-    async def run(self) -> None:
-        """Store the task, begin its work and answer the request; nothing remains of a task that cannot be created."""
-        target, task = self._target, self._task
-        try:
-            answer = await self._create()
-        except (StoreError, LimitExceeded, LocalProtocolError) as error:
-            services = self._tasks.services
-            told = store_failure(services, error) if isinstance(error, StoreError) else error
-            detail = error_detail(services.failures, self._facts, told, self._plan.target)
-            self._tasks.forget(task)
-            self._on_answer(detail)
-            if not target.finished:
-                target.finish(detail)
-            return
-        self._on_answer(answer)
-        if answer is None:
-            self._tasks.forget(task)
-        else:
-            target.finish(answer)
-
-    async def _create(self) -> LegOutcome:
-        """Return the answer to the request; None if it was withdrawn."""
-        tasks, task = self._tasks, self._task
-        with self._scope:
+        Raises:
+            StoreError, LimitExceeded, LocalProtocolError: it cannot be created.
+        """
+        tasks, task = self._tasks, self.task
+        with self.scope:
             late: StoreTimeout | None = None
-            answer = tasks.created(task, self._facts)
-            changes: list[Change] = [Put(stored_form(task.record, 0))]
+            answer = tasks.created(task, self.facts)
+            place = stored_form(task.record, 0)
+            changes: list[Change] = [Put(place)]
             if self._stored is not None:
                 # In one step: else a repeat after a crash would create a second task.
                 changes += self._stored.creating(answer)
+            if self.run is not None and self.run.logged:
+                entries = [encoded_entry(entry) for entry in self.run.entries]
+                changes.append(Append(LOG_KIND, place.key, 1, entries, place.expires_at))
             try:
                 await tasks.store.write(changes)
             except StoreTimeout as error:
@@ -118,9 +97,9 @@ class Creating:
                 await self._take_back()
                 raise late
             task.version = 1
-            if not self._scope.cancel_called:
+            if not self.scope.cancel_called:
                 try:
-                    begin_work(tasks.services, task, self._plan, self._facts)
+                    begin_work(tasks.services, task, self.plan, self.facts, self.run)
                     return answer
                 except (LimitExceeded, LocalProtocolError) as error:
                     refused = without_traceback(error)
@@ -131,12 +110,59 @@ class Creating:
 
     async def _take_back(self) -> None:
         """Remove the record: whether it was written is not known if the write was cancelled."""
-        task = self._task
+        task = self.task
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)
         with trio.CancelScope(shield=True), trio.move_on_after(TAKE_BACK_SECONDS):
             taken_back = () if self._stored is None else self._stored.taking_back()
-            await self._tasks.store.write([Remove(KIND, stored_form(task.record, 0).key), *taken_back])
+            key = stored_form(task.record, 0).key
+            await self._tasks.store.write([Remove(KIND, key), Forget(LOG_KIND, key), *taken_back])
+
+
+@dataclass(slots=True, eq=False)
+class Creating:
+    """The work that answers a request which creates a task. Until the task is stored, the request can be withdrawn.
+
+    Args:
+        on_answer: called with the answer, or with None if there is none because the request was withdrawn.
+    """
+
+    _tasks: TaskTable
+    _new: NewTask
+    _target: ReplyTarget
+    _on_answer: Callable[[LegOutcome], None]
+
+    @property
+    def method(self) -> str:
+        return self._new.facts.method
+
+    def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:  # noqa: ARG002
+        self._new.scope.cancel()
+        target.finish(None)
+
+    def disconnect(self, target: ReplyTarget) -> None:  # noqa: ARG002
+        # Nobody has the id: the work would be for nobody.
+        self._new.scope.cancel()
+
+    async def run(self) -> None:
+        """Store the task, begin its work and answer the request; nothing remains of a task that cannot be created."""
+        target, new = self._target, self._new
+        try:
+            answer = await new.create()
+        except (StoreError, LimitExceeded, LocalProtocolError) as error:
+            services = self._tasks.services
+            told = store_failure(services, error) if isinstance(error, StoreError) else error
+            detail = error_detail(services.failures, new.facts, told, new.plan.target)
+            self._tasks.forget(new.task)
+            self._on_answer(detail)
+            if not target.finished:
+                target.finish(detail)
+            return
+        self._on_answer(answer)
+        if answer is None:
+            self._tasks.forget(new.task)
+        else:
+            target.finish(answer)
 
 
 TAKE_BACK_SECONDS = 2.0

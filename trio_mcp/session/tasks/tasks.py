@@ -33,12 +33,13 @@ from ...runtime import CancelReason
 from ...storage import Forget, Put, Store, StoreConflict, StoreError
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
+from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
 from ..calls.log import LOG_KIND
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
-from .creating import Creating, StoredAnswer
+from .creating import Creating, NewTask, StoredAnswer
 from .faces import NO_QUESTIONS, task_state
 from .open_task import OpenTask
 from .owners import ANYBODY, may_see, owner_of, session_owner
@@ -116,6 +117,29 @@ class Tasks:
         Raises:
             LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
         """
+        task = self._new(plan, facts, params)
+        creating = Creating(self, NewTask(self, task, plan, facts, stored), target, on_answer)
+        target.work = creating
+        self.services.supervisor.spawn(creating.run)
+
+    async def start_from(self, call: Call, params: Model) -> LegOutcome:
+        """Create a task that goes on with what a call has recorded; return the answer to its request.
+
+        Raises:
+            LimitExceeded: as `start`; nothing remains.
+            StoreError: the store does not keep it; nothing remains.
+        """
+        entries = () if call.memory is None else call.memory.journal.entries
+        run = EarlierRun(entries, logged=len(entries) if self.store.durable else 0)
+        task = self._new(call.plan, call.facts, params)
+        try:
+            return await NewTask(self, task, call.plan, call.facts, run=run).create()
+        except BaseException:
+            self.forget(task)
+            raise
+
+    def _new(self, plan: Plan, facts: RequestFacts, params: Model) -> OpenTask:
+        """Return a task that is counted as open, and not stored yet. Raises as `start`."""
         assert isinstance(params, CallToolRequestParams)
         owner, now = owner_of(facts), self.clock()
         self._admit(owner)
@@ -133,9 +157,7 @@ class Tasks:
         )
         task = OpenTask(record, self, None if facts.session is None else facts.session.facts)
         self.add(task)
-        creating = Creating(self, task, plan, facts, target, on_answer, stored)
-        target.work = creating
-        self.services.supervisor.spawn(creating.run)
+        return task
 
     def _admit(self, owner: str) -> None:
         limits = self.options
@@ -349,8 +371,12 @@ class Tasks:
         return True
 
     def _give_up(self, task: OpenTask) -> None:
-        """Stop working on a task that another process has taken over: it took this one for dead."""
-        logger.warning("another process has taken over a task of %s", task.record.tool)
+        """Stop working on a task that the store has no more as this process wrote it.
+
+        Its time is over, or another process has taken it over, as it took this one for dead.
+        """
+        if self.clock() < task.record.expires_at:
+            logger.warning("another process has taken over a task of %s", task.record.tool)
         self.forget(task)
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)

@@ -1,0 +1,171 @@
+"""Tools that ask in the call itself and become a task then: `task="later"` and `ctx.become_task()`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import trio
+from crashing_store import CrashingStore, Disk
+from peer import EVERYTHING
+from talk import Talk, session_with, talk_to
+from task_talk import DECLARES, ModernTask
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Context, Server, ServiceOptions, TaskOptions
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.storage import StoreFull
+
+KEYS = KeyRing.random()
+
+
+class Work:
+    def __init__(self) -> None:
+        self.charged = 0
+        self.go_on = trio.Event()
+
+    async def greet(self, ctx: Context) -> str:
+        name = await ctx.elicit.strict("Your name?", str)
+        await ctx.step("charge", self.charge)
+        await ctx.become_task()
+        await self.go_on.wait()
+        return f"Hello, {name}!"
+
+    def charge(self) -> None:
+        self.charged += 1
+
+    async def branching(self, ctx: Context) -> str:
+        async def waits(_ctx: Context) -> None:
+            await self.go_on.wait()
+
+        async def becomes(ctx: Context) -> None:
+            await ctx.become_task()
+
+        await ctx.branch_all(waits, becomes)
+        return "never"
+
+
+def serving(work: Work, **options: Any) -> Server:
+    server = Server("tester", version="1", options=ServiceOptions(keys=KEYS, **options))
+    server.tool(task="later", resume="replay")(work.greet)
+    server.tool(task="later", resume="replay")(work.branching)
+    return server
+
+
+async def became(talk: Talk) -> ModernTask:
+    """Answer the question of the call; the task that it becomes then."""
+    asked = await talk.round(talk.leg("greet", capabilities=DECLARES))
+    assert "taskId" not in asked.questions
+    task = ModernTask(talk)
+    created = task.created(await task.reply(asked.retry("Ann", capabilities=DECLARES)))
+    assert "requestState" not in created
+    task.id = created["taskId"]
+    return task
+
+
+async def test_a_call_that_asks_first_becomes_a_task_with_what_it_knows() -> None:
+    work = Work()
+    async with talk_to(serving(work)) as talk:
+        task = await became(talk)
+        assert await task.status() == "working"
+        work.go_on.set()
+        assert (await task.result())["content"][0]["text"] == "Hello, Ann!"
+    assert work.charged == 1
+
+
+async def test_the_same_retry_gets_the_same_task() -> None:
+    work = Work()
+    async with talk_to(serving(work)) as talk:
+        asked = await talk.round(talk.leg("greet", capabilities=DECLARES))
+        task = ModernTask(talk)
+        ids = [task.created(await task.reply(asked.retry("Ann", capabilities=DECLARES)))["taskId"] for _ in range(2)]
+        assert ids[0] == ids[1]
+        assert len(talk.service.tasks) == 1
+
+
+async def test_a_caller_that_takes_no_task_waits_for_the_result() -> None:
+    work = Work()
+    work.go_on.set()
+    async with talk_to(serving(work)) as talk:
+        asked = await talk.round(talk.leg("greet"))
+        assert await talk.text(asked.retry("Ann")) == "Hello, Ann!"
+    assert work.charged == 1
+
+
+async def test_a_caller_of_2025_11_25_decides_with_its_request() -> None:
+    work = Work()
+    work.go_on.set()
+    async with session_with(serving(work), capabilities=EVERYTHING) as talk:
+        (greet, _) = (await talk.result(talk.request("tools/list")))["tools"]
+        assert greet["execution"] == {"taskSupport": "optional"}
+        created = await talk.result(talk.request("tools/call", {"name": "greet", "arguments": {}, "task": {}}))
+        assert created["task"]["status"] == "working"
+
+
+async def test_a_call_that_cannot_become_a_task_fails_and_nothing_remains() -> None:
+    async with talk_to(serving(Work(), tasks=TaskOptions(open=1))) as talk:
+        await became(talk)
+        asked = await talk.round(talk.leg("greet", capabilities=DECLARES))
+        assert "TaskOptions.open" in await talk.failure(asked.retry("Bob", capabilities=DECLARES))
+        assert len(talk.service.tasks) == 1
+
+
+async def test_it_becomes_no_task_while_a_branch_runs(caplog: pytest.LogCaptureFixture) -> None:
+    async with talk_to(serving(Work())) as talk:
+        await talk.failure(talk.leg("branching", capabilities=DECLARES))
+        assert "become_task" in caplog.text
+        assert len(talk.service.tasks) == 0
+
+
+async def test_after_a_crash_the_task_goes_on_and_does_no_step_again() -> None:
+    disk, work = Disk(), Work()
+    store = CrashingStore(disk)
+    async with talk_to(serving(work, store=store)) as talk:
+        task = await became(talk)
+        store.crash()
+    work.go_on.set()
+    async with talk_to(serving(work, store=CrashingStore(disk))) as talk:
+        await wait_all_tasks_blocked()
+        again = ModernTask(talk)
+        again.id = task.id
+        assert (await again.result())["content"][0]["text"] == "Hello, Ann!"
+    assert work.charged == 1
+
+
+async def test_a_store_that_fails_fails_the_call() -> None:
+    store = CrashingStore(Disk())
+    async with talk_to(serving(Work(), store=store)) as talk:
+        asked = await talk.round(talk.leg("greet", capabilities=DECLARES))
+        store.on_write = fails_for_tasks(store)
+        reply = asked.retry("Ann", capabilities=DECLARES)
+        await wait_all_tasks_blocked()
+        (message,) = talk.waiting()
+        assert message["id"] == reply
+        assert "task" not in message.get("result", {}).get("resultType", "")
+        assert len(talk.service.tasks) == 0
+
+
+def fails_for_tasks(store: CrashingStore) -> Callable[[Any], None]:
+    def fail(changes: Any) -> None:
+        if any(getattr(getattr(change, "record", None), "kind", "") == "task" for change in changes):
+            raise StoreFull("the disk is full")
+
+    return fail
+
+
+async def tool(ctx: Context) -> None:
+    await ctx.become_task()
+
+
+async def test_only_a_tool_that_may_run_as_a_task_becomes_one(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("tester")
+    server.tool(tool)
+    async with talk_to(server) as talk:
+        await talk.failure(talk.leg("tool", capabilities=DECLARES))
+        assert "task=" in caplog.text
+
+
+def test_a_tool_that_becomes_a_task_must_be_replayable() -> None:
+    with pytest.raises(ValueError, match="replay"):
+        Server("tester").tool(task="later")(tool)
