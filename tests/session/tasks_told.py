@@ -35,6 +35,7 @@ class Task:
         stage: the newest status message that was seen.
         end: how it ended, as a caller saw it: in which way, and with which text if that is known.
         cancels: somebody has asked for its cancel, or its session has ended.
+        is_over: a caller was told that it is cancelled, or too late to cancel.
         open: its open questions as a modern caller has seen them last: their numbers, by key.
         known: all of them, ever.
         answered: the numbers of those whose answers were acknowledged.
@@ -48,6 +49,7 @@ class Task:
     stage: int = 0
     end: tuple[str, str | None] | None = None
     cancels: bool = False
+    is_over: bool = False
     open: dict[str, int] = field(default_factory=dict)
     known: dict[str, int] = field(default_factory=dict)
     answered: set[int] = field(default_factory=set)
@@ -218,6 +220,9 @@ class Told:
         assert case is not None
         if result is None:
             assert error is not None
+            if error.get("data") == {OUTCOME_UNKNOWN: True}:
+                known = case.number in self.finals and not self.world.work(case.number).may_run_again
+                assert not known, f"the outcome of {case} was known: {self.finals}"
             # A state that is used up or not this caller's, or a call that was cancelled while a repeat joined it.
             if error["code"] not in (INVALID_PARAMS, INTERNAL_ERROR):
                 self._check_refusal(sent, error)
@@ -269,6 +274,7 @@ class Told:
             self._hear_of(sent, task, result, error)
 
     def _hear_of(self, sent: Sent, task: Task, result: Json | None, error: Json | None) -> None:
+        task.is_over = task.is_over or sent.about == "tasks/cancel"
         if sent.about == "tasks/result":
             self._hear_outcome(task, result, error)
         elif sent.about == "tasks/cancel" and result is None:
@@ -319,6 +325,7 @@ class Told:
             self._see_end(task, ENDS[status], text)
             return
         assert task.end is None, f"{task} is {status} again"
+        assert not task.is_over, f"{task} is {status}, and was said to be over"
         if message is not None:
             assert int(message) >= task.stage, f"{task} is back at {message}"
             task.stage = int(message)
