@@ -149,8 +149,10 @@ class Told:
         """Read everything that has come."""
         for task in self.tasks.values():
             task.high = max(task.high, *self.times())
-        for talk in list(self.process.talks.values()):
-            for message in talk.waiting():
+        received = [(talk, talk.waiting()) for talk in self.process.talks.values()]
+        # Which of several connections said something first cannot be told: news are older than what another one says.
+        for talk, messages in sorted(received, key=lambda each: not any("method" in message for message in each[1])):
+            for message in messages:
                 self._hear(talk, message)
 
     def _hear(self, talk: Talk, message: Json) -> None:
