@@ -111,6 +111,20 @@ async def test_a_cancel_is_answered_when_it_is_stored_and_is_the_outcome(era: ty
         assert await task.status() == "cancelled"
 
 
+async def test_a_cancel_of_what_is_over_already_is_answered_when_that_is_stored(
+    era: type[LegacyTask], disk: Disk
+) -> None:
+    process = Process(disk, Stages())
+    async with begun(era, process) as task:
+        process.store.hang = trio.Event()
+        cancels = [task.about("tasks/cancel") for _ in range(2)]
+        await wait_all_tasks_blocked()
+        assert [each for each in task.talk.waiting() if each.get("id") in cancels] == []
+        process.store.hang.set()
+        await wait_all_tasks_blocked()
+        assert {each.get("id") for each in task.talk.waiting()} >= set(cancels)
+
+
 async def test_the_first_answer_to_a_question_counts(disk: Disk) -> None:
     process = Process(disk, Work())
     async with process.task(ModernTask) as task:
