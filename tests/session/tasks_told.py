@@ -314,7 +314,7 @@ class Told:
             task = self.tasks.get(state["taskId"])
             if task is not None:
                 assert task.is_visible_to(sent.talk), "somebody else's task is listed"
-                if self.view(task, sent.talk) == "known":
+                if sent.view != "either" and self.view(task, sent.talk) == "known":
                     self._see(task, sent.talk, state)
 
     def _see(self, task: Task, talk: Talk, state: Json) -> None:
