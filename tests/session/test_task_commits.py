@@ -111,6 +111,20 @@ async def test_a_cancel_is_answered_when_it_is_stored_and_is_the_outcome(era: ty
         assert await task.status() == "cancelled"
 
 
+async def test_a_cancel_of_what_is_over_already_is_answered_when_that_is_stored(
+    era: type[LegacyTask], disk: Disk
+) -> None:
+    process = Process(disk, Stages())
+    async with begun(era, process) as task:
+        process.store.hang = trio.Event()
+        cancels = [task.about("tasks/cancel") for _ in range(2)]
+        await wait_all_tasks_blocked()
+        assert [each for each in task.talk.waiting() if each.get("id") in cancels] == []
+        process.store.hang.set()
+        await wait_all_tasks_blocked()
+        assert {each.get("id") for each in task.talk.waiting()} >= set(cancels)
+
+
 async def test_the_first_answer_to_a_question_counts(disk: Disk) -> None:
     process = Process(disk, Work())
     async with process.task(ModernTask) as task:
@@ -127,6 +141,22 @@ async def test_the_first_answer_to_a_question_counts(disk: Disk) -> None:
         await wait_all_tasks_blocked()
         await task.answer(True)
         assert (await task.result())["content"][0]["text"] == "1 decline accept"
+
+
+async def test_an_answer_that_is_repeated_is_acknowledged_when_the_first_is_stored(disk: Disk) -> None:
+    process = Process(disk, Work())
+    async with process.task(ModernTask) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        (key,) = (await task.get())["inputRequests"]
+        process.store.hang = trio.Event()
+        answers = {key: {"action": "decline"}}
+        sent = [task.request("tasks/update", taskId=task.id, inputResponses=answers) for _ in range(2)]
+        await wait_all_tasks_blocked()
+        assert task.talk.waiting() == []
+        process.store.hang.set()
+        await wait_all_tasks_blocked()
+        assert {message.get("id") for message in task.talk.waiting()} == set(sent)
 
 
 async def test_of_a_task_that_is_over_its_outcome_is_stored_and_nothing_else(era: type[LegacyTask], disk: Disk) -> None:

@@ -86,7 +86,7 @@ class KeyedRequests:
         if calls.stored_keys is not None and not runs_again(plan):
             calls.keyed.check_room()
             keyed = calls.keyed.begin(key, None)
-            # Worked out now: it is a fact of the session, which the transport stores before it sends the response.
+            # A fact of the session, which the transport stores before it sends the response.
             keyed.owner = owner_of(facts) if as_task else None
             claiming = Claiming(self, calls.stored_keys, keyed, plan, facts, params, target, as_task)
             target.work = claiming

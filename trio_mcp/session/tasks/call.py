@@ -77,23 +77,25 @@ class CallAsTask(Call[OpenTask]):
     async def take_answers(self, answers: Mapping[str, Model | Exception], size: int) -> None:
         """Hand answers of `size` bytes in total to the lanes that asked; of other questions they are dropped.
 
-        They are recorded in the store before. A cancel does not interrupt that.
+        They are recorded in the store before, as are those that came earlier. A cancel does not interrupt that.
 
         Raises:
             LimitExceeded: the memory budget has no room for them; none was taken.
         """
         questions = self._origin.questions
         taken = {key: answer for key, answer in answers.items() if key in questions}
-        if not taken:
-            return
-        self.actor.keep(size)
+        if taken:
+            self.actor.keep(size)
         for key, answer in taken.items():
             # From now on the question is answered: no key is answered twice (M-TSK-5).
             asked = questions.pop(key)
             if self.memory is not None and isinstance(answer, Model):
                 self.memory.record_answer(key, answer, asked.fingerprint)
         if self.memory is not None:
+            # Also without a new one: a repeat must not be acknowledged before the answer that it repeats is recorded.
             await self.memory.commit()
+        if not taken:
+            return
         self._resume()
         for key, answer in taken.items():
             self.actor.mailbox.post(key, answer)

@@ -285,20 +285,19 @@ class Tasks:
         self._save(task)
 
     async def cancel(self, task: OpenTask) -> bool:
-        """Cancel a task, and wait until that is in the store; return False if it was over.
+        """Cancel a task, and wait until its end is in the store; return False if it was over.
 
         If this is cancelled, the task is cancelled nevertheless.
         """
-        if task.is_over:
-            return False
-        work = task.work
-        task.end(TaskOutcome(), self.clock())
-        self._save(task)
-        if work is not None:
-            work.actor.cancel(CancelReason.CLIENT)
+        was_over, work = task.is_over, task.work
+        if not was_over:
+            task.end(TaskOutcome(), self.clock())
+            self._save(task)
+            if work is not None:
+                work.actor.cancel(CancelReason.CLIENT)
         while task.is_open:
             await task.wait_change()
-        return True
+        return not was_over
 
     def end_session(self, session: SessionFacts) -> None:
         """Cancel the open tasks that only a session could ask for, which has ended."""
