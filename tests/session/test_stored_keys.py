@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
+from peer import EVERYTHING
 from talk import Legacy, Modern, Talk, accept, play
 from task_talk import DECLARES, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -334,6 +335,26 @@ async def test_more_outcomes_than_may_be_stored_are_not(shop: Shop, era: type[Le
         await first.text()
     async with process(shop, era) as second:
         await second.call("pay", first.node)
+        assert await second.is_lost()
+
+
+async def test_no_caller_fills_the_room_of_the_others(shop: Shop, era: type[Legacy], monkeypatch: Any) -> None:
+    monkeypatch.setattr(stored_keys, "MAX_STORED_BYTES", 1000)
+    shop.hold.set()
+    async with process(shop, era) as first:
+        for number in range(20):
+            await first.call("pay", key=f"anonymous {number}")
+            await first.text()
+        ann = era(Talk(first.player.talk.service, principal="ann"), EVERYTHING)
+        with ann.talk.outbox:
+            await ann.call("pay", meta={IDEMPOTENCY_KEY: "ann's"})
+            paid = await ann.text()
+    async with process(shop, era) as second:
+        ann = era(Talk(second.player.talk.service, principal="ann"), EVERYTHING)
+        with ann.talk.outbox:
+            await ann.call("pay", meta={IDEMPOTENCY_KEY: "ann's", REPEAT_OF: first.node})
+            assert await ann.text() == paid
+        await second.call("pay", first.node, key="anonymous 19")
         assert await second.is_lost()
 
 

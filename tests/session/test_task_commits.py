@@ -11,10 +11,11 @@ import trio
 from crashing_store import Disk
 from task_process import KEYS, Process, Work, record_of
 from task_talk import TASK_ERAS, LegacyTask, ModernTask
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context
 from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.session.tasks.tasks import SAVE_AGAIN_SECONDS
 from trio_mcp.stores.sealed import record_place
 
 
@@ -217,3 +218,30 @@ async def test_a_task_whose_time_is_over_is_dropped_in_silence(
         await wait_all_tasks_blocked()
         assert len(task.talk.service.tasks) == 0
         assert "another process" not in caplog.text
+
+
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_an_outcome_that_the_store_did_not_take_is_stored_when_it_works_again(
+    era: type[LegacyTask], disk: Disk, mock_clock: MockClock, cancelled: bool
+) -> None:
+    """Otherwise the next process would go on with a task that was cancelled."""
+    work = Stages()
+    process = Process(disk, work)
+    async with begun(era, process) as task:
+        process.store.failing = True
+        if cancelled:
+            task.about("tasks/cancel")
+        else:
+            work.stage.set()
+            work.end.set()
+        shown = "cancelled" if cancelled else "completed"
+        assert await task.status() == shown
+        mock_clock.jump(SAVE_AGAIN_SECONDS)
+        assert await task.status() == shown
+        assert record_of(disk, task.id).outcome is None
+        process.store.failing = False
+        mock_clock.jump(SAVE_AGAIN_SECONDS)
+        assert await task.status() == shown
+        assert record_of(disk, task.id).outcome is not None
+        # It is in memory no longer.
+        assert not list(task.talk.service.tasks)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,6 +16,7 @@ from ..groups import unwrap
 from ..logs import RepeatedRecords, peer_logger
 from ..storage import Append, Change, Put, Record, StoreError
 from .nodes import Nodes
+from .sqlite_reads import Reads
 
 if TYPE_CHECKING:
     import sqlite3
@@ -33,6 +34,8 @@ MOST_WAITING_BYTES: Final = 64 * 1024 * 1024
 """Bytes that may wait or be on their way to the file; a write that would make it more fails, unless there is no other."""
 CLOSE_SECONDS: Final = 10.0
 """How long the last writes, and the closing of the file, may take."""
+LAST_READ_SECONDS: Final = 2.0
+"""How long the last look-ups may take."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +62,7 @@ class SqliteStore:
     ) -> None:
         self.path = path
         self._writer = writer
-        self._reader = reader
+        self.reads = Reads(reader)
         self._clock = clock
         self._nodes = Nodes(path.with_name(f"{path.name}.nodes"))
         self._waiting: list[Write] = []
@@ -68,7 +71,7 @@ class SqliteStore:
         self._written = 0
         """Rows that were written since the last search for what has expired."""
         self._wakened = trio.lowlevel.ParkingLot()
-        self._write_thread, self._read_thread = trio.CapacityLimiter(1), trio.CapacityLimiter(1)
+        self._write_thread = trio.CapacityLimiter(1)
         self._node_threads = trio.CapacityLimiter(4)
         self._records = RepeatedRecords(logger)
         self._is_closing = False
@@ -132,10 +135,7 @@ class SqliteStore:
 
         self._check_open()
         try:
-            # A reader that hangs, on a file of a network say, keeps the one thread: the next ones wait for it, in their time.
-            return await trio.to_thread.run_sync(
-                partial(query, self._reader, *args), limiter=self._read_thread, abandon_on_cancel=True
-            )
+            return await self.reads.look_up(query, *args)
         except sqlite3.Error as error:
             raise sqlite_file.failure_of(error) from None
         except UnicodeEncodeError as error:
@@ -166,6 +166,7 @@ class SqliteStore:
         """Take no more writes, and let `run` end when none waits any more."""
         self._is_closing = True
         self._wakened.unpark_all()
+        self.reads.stop()
 
     async def _commit_waiting(self) -> None:
         from . import sqlite_file  # noqa: PLC0415
@@ -206,10 +207,7 @@ class SqliteStore:
             write.failure = StoreError(f"the store {self.path} was closed")
             write.done.set()
         self._records.close()
-        # A look-up that nobody waits for any more would keep it.
-        self._reader.interrupt()
-        async with self._read_thread:
-            self._reader.close()
+        await self.reads.close(StoreError(f"the store {self.path} was closed"))
         await trio.to_thread.run_sync(sqlite_file.close_database, self._writer, limiter=self._write_thread)
         # At last: until then this process may have written.
         await trio.to_thread.run_sync(self._nodes.leave, limiter=self._node_threads)
@@ -231,17 +229,20 @@ async def open_sqlite(target: str, *, clock: Callable[[], float] = time.time) ->
     """
     path = await trio.to_thread.run_sync(Path(target).expanduser)
     writer, reader = await trio.to_thread.run_sync(open_connections, path)
-    store, ended = SqliteStore(path, writer, reader, clock), trio.CancelScope(shield=True)
+    store, ended, read = SqliteStore(path, writer, reader, clock), trio.CancelScope(shield=True), trio.CancelScope()
+    read.shield = True
     failure: BaseException | None = None
     try:
         async with trio.open_nursery() as nursery:
             # Shielded, because a cancel from outside must not end it before the last write of those whom the cancel ends.
-            nursery.start_soon(run_in, ended, store)
+            nursery.start_soon(run_in, ended, store.run)
+            nursery.start_soon(run_in, read, store.reads.run)
             try:
                 yield store
             finally:
                 store.stop()
                 ended.deadline = trio.current_time() + CLOSE_SECONDS
+                read.deadline = trio.current_time() + LAST_READ_SECONDS
     except BaseExceptionGroup as group:
         # The nursery is nobody else's business.
         failure = unwrap(group)
@@ -268,9 +269,9 @@ def bytes_of(change: Change) -> int:
             return 0
 
 
-async def run_in(scope: trio.CancelScope, store: SqliteStore) -> None:
+async def run_in(scope: trio.CancelScope, work: Callable[[], Awaitable[None]]) -> None:
     with scope:
-        await store.run()
+        await work()
 
 
 def open_connections(path: Path) -> tuple[sqlite3.Connection, sqlite3.Connection]:

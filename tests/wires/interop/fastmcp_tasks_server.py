@@ -1,11 +1,13 @@
 """A FastMCP server whose tools are tasks, over stdio or HTTP; it runs in an environment of its own.
 
-`fastmcp_tasks_server.py stdio`, or `... http PORT`.
+`fastmcp_tasks_server.py stdio`, or `... http`, which announces its URL.
 """
 
 import asyncio
+import socket
 import sys
 
+import uvicorn
 from fastmcp import FastMCP
 from fastmcp_tasks import TasksExtension
 
@@ -32,6 +34,9 @@ async def endless() -> str:
 
 if __name__ == "__main__":
     if sys.argv[1] == "http":
-        server.run("http", port=int(sys.argv[2]), show_banner=False)
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            port = listening.getsockname()[1]
+            print(f"fastmcp serves MCP at http://127.0.0.1:{port}/mcp, for tests", file=sys.stderr, flush=True)
+            uvicorn.Server(uvicorn.Config(server.http_app())).run(sockets=[listening])
     else:
         server.run(show_banner=False)

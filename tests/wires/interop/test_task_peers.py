@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
-from processes import HERE, MODERN, NEWEST, NEWEST_LEGACY, Target
+from processes import HERE, MODERN, NEWEST, NEWEST_LEGACY, Target, over_http
 from serving import IMPORTS
 
 from trio_mcp import Client, TaskCancelled, accept
@@ -71,26 +72,36 @@ async def test_the_typescript_client_of_2025_follows_answers_lists_and_cancels(
 # their servers
 
 
-async def test_our_client_drives_the_tasks_of_fastmcp(fastmcp_python: str) -> None:
-    command = [fastmcp_python, str(HERE / "fastmcp_tasks_server.py"), "stdio"]
-    await drives(command, MODERN, told="no luck")
+@transports
+async def test_our_client_drives_the_tasks_of_fastmcp(fastmcp_python: str, transport: str) -> None:
+    command = [fastmcp_python, str(HERE / "fastmcp_tasks_server.py"), transport]
+    with reached(command, transport) as server:
+        await drives(server, MODERN, told="no luck")
 
 
-async def test_our_client_drives_the_tasks_of_typescript(node_folder: Path) -> None:
-    command = ["node", str(node_folder / "typescript_tasks_server.mjs")]
-    async with drives_client(command) as client:
-        assert (await client.call_tool("ask")).text == "accept 7"
-    await drives(command, NEWEST_LEGACY, told="no luck")
+@transports
+async def test_our_client_drives_the_tasks_of_typescript(node_folder: Path, transport: str) -> None:
+    command = ["node", str(node_folder / "typescript_tasks_server.mjs"), transport]
+    with reached(command, transport) as server:
+        await drives(server, NEWEST_LEGACY, told="no luck", asks=True)
 
 
-def drives_client(command: Sequence[str]) -> Client:
-    return Client.connect(list(command), on_elicit=lambda _question: accept(value=7))
+@contextmanager
+def reached(command: list[str], transport: str) -> Iterator[str | list[str]]:
+    """Where a server is reached: by its command over stdio, else by the URL that it announces."""
+    if transport == "stdio":
+        yield command
+        return
+    with over_http(command) as url:
+        yield url
 
 
-async def drives(command: Sequence[str], revision: str, *, told: str) -> None:
-    """Call, follow, fail and cancel tasks of a server."""
+async def drives(server: str | list[str], revision: str, *, told: str, asks: bool = False) -> None:
+    """Call, answer, follow, fail and cancel tasks of a server."""
     with trio.fail_after(LIMIT):
-        async with drives_client(command) as client:
+        async with Client.connect(server, on_elicit=lambda _question: accept(value=7)) as client:
+            if asks:
+                assert (await client.call_tool("ask")).text == "accept 7"
             assert client.protocol_version == revision
             assert (await client.call_tool("double", {"n": 4})).text == "8"
             task = await client.start_tool("double", {"n": 5})

@@ -1,9 +1,13 @@
-// A server on the TypeScript SDK of 2025-11-25 whose tools are tasks in its InMemoryTaskStore, over stdin and stdout.
+// A server on the TypeScript SDK of 2025-11-25 whose tools are tasks in its InMemoryTaskStore: over stdin and stdout, or with the
+// argument `http` for one session.
 // The test copies this file into the folder with the installed package, so that its imports resolve.
 
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StdioServerTransport } from '@modelcontextprotocol/sdk/server/stdio.js';
 import { InMemoryTaskStore, InMemoryTaskMessageQueue } from '@modelcontextprotocol/sdk/experimental/tasks/stores/in-memory.js';
+import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
+import { randomUUID } from 'node:crypto';
+import { createServer } from 'node:http';
 import { z } from 'zod';
 const taskStore = new InMemoryTaskStore();
 const server = new McpServer({ name: 'typescript', version: '1' }, {
@@ -42,4 +46,11 @@ tool('ask', 'required', async (args, taskStore, taskId) => {
   return `${action} ${content.value}`;
 });
 
-await server.connect(new StdioServerTransport());
+if (process.argv[2] === 'http') {
+  const transport = new StreamableHTTPServerTransport({ sessionIdGenerator: randomUUID });
+  await server.connect(transport);
+  const http = createServer((request, response) => transport.handleRequest(request, response));
+  http.listen(0, '127.0.0.1', () => console.error(`typescript serves MCP at http://127.0.0.1:${http.address().port}/mcp, for tests`));
+} else {
+  await server.connect(new StdioServerTransport());
+}

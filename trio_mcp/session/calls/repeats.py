@@ -74,11 +74,13 @@ class CallKey(NamedTuple):
         digest: of the key and its owner.
         request: the digest of what the request asks for; all repeats ask for the same.
         repeat_of: the instance of the server that the first request was meant for; None if this is not said to be a repeat.
+        owner: the principal; None without authentication.
     """
 
     digest: bytes
     request: bytes
     repeat_of: str | None
+    owner: str | None = None
 
 
 def read_key(facts: RequestFacts, params: Model) -> CallKey | None:
@@ -100,7 +102,7 @@ def read_key(facts: RequestFacts, params: Model) -> CallKey | None:
     owner = b"\0" if facts.principal is None else b"\1%b\0" % facts.principal.encode()
     # The result of another revision looks different, so the revision is a part of what is asked for.
     request = f"{facts.protocol_version} {request_digest(params)}"
-    return CallKey(short_digest(owner + key.encode()), short_digest(request.encode()), repeat_of)
+    return CallKey(short_digest(owner + key.encode()), short_digest(request.encode()), repeat_of, facts.principal)
 
 
 def malformed(member: str) -> RemoteProtocolError:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, cast
@@ -33,6 +32,7 @@ from ...storage import Change, Forget, Put, Record, Remove, Store, StoreConflict
 from ...types import JsonValue
 from ..replies import LegOutcome
 from .log import LOG_KIND
+from .outcome_room import OutcomeRoom
 from .repeats import KEY_LIFE, CallKey, other_request
 
 KEY_KIND: Final = "key"
@@ -51,7 +51,8 @@ STORE_SECONDS: Final = 5.0
 """How long the store may take for one thing."""
 
 MAX_STORED_BYTES: Final = 256 * 1024 * 1024
-"""Bytes of outcomes that one process keeps in the store at a time; a further one is stored without its bytes."""
+"""Bytes of outcomes that one process keeps in the store at a time; a further one is stored without its bytes. One owner may have
+half, and a quarter while others need room."""
 
 
 class StoredKey(NamedTuple):
@@ -137,9 +138,10 @@ class StoredKeys:
     _grace: float
     _records: RepeatedRecords
     _clock: Callable[[], float] = time.time
-    _kept: deque[tuple[float, int]] = field(default_factory=deque, init=False)
-    """When the outcomes that this process has stored expire, in Unix seconds, and their sizes."""
-    _kept_bytes: int = field(default=0, init=False)
+    _room: OutcomeRoom = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._room = OutcomeRoom(MAX_STORED_BYTES, self._clock)
 
     async def introduce(self) -> None:
         """Let other processes know, from now on, that this one uses the store; a store that fails is logged."""
@@ -199,7 +201,7 @@ class StoredKeys:
         Args:
             owner: who may ask for the task that the outcome names.
         """
-        outcome = self._bounded(outcome)
+        outcome = self._bounded(claim.key.owner, outcome)
         over = StoredKey(claim.key.request.hex(), is_over=True, outcome=outcome, owner=owner)
         return [self._put(claim.key, over, claim.version, self._grace + KEY_LIFE), Forget(LOG_KIND, claim.name)]
 
@@ -240,17 +242,15 @@ class StoredKeys:
         expires_at = self._clock() + lifetime
         return Put(Record(KEY_KIND, key.digest.hex(), stored.encode(), expires_at=expires_at, version=version))
 
-    def _bounded(self, outcome: LegOutcome) -> LegOutcome:
+    def _bounded(self, owner: str | None, outcome: LegOutcome) -> LegOutcome:
         """Return an outcome if there is room for it, else None: a repeat then hears that it is not known."""
-        now = self._clock()
-        while self._kept and self._kept[0][0] <= now:
-            self._kept_bytes -= self._kept.popleft()[1]
-        size = len(outcome.raw) if isinstance(outcome, Encoded) else 0
-        if self._kept_bytes + size > MAX_STORED_BYTES:
-            return None
-        self._kept.append((now + self._grace + KEY_LIFE, size))
-        self._kept_bytes += size
-        return outcome
+        has_room = outcome is None or self._room.take(owner, size_of(outcome), self._grace + KEY_LIFE)
+        return outcome if has_room else None
+
+
+def size_of(outcome: Encoded | ErrorDetail) -> int:
+    """Return about how many bytes an outcome takes in the store."""
+    return len(outcome.raw) if isinstance(outcome, Encoded) else len(outcome.message) + len(dumps(outcome.data))
 
 
 STILL_RUNS: Final = "the call that this request repeats still runs, or ends; send the request again in a moment"

@@ -22,7 +22,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import trio
 
@@ -49,6 +49,10 @@ from .unattended import POLLS, Unattended
 from .waits import Waits
 
 logger = peer_logger("trio_mcp.tasks")
+
+
+SAVE_AGAIN_SECONDS: Final = 5.0
+"""Seconds after which an outcome is written again that the store did not take: the next process would run the task again."""
 
 
 class SeenTask(NamedTuple):
@@ -314,7 +318,6 @@ class Tasks:
             self.services.supervisor.spawn(self._save_all, task)
 
     async def _save_all(self, task: OpenTask) -> None:
-        is_stored = True
         try:
             while task.is_unsaved:
                 task.is_unsaved = False
@@ -327,16 +330,21 @@ class Tasks:
                         return
                     task.is_unsaved = True
                     continue
-                # A question may have been asked while it was written.
-                task.shown = record._replace(updated_at=max(record.updated_at, task.shown.updated_at))
-                self._announce(task)
+                if task.shown.outcome is None:
+                    # A question may have been asked while it was written.
+                    task.shown = record._replace(updated_at=max(record.updated_at, task.shown.updated_at))
+                    self._announce(task)
+                if record.outcome is not None and not is_stored:
+                    task.is_unsaved = await self._wait_to_save_again(task)
         finally:
             task.is_saving = False
         if task.is_over:
-            if not is_stored:
-                # Nothing else has its outcome.
-                await trio.sleep(task.record.expires_at - self.clock())
             self.forget(task)
+
+    async def _wait_to_save_again(self, task: OpenTask) -> bool:
+        """Keep an outcome that the store did not take, and nothing else has; return False when the time of the task is over."""
+        await trio.sleep(min(SAVE_AGAIN_SECONDS, max(0.0, task.record.expires_at - self.clock())))
+        return task.record.expires_at > self.clock()
 
     async def _write(self, task: OpenTask, record: TaskRecord) -> bool:
         """Write a record; return whether the store has it.
