@@ -223,6 +223,7 @@ async def test_a_server_that_is_not_openais_gets_the_old_name_of_the_limit() -> 
         (404, ProviderErrorKind.REJECTED),
         (408, ProviderErrorKind.UNAVAILABLE),
         (413, ProviderErrorKind.REJECTED),
+        (425, ProviderErrorKind.UNAVAILABLE),
         (429, ProviderErrorKind.RATE_LIMITED),
         (500, ProviderErrorKind.UNAVAILABLE),
         (529, ProviderErrorKind.UNAVAILABLE),
