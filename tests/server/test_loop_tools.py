@@ -359,7 +359,15 @@ class Broken:
         raise self.error
 
 
-@pytest.mark.parametrize("error", [Disconnected("gone: sk-live"), RuntimeError("sk-live")], ids=["gone", "bug"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Disconnected("gone: sk-live"),
+        RuntimeError("sk-live"),
+        ProviderError("the api said: sk-live", kind=ProviderErrorKind.RATE_LIMITED),
+    ],
+    ids=["gone", "bug", "its model failed"],
+)
 async def test_a_client_that_fails_is_an_error_result_and_is_logged(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
