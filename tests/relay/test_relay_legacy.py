@@ -220,13 +220,14 @@ async def test_a_host_with_a_model_that_uses_tools_is_asked(more: Json) -> None:
         assert not model.asked
 
 
-async def test_a_host_whose_model_uses_no_tools_is_asked_what_needs_none() -> None:
+@pytest.mark.parametrize("more", [{"tools": [TOOL]}, {"toolChoice": {"mode": "none"}}], ids=["tools", "choice"])
+async def test_a_host_whose_model_uses_no_tools_is_asked_what_needs_none(more: Json) -> None:
     model = Model()
     async with relayed(model) as proxy:
         await proxy.open_legacy({"sampling": {}})
         await proxy.server.send(ask(1))
         assert await proxy.host.receive() == ask(1)
-        await proxy.server.send(ask(2, params={**PROMPT, "tools": [TOOL]}))
+        await proxy.server.send(ask(2, params={**PROMPT, **more}))
         assert (await proxy.server.receive())["id"] == 2
         assert len(model.asked) == 1
 
