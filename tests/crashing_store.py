@@ -53,6 +53,7 @@ class CrashingStore:
     Attributes:
         failing: every write fails while it is set.
         hang: every write waits for this, if it is set.
+        may_read_logs: the logs are read once this is set; None reads them at once.
         on_write: called before changes are committed.
         has_crashed: `crash` was called.
     """
@@ -63,6 +64,7 @@ class CrashingStore:
         self.disk = disk
         self.failing = False
         self.hang: trio.Event | None = None
+        self.may_read_logs: trio.Event | None = None
         self.on_write: Callable[[Sequence[Change]], None] = lambda _changes: None
         self._node = ""
         self.has_crashed = False
@@ -98,6 +100,8 @@ class CrashingStore:
 
     async def entries(self, kind: str, key: str, after: int, limit: int) -> Sequence[bytes]:
         await self._turn()
+        if self.may_read_logs is not None:
+            await self.may_read_logs.wait()
         log = self.disk.logs.get((kind, key))
         if log is None:
             raise EventsGone(f"there is no log {kind} {key}")

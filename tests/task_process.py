@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import trio
 from crashing_store import CrashingStore, Disk
 from talk import talk_to
 from task_talk import LegacyTask
@@ -25,10 +26,14 @@ class Work:
     def __init__(self) -> None:
         self.charged = 0
         self.runs = 0
+        self.may_ask: trio.Event | None = None
+        """Set when orders may ask; None lets them ask at once."""
 
     async def order(self, ctx: Context) -> str:
         self.runs += 1
         receipt = await ctx.step("charge", self.charge)
+        if self.may_ask is not None:
+            await self.may_ask.wait()
         answer = await ctx.elicit("Keep it?", bool)
         again = await ctx.elicit("Really?", bool)
         return f"{receipt} {answer.action} {again.action}"

@@ -83,7 +83,7 @@ if TYPE_CHECKING:
         UrlAccepted,
     )
     from .server.builder import tool
-    from .session import Caller, ChannelServer, MessageFacts, MessageMiddleware, ServiceOptions
+    from .session import Caller, ChannelServer, MessageFacts, MessageMiddleware, ServiceOptions, TaskOptions
 
 __all__ = [
     "Accepted",
@@ -140,6 +140,7 @@ __all__ = [
     "ServiceOptions",
     "SessionLost",
     "TaskCancelled",
+    "TaskOptions",
     "Titled",
     "ToolError",
     "ToolFailed",
@@ -174,7 +175,7 @@ _PACKAGES = {
     "sampling": ("SamplingProvider",),
     # Not in `server`, where the module `tool` has the name.
     "server.builder": ("tool",),
-    "session": ("Caller", "ChannelServer", "MessageFacts", "MessageMiddleware", "ServiceOptions"),
+    "session": ("Caller", "ChannelServer", "MessageFacts", "MessageMiddleware", "ServiceOptions", "TaskOptions"),
 }
 _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
 

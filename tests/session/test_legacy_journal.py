@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import trio
+from peer import EVERYTHING, Json
 from talk import DECLINE, Talk, accept, session_with
 from trio.testing import MockClock
 
@@ -48,9 +49,11 @@ def left_by(talk: Talk) -> EarlierRun:
 
 
 @asynccontextmanager
-async def after_restart(server: Server, run: EarlierRun, first_id: int = 1000) -> AsyncIterator[Talk]:
+async def after_restart(
+    server: Server, run: EarlierRun, first_id: int = 1000, capabilities: Json = EVERYTHING
+) -> AsyncIterator[Talk]:
     """The session in the next process, in which its call 7 runs again."""
-    async with session_with(server) as talk:
+    async with session_with(server, capabilities=capabilities) as talk:
         talk.session.connection._next_id = first_id - 1  # noqa: SLF001
         target = ReplyTarget(7, talk.outbox, open_requests=talk.session.requests)
         talk.session.requests.add(target)

@@ -13,11 +13,10 @@ from talk import Talk, talk_to
 from task_talk import DECLARES, TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, ProtocolError, Server, ToolError
+from trio_mcp import Context, ProtocolError, Server, TaskOptions, ToolError
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.session.task_options import TaskOptions
 
 UNKNOWN = -32602
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 from crashing_store import Disk, plain_text
 from talk import Talk, talk_to
 from task_process import KEYS, Process, Work
@@ -14,6 +15,7 @@ from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session import Peer
@@ -65,7 +67,9 @@ async def test_a_task_that_must_not_run_again_has_failed_with_the_cause(era: typ
     assert work.runs == 1
 
 
-async def test_a_step_that_may_have_run_ends_the_task(era: type[LegacyTask]) -> None:
+async def test_a_step_that_may_have_run_ends_the_task(
+    era: type[LegacyTask], autojump_clock: trio.testing.MockClock
+) -> None:
     disk, work = Disk(), Work()
     process = Process(disk, work)
     work.charge = process.store.crash  # type: ignore[assignment]
@@ -318,3 +322,42 @@ async def test_a_store_that_fails_a_request_is_an_error_to_try_again_after(era: 
         assert (error["code"], "disk" in error["message"]) == (-32000, False)
         if era is LegacyTask:
             assert (await task.reply(task.request("tasks/list")))["error"]["code"] == -32000
+
+
+@pytest.mark.parametrize("held", ["the log is read", "the body runs"])
+async def test_an_answer_that_comes_before_its_question_is_asked_again_waits_for_it(held: str) -> None:
+    disk, work = Disk(), Work()
+    async with Process(disk, work).task(ModernTask) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        (key,) = (await task.get())["inputRequests"]
+    process, go_on = Process(disk, work), trio.Event()
+    if held == "the body runs":
+        work.may_ask = go_on
+    else:
+        process.store.may_read_logs = go_on
+    async with process.task(ModernTask, task.id) as again:
+        answers = {key: {"action": "accept", "content": {"value": True}}}
+        update = again.request("tasks/update", taskId=task.id, inputResponses=answers)
+        await wait_all_tasks_blocked()
+        go_on.set()
+        assert "result" in await again.reply(update)
+        await again.answer(True)
+        assert (await again.result())["content"][0]["text"] == "1 accept accept"
+
+
+async def test_an_answer_to_what_is_never_asked_again_is_refused_after_a_time_and_ignored_once_the_task_waits(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    disk, work = Disk(), Work()
+    async with Process(disk, work).task(ModernTask) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+    work.may_ask = trio.Event()
+    answers = {"other": {"action": "accept", "content": {"value": True}}}
+    async with Process(disk, work).task(ModernTask, task.id) as again:
+        reply = await again.reply(again.request("tasks/update", taskId=task.id, inputResponses=answers))
+        assert reply["error"]["code"] == SERVER_BUSY
+        work.may_ask.set()
+        await wait_all_tasks_blocked()
+        assert "result" in await again.reply(again.request("tasks/update", taskId=task.id, inputResponses=answers))

@@ -12,6 +12,7 @@ from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, se
 from crashing_store import CrashingStore, Disk, plain_text
 
 from trio_mcp import Context, Server
+from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.memory_budget import process_budget
@@ -37,6 +38,7 @@ class Shop:
         server = self.newest = Server("shop", options=ServiceOptions(keys=KEYS, store=store))
         for tool in (self.order, self.count, self.two, self.slow, self.sampled):
             server.tool(resume="replay")(tool)
+        server.tool(task=True, resume="replay", name="two_as_task")(self.two)
         server.tool(self.parked)
         server.tool(self.logs)
         server.tool(self.unrepeatable)
@@ -120,6 +122,10 @@ async def process(disk: Disk, shop: Shop, *, graceful: bool = False, **options: 
     await store.aclose()
 
 
+def request(method: str, id: int, **params: Any) -> Json:
+    return {"jsonrpc": "2.0", "id": id, "method": method, "params": params}
+
+
 def text_of(message: Json) -> str:
     text: str = message["result"]["content"][0]["text"]
     return text
@@ -167,6 +173,34 @@ async def test_an_answer_may_come_before_the_stream_is_resumed(disk: Disk, shop:
         assert (await second.answer(headers, await asked(rest, "Second?"), value=True)).status == 202
         await rest.end()
     assert text_of(rest.last) == "accept accept"
+
+
+async def test_the_wait_for_the_result_of_a_task_goes_on_in_the_next_process(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = first.peer.start(request("tools/call", 2, name="two_as_task", arguments={}, task={}), headers)
+        await call.end()
+        result = first.peer.start(request("tasks/result", 3, **call.last["result"]["task"]), headers)
+        question = await asked(result, "First?")
+    async with process(disk, shop) as second:
+        assert (await second.answer(headers, question, value=True)).status == 202
+        rest = second.resume(headers, result.ids[-1])
+        assert (await second.answer(headers, await asked(rest, "Second?"), value=True)).status == 202
+        await rest.end()
+    assert text_of(rest.last) == "accept accept"
+
+
+@pytest.mark.parametrize("meta", [{}, {IDEMPOTENCY_KEY: "key"}], ids=["without a key", "with a key"])
+async def test_a_task_belongs_to_its_session_in_the_next_process(disk: Disk, shop: Shop, meta: Json) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        create = request("tools/call", 2, name="two_as_task", arguments={}, task={}, _meta=meta)
+        call = first.peer.start(create, headers)
+        await call.end()
+    async with process(disk, shop) as second:
+        task = second.peer.start(request("tasks/get", 3, taskId=call.last["result"]["task"]["taskId"]), headers)
+        await task.end()
+    assert "result" in task.last
 
 
 async def test_what_was_acknowledged_survives_a_crash_right_after_it(disk: Disk, shop: Shop) -> None:

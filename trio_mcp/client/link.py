@@ -25,7 +25,7 @@ import logging
 import math
 import signal
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import TypeVarTuple, Unpack
 
@@ -43,6 +43,7 @@ from .link_state import LinkEvent, LinkState, Phase
 from .notifications import NotificationRouter
 from .opening import open_dialect
 from .options import ClientOptions
+from .repeats import ATTEMPTS, BACKOFF
 from .requester import SendRequest, ServerFacts, would_fail_again
 from .rounds import Rounds
 
@@ -340,7 +341,7 @@ class Link:
             nursery.cancel_scope.cancel()
 
     async def _open_dialect(self, session: ClientSession) -> None:
-        dialect = self._dialect = await open_dialect(session, self._options)
+        dialect = self._dialect = await self._opened_dialect(session)
         # `aclose` may have come meanwhile, and what it has put there stays.
         if not self._closing.is_set():
             # Pyright wants a closed TypedDict for the options (PEP 728), which Python 3.11 has not.
@@ -349,6 +350,28 @@ class Link:
             )
         self._router.listeners = dialect.listeners = dialect.make_listeners(self, self._router.dispatch_change)
         await dialect.apply_log_level()
+
+    async def _opened_dialect(self, session: ClientSession) -> Dialect:
+        """Return the dialect of the server; if the connection broke off, and can be opened again, opening is tried once more.
+
+        A server that ends twice does not work; one that cannot be reached may be about to start again, for a few seconds.
+        """
+        try:
+            return await open_dialect(session, self._options)
+        except Unreachable:
+            raise
+        except Disconnected as error:
+            if session.closed_because is not None:
+                raise
+            session.records.log(
+                "the session could not be opened, and is tried once more: %s", error, level=logging.INFO
+            )
+        for attempt in range(ATTEMPTS - 1):
+            await trio.sleep(BACKOFF.delay(attempt))
+            with suppress(Unreachable):
+                return await open_dialect(session, self._options)
+        await trio.sleep(BACKOFF.delay(ATTEMPTS - 1))
+        return await open_dialect(session, self._options)
 
     async def _run(self, session: ClientSession, nursery: trio.Nursery, handlers: trio.Nursery) -> None:
         try:

@@ -249,19 +249,27 @@ class Connection:
 
     # messages out
 
-    def new_request(self, method: str, params: Model, codec: Codec | None = None) -> Request:
-        """Return a new request, with an id that is unique for the life of the connection (L-RPC-2b)."""
+    def new_request(
+        self, method: str, params: Model, codec: Codec | None = None, result_method: str | None = None
+    ) -> Request:
+        """Return a new request, with an id that is unique for the life of the connection (L-RPC-2b).
+
+        Args:
+            result_method: of the request whose result answers this one, as with `tasks/result`; None for `method`.
+        """
         if self.terms.phase is Phase.CLOSED:
             raise LocalProtocolError("the connection is closed")
         codec = codec or self.terms.codec
         encoded = codec.encode_request(method, params)
         self._next_id += 1
-        self._pending[self._next_id] = PendingRequest(method, codec, codec.expects_task(method, params))
+        self._pending[self._next_id] = PendingRequest(
+            result_method or method, codec, codec.expects_task(method, params)
+        )
         return Request(self._next_id, method, encoded)
 
     def wait_again(self, request_id: RequestId, method: str) -> None:
         """Wait for the answer to a request that this side sent before it was restarted; nothing is sent."""
-        self._pending[request_id] = PendingRequest(method, self.terms.codec, may_be_task=False)
+        self._pending[request_id] = PendingRequest(method, self.terms.codec, may_be_task=True)
 
     @property
     def unanswered(self) -> list[RequestId]:

@@ -15,6 +15,7 @@ from .server import ServerSession
 from .server_requests import RequestHandler
 from .service import Service, open_service
 from .statistics import ReplyStatistics, ServiceStatistics
+from .task_options import TaskOptions
 from .token_usage import TokenEstimate, TokenUsage, estimate_tokens, usage_of, used_tokens
 from .transport import ChannelServer, SharedServer, Transport, check_options, find_transport
 
@@ -47,6 +48,7 @@ __all__ = [
     "ServiceOptions",
     "ServiceStatistics",
     "SharedServer",
+    "TaskOptions",
     "TokenEstimate",
     "TokenUsage",
     "Transport",

@@ -21,6 +21,7 @@ from .calls.repeats import CALL_LOST, KEYED_METHOD, CallKey, KeyedCall, Repeat, 
 from .calls.stored_keys import OPEN_SECONDS, Claim, StoredKey, StoredKeys
 from .replies import LegOutcome, ReplyTarget
 from .service import Service
+from .tasks.owners import owner_of
 
 StartCall = Callable[[Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
 
@@ -84,6 +85,9 @@ class KeyedRequests:
         calls = self._service.calls
         if calls.stored_keys is not None and not runs_again(plan):
             calls.keyed.check_room()
+            if as_task:
+                # The owner is a fact of the session, which the transport stores before it sends the response.
+                owner_of(facts)
             claiming = Claiming(
                 self, calls.stored_keys, calls.keyed.begin(key, None), plan, facts, params, target, as_task
             )

@@ -110,7 +110,7 @@ class ServerSession:
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
-        self._asks = PendingAsks(self.connection, self._state.notify, account)
+        self._asks = PendingAsks(self.connection, self._state.post, account)
         self._records: RepeatedRecords | None = None
         if snapshot is not None:
             self._state.restore(snapshot)

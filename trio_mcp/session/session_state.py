@@ -12,7 +12,7 @@ from ..logs import peer_logger
 from ..protocol.codec.tasks import TaskState
 from ..protocol.connection import Connection
 from ..protocol.json_limits import held_size
-from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification
+from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification, Request
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
 from ..protocol.uri.uris import check_uri
 from ..runtime import Account, CancelReason, Outbox
@@ -113,11 +113,15 @@ class SessionState:
 
     def notify(self, method: str, params: Model) -> None:
         """Send a notification, or drop it if the client cannot be reached now, or is slow to read."""
+        self.post(Notification(method, self._connection.terms.codec.encode_notification(method, params)))
+
+    def post(self, message: Notification | Request) -> None:
+        """Send a message that belongs to no request, and whose answer nobody waits for; it is dropped as by `notify`."""
         outbox = self._outbox
         if outbox is None or outbox.is_full:
-            logger.debug("%s was dropped: the client does not read", method)
+            logger.debug("%s was dropped: the client does not read", message.method)
             return
-        outbox.post(Envelope(Notification(method, self._connection.terms.codec.encode_notification(method, params))))
+        outbox.post(Envelope(message))
 
     def _notify_task(self, state: TaskState) -> None:
         """Send the news that a task has changed, as `notify` does."""

@@ -21,6 +21,7 @@ class TaskOptions:
         poll_interval: how often clients should ask for the state of a task.
         open: tasks that are worked on, or wait for an answer; a further one is refused.
         open_per_owner: the same for one principal, or one session without authentication.
+        ask_as_tasks: samples and questions run as tasks at the clients of 2025-11-25 that declare it.
     """
 
     ttl: float = 3600.0
@@ -28,6 +29,7 @@ class TaskOptions:
     poll_interval: float = 1.0
     open: int = 10_000
     open_per_owner: int = 1_000
+    ask_as_tasks: bool = False
 
     def __post_init__(self) -> None:
         for name in ("ttl", "max_ttl", "poll_interval"):

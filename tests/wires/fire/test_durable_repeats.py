@@ -55,7 +55,8 @@ async def connected(home: Path, wire: str, mode: str) -> AsyncIterator[Client]:
 
 
 def effects(home: Path) -> list[str]:
-    return (home / "effects").read_text().splitlines()
+    path = home / "effects"
+    return path.read_text().splitlines() if path.exists() else []
 
 
 def die(home: Path, place: str) -> None:

@@ -6,8 +6,7 @@ import sys
 
 import trio
 
-from trio_mcp import Context, ProtocolError, Server, ServiceOptions
-from trio_mcp.session.task_options import TaskOptions
+from trio_mcp import Context, ProtocolError, Server, ServiceOptions, TaskOptions
 
 server = Server("tasker", version="1", options=ServiceOptions(tasks=TaskOptions(poll_interval=0.05)))
 

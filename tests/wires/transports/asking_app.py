@@ -1,12 +1,16 @@
-"""A server whose tools ask, for tests of the client that answers. Usage: asking_app.py; it speaks over stdio."""
+"""A server whose tools ask, for tests of the client that answers. Usage: asking_app.py [tasks]; it speaks over stdio.
+
+With `tasks`, what it asks runs as tasks at its client.
+"""
 
 from __future__ import annotations
 
 import os
+import sys
 
 import trio
 
-from trio_mcp import Context, Server
+from trio_mcp import Context, Server, ServiceOptions, TaskOptions
 
 server = Server("asking", version="1")
 decided = trio.Event()
@@ -53,5 +57,10 @@ async def double(n: int) -> int:
     return 2 * n
 
 
+as_tasks = Server("asking", version="1", options=ServiceOptions(tasks=TaskOptions(ask_as_tasks=True)))
+for tool in (ask, wonder, double):
+    as_tasks.tool(tool)
+
+
 if __name__ == "__main__":
-    server.run()
+    (as_tasks if "tasks" in sys.argv else server).run()

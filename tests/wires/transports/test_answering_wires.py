@@ -25,14 +25,15 @@ wires = pytest.mark.parametrize("wire", ["stdio", "http", "websocket"])
 
 
 @asynccontextmanager
-async def connected(wire: str, mode: str, **options: Any) -> AsyncIterator[Client]:
+async def connected(wire: str, mode: str, app: Server = asking_app.server, **options: Any) -> AsyncIterator[Client]:
     """A client of the asking server."""
     asking_app.decided = trio.Event()
     if wire == "stdio":
-        async with Client.connect(COMMAND, mode=mode, env=IMPORTS, **options) as client:
+        command = [*COMMAND, "tasks"] if app is asking_app.as_tasks else COMMAND
+        async with Client.connect(command, mode=mode, env=IMPORTS, **options) as client:
             yield client
     else:
-        async with served(asking_app.server, wire) as url, Client.connect(url, mode=mode, **options) as client:
+        async with served(app, wire) as url, Client.connect(url, mode=mode, **options) as client:
             yield client
 
 
@@ -113,6 +114,21 @@ async def lost(client: Client, tool: str) -> None:
     """Call a tool whose connection is going to be lost."""
     with pytest.raises(Disconnected):
         await client.call_tool(tool)
+
+
+@wires
+async def test_what_runs_as_a_task_at_the_client_is_answered_and_its_cancel_reaches_the_handler(wire: str) -> None:
+    thinks = Thinks()
+    with trio.fail_after(START):
+        async with connected(
+            wire, "legacy", app=asking_app.as_tasks, on_elicit=thinks, on_sample=lambda _asked: "because"
+        ) as client:
+            assert (await client.call_tool("wonder")).text == "because"
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(client.call_tool, "ask")
+                await thinks.asked.wait()
+                nursery.cancel_scope.cancel()
+            await thinks.wait_ended()
 
 
 @modes

@@ -80,7 +80,7 @@ class TaskState(NamedTuple):
 
 
 class TaskWriter(Writer):
-    """Writes tasks as well. Every method but the first four raises -32601 where the revision has no such message."""
+    """Writes tasks as well. Every method but the first five raises -32601 where the revision has no such message."""
 
     __slots__ = ()
 
@@ -94,6 +94,13 @@ class TaskWriter(Writer):
         if known is None or known.as_task is None:
             return False
         return declares(declared, known.as_task) if self._decides else _wanted_task(params)
+
+    def may_ask_for_task(self, method: str, declared: ClientCapabilities) -> bool:
+        """Return whether a server may have this request run as a task of its client (L-TSK-1)."""
+        known = self.revision.requests.get(method)
+        if known is None or known.as_task is None or self._decides:
+            return False
+        return declares(declared, known.as_task)
 
     def expects_task(self, method: str, params: Model) -> bool:
         """Return the same of a request of ours, by its params alone: they hold what a modern client declares."""

@@ -20,11 +20,12 @@ from ...errors import (
 )
 from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
 from ...runtime import CALL_OVER_MESSAGE, Actor, CancelReason, Journal, Lane, Outcome, Returned, Slot
-from ...types import ClientCapabilities, ElicitationCompleteNotificationParams, Model
+from ...types import ClientCapabilities, CreateTaskResult, ElicitationCompleteNotificationParams, Model
 from ...types.capabilities import lacks
 from ..envelope import Envelope, content_size
 from ..replies import LegOutcome, ReplyTarget
 from .call import Call, Plan
+from .client_tasks import result_question, runs_as_task, task_question
 from .earlier import EarlierRun, failing_body
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
@@ -86,10 +87,24 @@ class CallByRequests(Call[PendingAsks]):
 
     async def _ask_once(self, question: Question[T], asked: AskedQuestion | None) -> T:
         """Ask on the channel of the request that is being served; raise `AskAgain` if another one has taken its place."""
+        if not (self.services.options.tasks.ask_as_tasks and runs_as_task(self.facts, question)):
+            return await self._request(question, asked, as_task=False)
+        return await self._result_of(question, asked, await self._request(task_question(question), asked, as_task=True))
+
+    async def _result_of(self, question: Question[T], asked: AskedQuestion | None, reply: Model) -> T:
+        """Return the answer to what was asked as a task, when it is there."""
+        if isinstance(reply, CreateTaskResult):
+            return await self._request(result_question(question, reply), asked, as_task=True)
+        if not isinstance(reply, question.answer_type):
+            raise MalformedAnswer(EXPECTED[question.kind], RemoteProtocolError("it is no answer to this question"))
+        return reply
+
+    async def _request(self, question: Question[T], asked: AskedQuestion | None, *, as_task: bool) -> T:
+        """Send one request, and wait for its answer."""
         target = self.target
         if target is None:
             raise Disconnected(CALL_OVER_MESSAGE)
-        request, slot = self._open_request(question, asked)
+        request, slot = self._open_request(question, asked, as_task=as_task)
         try:
             target.check_room(content_size(request))
             await target.outbox.send(Envelope(request, about=target.request_id))
@@ -147,12 +162,20 @@ class CallByRequests(Call[PendingAsks]):
         if earlier is None:
             return None
         if earlier.fingerprint == asked.fingerprint:
-            slot = self.actor.mailbox.open(str(earlier.id), question.answer_type, partial(self._on_settled, earlier.id))
-            return awaited(question.kind, slot)
+            slot = self.actor.mailbox.open(str(earlier.id), Model, partial(self._on_settled, earlier.id))
+            return self._awaited(question, asked, slot)
         # The user must not answer a question that nobody asks any more.
         self._on_settled(earlier.id)
         memory.note_other_question(asked.key)
         return None
+
+    async def _awaited(self, question: Question[T], asked: AskedQuestion, slot: Slot[Model]) -> T:
+        """Wait for the answer to what an earlier run has asked, which may be a task."""
+        try:
+            reply = await slot.take()
+        except (PeerError, RemoteProtocolError) as error:
+            raise told_reply(question.kind, error) from None
+        return await self._result_of(question, asked, reply)
 
     # a durable store
 
@@ -183,10 +206,12 @@ class CallByRequests(Call[PendingAsks]):
 
     # requests
 
-    def _open_request(self, question: Question[T], asked: AskedQuestion | None) -> tuple[Request, Slot[T]]:
+    def _open_request(
+        self, question: Question[T], asked: AskedQuestion | None, *, as_task: bool
+    ) -> tuple[Request, Slot[T]]:
         """Return the request that asks, and the slot that its answer will be in."""
         try:
-            request = self._origin.new_request(question, self.actor, asked)
+            request = self._origin.new_request(question, self.actor, asked, as_task=as_task)
         except LocalProtocolError as error:
             # With this code the codec says that the client's revision has no such form or message. The tool may ask otherwise.
             if error.code != INVALID_PARAMS:
@@ -209,9 +234,8 @@ class CallByRequests(Call[PendingAsks]):
         if self.continues_elsewhere:
             # Its user may answer in the next process.
             return
-        notice = self._origin.settle(request_id)
-        if notice is not None:
-            self.post(notice)
+        for message in self._origin.settle(request_id):
+            self.post(message)
 
 
 def resume_request(
@@ -248,14 +272,6 @@ async def recalled(kind: str, known: T | PeerError | RemoteProtocolError) -> T:
     if isinstance(known, PeerError | RemoteProtocolError):
         raise told_reply(kind, known)
     return known
-
-
-async def awaited(kind: str, slot: Slot[T]) -> T:
-    """Wait for the answer to what an earlier run of a call has asked."""
-    try:
-        return await slot.take()
-    except (PeerError, RemoteProtocolError) as error:
-        raise told_reply(kind, error) from None
 
 
 def told_reply(kind: str, error: PeerError | RemoteProtocolError) -> QuestionRejected | MalformedAnswer:

@@ -37,7 +37,7 @@ from typing_extensions import TypeVar
 
 from ...errors import Disconnected, LocalProtocolError, UrlElicitationRequired
 from ...logs import peer_logger
-from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification
+from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification, Request
 from ...runtime import (
     CALL_OVER_MESSAGE,
     FINISHED_STATES,
@@ -213,8 +213,8 @@ class Call(ABC, Generic[OriginT_co]):
         target.check_room(content_size(message))
         await target.outbox.send(Envelope(message, about=target.request_id))
 
-    def post(self, message: Notification) -> None:
-        """Queue a notification without waiting, also during a clean-up."""
+    def post(self, message: Notification | Request) -> None:
+        """Queue a notification, or a request that nobody waits for, without waiting; also during a clean-up."""
         if self.target is not None:
             self.target.outbox.post(Envelope(message, about=self.target.request_id))
 

@@ -105,6 +105,7 @@ class Question(Generic[T]):
         needs: the client capabilities that it requires, such as `elicitation.form`.
         name: the author's name for it; its key the first time that a call asks it outside of branches.
         timeout: when it is withdrawn; None if it has no timeout. The call that asks sees to it, this is for the record.
+        result_method: of the request whose result answers it, if that is not `method`.
     """
 
     kind: str
@@ -114,6 +115,7 @@ class Question(Generic[T]):
     needs: tuple[str, ...]
     name: str | None = None
     timeout: QuestionTimeout | None = None
+    result_method: str | None = None
 
 
 class ResumeMode(Enum):

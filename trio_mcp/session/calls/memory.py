@@ -116,6 +116,10 @@ class CallMemory:
         known = self._recall(EntryKind.ANSWER, key, fingerprint)
         return None if known is None else question.answer_type.model_validate(known.value)
 
+    def has_answer(self, key: str) -> bool:
+        """Return whether the question under this key was answered, whatever it was."""
+        return any(entry.kind is EntryKind.ANSWER and entry.name == key for entry in self.journal.entries)
+
     def record_answer(self, key: str, answer: Model, fingerprint: str) -> None:
         self._record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
 

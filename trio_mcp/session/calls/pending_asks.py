@@ -12,9 +12,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeGuard, TypeVar
 
 import trio
 
@@ -22,8 +22,9 @@ from ...errors import LimitExceeded, PeerError, RemoteProtocolError, without_tra
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Account, Actor, EntryKind, JournalEntry
-from ...types import ElicitationCompleteNotificationParams, Model
+from ...types import CreateTaskResult, ElicitationCompleteNotificationParams, Model
 from .call import Call
+from .client_tasks import NO_LONGER_NEEDED, ClientTasks
 from .earlier import EarlierRequest
 from .facts import Question
 from .log import CallLog, asked_entry
@@ -54,12 +55,12 @@ class PendingAsks:
     """The requests that the calls of one connection have sent to its client, and the actors that wait for the answers.
 
     Args:
-        notify: sends the client a notification that belongs to no request, if it can be reached now.
+        post: sends the client a message that belongs to no request, if it can be reached now.
         account: counts what the session keeps; None counts nothing.
     """
 
     _connection: Connection
-    _notify: Callable[[str, Model], None]
+    _post: Callable[[Notification | Request], None]
     _account: Account | None = None
     actors: dict[RequestId, Actor] = field(default_factory=dict[RequestId, Actor])
     recorded: dict[RequestId, AskedQuestion] = field(default_factory=dict[RequestId, AskedQuestion])
@@ -68,6 +69,8 @@ class PendingAsks:
     """What an earlier run of a call has asked and has no answer yet, by key. Together they hold the turn of the call."""
     prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
     """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
+    _tasks: ClientTasks | None = None
+    """Those of the requests that run as tasks; None before the first."""
     _answered: list[CallMemory] | None = None
     """The calls that have got answers which are not in their logs yet."""
     _pages: SessionPages | None = None
@@ -88,41 +91,58 @@ class PendingAsks:
         self.actors.clear()
         self.recorded.clear()
         self.earlier.clear()
+        if self._tasks is not None:
+            self._tasks.clear()
         if self._pages is not None:
             self._pages.close()
             # It refers to this object.
             self._pages = None
 
     def _notify_completed(self, elicitation_id: str) -> None:
-        self._notify(ELICITATION_COMPLETE, ElicitationCompleteNotificationParams(elicitation_id=elicitation_id))
+        codec = self._connection.terms.codec
+        params = ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
+        self._post(Notification(ELICITATION_COMPLETE, codec.encode_notification(ELICITATION_COMPLETE, params)))
 
     # requests
 
-    def new_request(self, question: Question[T], actor: Actor, asked: AskedQuestion | None) -> Request:
+    def new_request(
+        self, question: Question[T], actor: Actor, asked: AskedQuestion | None, *, as_task: bool
+    ) -> Request:
         """Return a request that asks the question; its answer goes to the actor's mailbox, under the request's id.
 
         Args:
             asked: where the answer is recorded; None for a call without a journal.
+            as_task: it asks for a task, or for the result of one.
         """
-        request = self._connection.new_request(question.method, question.params)
+        result_method = question.result_method or question.method
+        request = self._connection.new_request(question.method, question.params, result_method=result_method)
         self.actors[request.id] = actor
+        if as_task:
+            self._tasks = self._tasks or ClientTasks(self._connection)
+            self._tasks.add(request.id, question.params)
         if asked is not None:
             self.recorded[request.id] = asked
             if asked.call.memory is not None:
-                asked.call.memory.add_to_log(entry_of(request.id, question.method, asked))
+                asked.call.memory.add_to_log(entry_of(request.id, result_method, asked))
         return request
 
-    def settle(self, request_id: RequestId) -> Notification | None:
-        """Stop waiting for an answer; the notification tells the client, if it still owes one."""
+    def settle(self, request_id: RequestId) -> Sequence[Notification | Request]:
+        """Stop waiting for an answer; return what tells the client, if it still owes one."""
         if self.actors.pop(request_id, None) is None:
-            return None
+            return ()
         asked = self._forget(request_id)
         if asked is not None and asked.call.memory is not None:
             asked.call.memory.add_to_log(JournalEntry(EntryKind.WITHDRAWN, asked.key, None))
-        return self._connection.withdraw(request_id, "the call no longer needs the answer")
+        if self._tasks is not None:
+            return self._tasks.withdraw(request_id)
+        notice = self._connection.withdraw(request_id, NO_LONGER_NEEDED)
+        return () if notice is None else (notice,)
 
     def deliver(self, request_id: RequestId, result: Model | Exception, size: int) -> None:
         """Hand an answer of `size` bytes to the call that asked, which keeps it; without room for it, the `LimitExceeded`."""
+        if self._tasks is not None:
+            for message in self._tasks.answered(request_id, result):
+                self._post(message)
         actor = self.actors.pop(request_id, None)
         if actor is None:
             return
@@ -132,7 +152,7 @@ class PendingAsks:
             result = without_traceback(error)
         asked = self._forget(request_id)
         memory = None if asked is None else asked.call.memory
-        if asked is not None and memory is not None and isinstance(result, RECORDED):
+        if asked is not None and memory is not None and is_answer(result):
             memory.record_reply(asked.key, result, asked.fingerprint)
             if memory.log is not None:
                 self._answered = [*(self._answered or ()), memory]
@@ -177,10 +197,10 @@ class PendingAsks:
         """Return the request under which an earlier run of this call has asked, if it waits for its answer."""
         return self.earlier.get(call, {}).get(key)
 
-    def abandoned(self, call: Call) -> Iterable[Notification]:
+    def abandoned(self, call: Call) -> Iterable[Notification | Request]:
         """Stop waiting for what an earlier run has asked and this one, which has ended, has not."""
         requests = list(self.earlier.get(call, {}).values())
-        return [notice for request in requests if (notice := self.settle(request.id)) is not None]
+        return [message for request in requests for message in self.settle(request.id)]
 
     def _forget(self, request_id: RequestId) -> AskedQuestion | None:
         """Return what is known of a question that is over; the next one for the user gets its turn if this was an earlier one."""
@@ -226,5 +246,9 @@ def entry_of(request_id: RequestId, method: str, asked: AskedQuestion) -> Journa
     return asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
 
 
-RECORDED: Final = (Model, PeerError, RemoteProtocolError)
-"""What a client has answered. Anything else, such as the end of the connection, is no answer: a replay asks again."""
+def is_answer(result: Model | Exception) -> TypeGuard[Model | PeerError | RemoteProtocolError]:
+    """Return whether a client has answered with it: a replay does not ask again, as it does after the end of the connection.
+
+    A task is not the answer yet.
+    """
+    return isinstance(result, Model | PeerError | RemoteProtocolError) and not isinstance(result, CreateTaskResult)

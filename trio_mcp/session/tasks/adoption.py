@@ -50,7 +50,7 @@ async def adopt(tasks: Tasks, stored: Record) -> None:
     except StoreConflict:
         return
     task = OpenTask(claimed, tasks)
-    task.version = stored.version + 1
+    task.version, task.is_resuming = stored.version + 1, True
     tasks.add(task)
     try:
         await resume(tasks, task, claimed.call)

@@ -70,6 +70,9 @@ class CallAsTask(Call[OpenTask]):
             await self.actor.place.enter()
         return answer
 
+    def has_answer(self, key: str) -> bool:
+        return self.memory is not None and self.memory.has_answer(key)
+
     async def take_answers(self, answers: Mapping[str, Model | Exception], size: int) -> None:
         """Hand answers of `size` bytes in total to the lanes that asked; of other questions they are dropped.
 
@@ -97,6 +100,10 @@ class CallAsTask(Call[OpenTask]):
 
     def on_quiescent(self) -> None:
         """Park the actor: it does nothing until an answer comes, for as long as the task exists."""
+        if self._origin.is_resuming:
+            # What it had asked before the restart is asked again now.
+            self._origin.is_resuming = False
+            self._origin.wake()
         if self.actor.state is ActorState.RUNNING and self._origin.questions and not self.actor.scope.cancel_called:
             try:
                 self.services.supervisor.park(self.actor, math.inf)

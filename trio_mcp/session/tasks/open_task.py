@@ -20,6 +20,10 @@ class TaskWork(Protocol):
 
     actor: Actor
 
+    def has_answer(self, key: str) -> bool:
+        """Return whether the question has its answer already."""
+        ...
+
     async def take_answers(self, answers: Mapping[str, Model | Exception], size: int) -> None:
         """Hand answers of `size` bytes in total to the lanes that asked."""
 
@@ -57,6 +61,7 @@ class OpenTask:
         questions: the open questions by key.
         work: the call; None before it has begun and after its end.
         asker: who asks its questions: the one call of `tasks/result` that does; None if there is none.
+        is_resuming: its work began in an earlier process, and has not waited for answers in this one yet.
         is_forgotten: nothing is shown of it from here any more.
         is_unsaved: `record` is newer than what is in the store.
         is_saving: a task of the supervisor saves it.
@@ -70,6 +75,7 @@ class OpenTask:
     questions: dict[str, OpenQuestion] = field(default_factory=dict)
     work: TaskWork | None = None
     asker: object = None
+    is_resuming: bool = False
     is_forgotten: bool = False
     is_unsaved: bool = False
     is_saving: bool = False
@@ -87,6 +93,12 @@ class OpenTask:
     def is_open(self) -> bool:
         """Whether more is to be shown of it from here: no outcome has been committed."""
         return self.shown.outcome is None and not self.is_forgotten
+
+    def may_ask_again(self, key: str) -> bool:
+        """Return whether this may be a question of an earlier process that this one comes to later."""
+        if not self.is_resuming or key in self.questions:
+            return False
+        return self.work is None or not self.work.has_answer(key)
 
     def end(self, outcome: TaskOutcome, now: float) -> None:
         """Settle the outcome. The first one counts, whatever the work still does (L-TSK-5)."""

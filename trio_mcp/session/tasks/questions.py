@@ -57,7 +57,8 @@ def _ask_new(
             scope = asking[key] = trio.CancelScope()
             params = asked.question.params
             meta = call.facts.terms.codec.related_meta(task.record.id, getattr(params, "meta", None))
-            question = replace(asked.question, params=params.model_copy(update={"meta": meta}))
+            # Its key names it on the stream too, so that an answer which came there before a restart is not given to another one.
+            question = replace(asked.question, params=params.model_copy(update={"meta": meta}), name=key)
             nursery.start_soon(_ask, task, key, question, call, lane, scope)
 
 

@@ -5,9 +5,11 @@ An id that is unknown, somebody else's, or whose time is over gets one and the s
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from typing import Final, TypeAlias, TypeVar, cast
+
+import trio
 
 from ...errors import LimitExceeded, RemoteProtocolError
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded
@@ -22,12 +24,16 @@ from ...types import (
 )
 from ..calls.asks_rounds import decoded_answer
 from ..calls.call import Body, Call, Plan, Route
-from ..calls.facts import RequestFacts
+from ..calls.facts import RequestFacts, ResumeMode
+from .open_task import OpenTask
 from .questions import ask_until_over
 from .tasks import SeenTask, Tasks
 
 PAGE: Final = 100
 """Tasks on a page of `tasks/list`."""
+
+CATCH_UP_SECONDS: Final = 10.0
+"""Seconds for which an answer waits for its question, after a restart."""
 
 P = TypeVar("P", bound=Model)
 TaskBody: TypeAlias = Callable[[Tasks, P, Call, Actor | Lane], Awaitable[Model | Encoded]]
@@ -56,8 +62,11 @@ def served(tasks: Tasks, kind: type[P], body: TaskBody[P], facts: RequestFacts, 
 
 
 def planned(body: Callable[[Call, Actor | Lane], Awaitable[Model | Encoded]], facts: RequestFacts) -> Plan:
-    """Return the plan of a body that may encode its result itself, which no middleware sees."""
-    return Plan(cast("Body", body), facts.method)
+    """Return the plan of a body that may encode its result itself, which no middleware sees.
+
+    Like the task it is about, the request outlives the process: what it does twice it has done once.
+    """
+    return Plan(cast("Body", body), facts.method, resume=ResumeMode.REPLAY, repeatable=True)
 
 
 def get(tasks: Tasks, facts: RequestFacts, params: Model) -> Encoded | Plan:
@@ -132,6 +141,7 @@ async def run_update(tasks: Tasks, params: UpdateTaskRequestParams, call: Call, 
         if seen.record.outcome is None:
             raise LimitExceeded("the task runs in another process of this server, which takes its answers")
         return EmptyResult()
+    await wait_asked(seen.open, params.input_responses)
     codec, questions = facts.terms.codec, seen.open.questions
     answers = {
         key: decoded_answer(codec, key, questions[key].question.method, answer)
@@ -140,6 +150,21 @@ async def run_update(tasks: Tasks, params: UpdateTaskRequestParams, call: Call, 
     }
     await tasks.answer(seen.open, answers, facts.size)
     return EmptyResult()
+
+
+async def wait_asked(task: OpenTask, keys: Iterable[str]) -> None:
+    """Wait until a task that this process has resumed asks again what it had asked before the restart.
+
+    An answer that comes before is not one to an unknown key: its caller would not send it again.
+
+    Raises:
+        LimitExceeded: it has not asked it after `CATCH_UP_SECONDS`.
+    """
+    with trio.move_on_after(CATCH_UP_SECONDS):
+        while task.is_open and any(task.may_ask_again(key) for key in keys):
+            await task.wait_change()
+        return
+    raise LimitExceeded("the task was resumed, and has not come to its questions again; send the answers again later")
 
 
 async def found(tasks: Tasks, facts: RequestFacts, task_id: str) -> SeenTask:
