@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+import trio
+import trio.testing
 from relaying import (
     FORM,
     HELLO,
@@ -417,7 +419,11 @@ async def test_only_so_much_waits_for_a_server_that_reads_nothing() -> None:
         assert answer["error"]["code"] == -32000
         # A notification is dropped, and ends nothing.
         await proxy.host.send(NOTE)
-        assert await proxy.server.receive() == call(0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [await proxy.server.receive() for _ in range(MAX_UNSENT)] == [call(n) for n in range(MAX_UNSENT)]
+        await proxy.host.send(call("last"))
+        while (got := await proxy.server.receive()) != call("last"):
+            assert got["method"] == "tools/call"
 
 
 class LosesSessions(LineChannel):
