@@ -43,6 +43,7 @@ long: $(STAMPS)/dev  ## run the tests that take hours: the whole contract everyw
 
 conformance: $(STAMPS)/dev  ## run the official conformance suite (npm has to be there)
 	$(BIN)/python tests/conformance/run.py
+	$(BIN)/python tests/conformance/run.py --relayed --only sampling --results build/relayed
 
 autobahn: $(STAMPS)/dev  ## run the Autobahn test suite for WebSockets (CPython 2.7 has to be there)
 	$(BIN)/python tests/autobahn/run.py

@@ -275,6 +275,25 @@ async def test_the_text_is_shown_as_it_comes(mode: str, kind: type[ScriptedModel
     assert shown == pieces
 
 
+async def test_what_was_shown_of_a_stream_that_breaks_off_is_no_message(mode: str) -> None:
+    broken = ProviderError("the stream breaks off", kind=ProviderErrorKind.MALFORMED)
+
+    class HalfBroken(ScriptedModel):
+        async def stream(
+            self, request: CreateMessageRequestParams, on_text: Callable[[str], None]
+        ) -> CreateMessageResult:
+            on_text("I th")
+            raise broken
+
+    shown: list[str] = []
+    appended: list[SamplingMessage] = []
+    async with clients_of(mode, calculator()) as clients:
+        with pytest.raises(ProviderError) as caught:
+            await run_agent(HalfBroken(), "1 + 2?", clients, on_text=shown.append, on_message=appended.append)
+    assert caught.value is broken
+    assert (shown, appended) == (["I th"], [])
+
+
 async def test_each_message_is_passed_on_when_it_is_part_of_a_whole_conversation(mode: str) -> None:
     appended: list[SamplingMessage] = []
     model = ScriptedModel(use("add", a=1, b=2), ProviderError("no", kind=ProviderErrorKind.UNAVAILABLE))

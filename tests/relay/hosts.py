@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import trio
 import trio.testing
 from asgi_peer import AsgiPeer, initialize, modern_request, served
-from relaying import DISCOVERED, SECONDS, Json, Line, Model, initialized
+from relaying import ALL_SECONDS, DISCOVERED, SECONDS, Json, Line, Model, initialized
 
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.relay import Backfill, RelayServer
@@ -75,8 +75,9 @@ async def proxied(
 
     relay = RelayServer(connect, Backfill(model or Model()), options, **relay_options)
     app = asgi_app(relay, sse_path="/sse")
-    async with served(app) as peer:
-        yield Hosts(peer, servers)
+    with trio.fail_after(ALL_SECONDS):
+        async with served(app) as peer:
+            yield Hosts(peer, servers)
 
 
 def progress(token: object) -> Json:

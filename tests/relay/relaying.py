@@ -18,6 +18,9 @@ from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, Text
 from trio_mcp_transports.stdio.channel import LineChannel
 
 SECONDS = 5.0
+"""How long a side is waited for."""
+ALL_SECONDS = 60.0
+"""How long a whole conversation may take."""
 Json = dict[str, Any]
 
 PROMPT: Json = {"messages": [{"role": "user", "content": {"type": "text", "text": "say hello"}}], "maxTokens": 10}
@@ -201,12 +204,13 @@ async def relayed(
         await relay.serve_channel(LineChannel(host_end.receive_stream, host_end.send_stream))
         found.over.set()
 
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(serve)
-        yield found
-        await host.aclose()
-        with trio.fail_after(SECONDS):
-            await found.over.wait()
+    with trio.fail_after(ALL_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            yield found
+            await host.aclose()
+            with trio.fail_after(SECONDS):
+                await found.over.wait()
 
 
 Answer = Callable[[CreateMessageRequestParams], CreateMessageResult]

@@ -326,3 +326,9 @@ async def test_a_server_that_asks_on_and_reads_nothing_is_not_answered_without_e
         assert (await proxy.host.receive())["error"]["code"] == -32000
         got = [await proxy.server.receive() for _ in range(MAX_UNSENT)]
         assert len({answer["id"] for answer in got}) == MAX_UNSENT
+        # The other questions were dropped, but for those whose answers were being written.
+        await proxy.host.send(call(2))
+        more = 0
+        while (await proxy.server.receive())["id"] != 2:
+            more += 1
+        assert more < MAX_UNSENT // 2

@@ -11,7 +11,7 @@ from asgi_peer import Reply, initialize, legacy_call, modern_call
 from hosts import Hosts, proxied, reply_headers
 from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
 
-from trio_mcp.relay.answers import MAX_ANSWERING
+from trio_mcp.relay.answers import MAX_ANSWERING, SHARES
 from trio_mcp.relay.requests import STRAY_SECONDS
 from trio_mcp.relay.streams import MAX_UNREAD
 from trio_mcp.runtime import MemoryBudget
@@ -227,6 +227,22 @@ async def test_the_samples_of_one_host_leave_room_for_another() -> None:
         await server_of_other.send(ask("q"))
         await trio.testing.wait_all_tasks_blocked()
         assert len(model.asked) == MAX_ANSWERING // 4 + 1
+
+
+async def test_the_samples_of_all_hosts_together_are_limited() -> None:
+    model = Model(held=True)
+    share = MAX_ANSWERING // SHARES
+    async with proxied(model) as hosts:
+        for _ in range(SHARES):
+            _, server = await hosts.open_session()
+            for number in range(share):
+                await server.send(ask(number))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(model.asked) == MAX_ANSWERING
+        _, server = await hosts.open_session()
+        await server.send(ask("q"))
+        assert (await server.receive())["error"]["code"] == -32000
+        assert len(model.asked) == MAX_ANSWERING
 
 
 # eras

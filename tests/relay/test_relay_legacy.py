@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
+import trio
+import trio.testing
 from relaying import (
     FORM,
     HELLO,
@@ -220,13 +222,14 @@ async def test_a_host_with_a_model_that_uses_tools_is_asked(more: Json) -> None:
         assert not model.asked
 
 
-async def test_a_host_whose_model_uses_no_tools_is_asked_what_needs_none() -> None:
+@pytest.mark.parametrize("more", [{"tools": [TOOL]}, {"toolChoice": {"mode": "none"}}], ids=["tools", "choice"])
+async def test_a_host_whose_model_uses_no_tools_is_asked_what_needs_none(more: Json) -> None:
     model = Model()
     async with relayed(model) as proxy:
         await proxy.open_legacy({"sampling": {}})
         await proxy.server.send(ask(1))
         assert await proxy.host.receive() == ask(1)
-        await proxy.server.send(ask(2, params={**PROMPT, "tools": [TOOL]}))
+        await proxy.server.send(ask(2, params={**PROMPT, **more}))
         assert (await proxy.server.receive())["id"] == 2
         assert len(model.asked) == 1
 
@@ -416,7 +419,11 @@ async def test_only_so_much_waits_for_a_server_that_reads_nothing() -> None:
         assert answer["error"]["code"] == -32000
         # A notification is dropped, and ends nothing.
         await proxy.host.send(NOTE)
-        assert await proxy.server.receive() == call(0)
+        await trio.testing.wait_all_tasks_blocked()
+        assert [await proxy.server.receive() for _ in range(MAX_UNSENT)] == [call(n) for n in range(MAX_UNSENT)]
+        await proxy.host.send(call("last"))
+        while (got := await proxy.server.receive()) != call("last"):
+            assert got["method"] == "tools/call"
 
 
 class LosesSessions(LineChannel):

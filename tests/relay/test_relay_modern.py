@@ -113,6 +113,19 @@ async def test_a_host_with_a_model_that_uses_tools_gets_its_questions(question: 
         assert await proxy.host.receive() == interim(1, {"q": question})
 
 
+async def test_a_round_is_split_between_a_host_without_tools_and_the_proxy() -> None:
+    model = Model()
+    async with relayed(model) as proxy:
+        await called(proxy, {"sampling": {}})
+        await proxy.server.send(interim(1, {"plain": SAMPLE, "tools": WITH_TOOLS}))
+        got = (await proxy.host.receive())["result"]
+        assert got["inputRequests"] == {"plain": SAMPLE}
+        again = look(2, {"sampling": {}}, inputResponses={"plain": HELLO}, requestState=got["requestState"])
+        await proxy.host.send(again)
+        assert (await proxy.server.receive())["params"]["inputResponses"] == {"plain": HELLO, "tools": HELLO}
+        assert [len(request.tools or []) for request in model.asked] == [1]
+
+
 async def test_a_request_without_declared_capabilities_is_for_the_server_to_reject() -> None:
     async with relayed() as proxy:
         await proxy.open_modern()

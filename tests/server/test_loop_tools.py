@@ -27,7 +27,7 @@ from trio_mcp.errors import ProviderErrorKind
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server import Tool, ToolClient
-from trio_mcp.testing import MockClient, make_context, replay_tool, tool_use, unchecked_tool_use
+from trio_mcp.testing import MockClient, Never, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     CallToolResult,
     CreateMessageRequestParams,
@@ -168,6 +168,23 @@ async def test_the_timeout_of_a_tool_is_an_error_result(era: str, autojump_clock
     (text,) = await led(leading(server, hang), tool_use("hang"), era=era)
     assert "3 seconds" in text
     assert trio.current_time() - start == 3
+
+
+@both_eras
+async def test_a_question_that_the_user_leaves_open_is_an_error_result_that_names_the_time(
+    era: str, autojump_clock: object
+) -> None:
+    async def decide(ctx: Context) -> str:
+        answer = await ctx.elicit("Left or right?", str, timeout=7)
+        return answer.action
+
+    mock = MockClient(samples=[tool_use("decide"), "You wait."], elicits=[Never()], era=era)
+    async with mock.context() as ctx:
+        result = await ctx.run_tool_loop("Go.", [decide])
+    (block,) = results_of(result.messages)
+    assert block.is_error
+    assert "7 seconds" in texts([block])[0]
+    assert result.text == "You wait."
 
 
 @both_eras
@@ -342,7 +359,15 @@ class Broken:
         raise self.error
 
 
-@pytest.mark.parametrize("error", [Disconnected("gone: sk-live"), RuntimeError("sk-live")], ids=["gone", "bug"])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Disconnected("gone: sk-live"),
+        RuntimeError("sk-live"),
+        ProviderError("the api said: sk-live", kind=ProviderErrorKind.RATE_LIMITED),
+    ],
+    ids=["gone", "bug", "its model failed"],
+)
 async def test_a_client_that_fails_is_an_error_result_and_is_logged(
     error: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -249,6 +249,14 @@ async def test_an_answer_that_no_model_can_give_is_malformed(era: str, blocks: A
         assert ctx.messages == ()
 
 
+@both_eras
+async def test_an_answer_is_one_of_the_assistant_whatever_role_the_client_gives_it(era: str) -> None:
+    said = CreateMessageResult(role="user", content=TextContent(text="hi"), model="m")
+    async with make_context(samples=[said], era=era) as ctx:
+        await ctx.sample("Hello")
+        assert ctx.messages == (text_message("user", "Hello"), text_message("assistant", "hi"))
+
+
 @pytest.mark.parametrize(
     ("meta", "expected"),
     [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import trio
@@ -100,16 +100,21 @@ async def test_a_structured_answer_comes_from_the_client_even_without_tools() ->
     assert await asked(server, capabilities=PLAIN, samples=['{"result": 5}']) == "5"
 
 
-async def test_a_structured_answer_of_the_provider_is_a_tool_call() -> None:
+@pytest.mark.parametrize(
+    ("capabilities", "prefer"), [(NO_MODEL, "client"), (PLAIN, "server")], ids=["no model", "the server comes first"]
+)
+async def test_a_structured_answer_of_the_provider_is_a_tool_call(
+    capabilities: ClientCapabilities, prefer: Literal["client", "server"]
+) -> None:
     use = tool_use("__schema__", result=5)
     provider = ScriptedProvider([CreateMessageResult(role="assistant", content=[use], model="m")])
-    server = Server("s", sampling=provider)
+    server = Server("s", sampling=provider, sampling_prefer=prefer)
 
     @server.tool
     async def ask(ctx: Context) -> int:
         return (await ctx.sample("How many?", returns=int)).data
 
-    assert await asked(server, capabilities=NO_MODEL) == "5"
+    assert await asked(server, capabilities=capabilities) == "5"
     assert [each.name for each in provider.requests[0].tools or []] == ["__schema__"]
 
 

@@ -7,7 +7,19 @@ from typing import Literal, assert_type
 
 from pydantic import BaseModel
 
-from trio_mcp import Context, Image, Sampled, SampleExchange, SampleInvalid, Server, tool
+from trio_mcp import (
+    BreakToolLoop,
+    Client,
+    ClientTools,
+    Context,
+    Image,
+    Sampled,
+    SampleExchange,
+    SampleInvalid,
+    Server,
+    ToolLoopResult,
+    tool,
+)
 from trio_mcp.server import SampleAttempt
 from trio_mcp.types import (
     JsonObject,
@@ -79,6 +91,20 @@ async def choice(ctx: Context) -> str:
     answer = await ctx.sample("?", returns=Literal["a", "b"])
     assert_type(answer.data, object)
     return str(answer.data)
+
+
+@server.tool
+async def loop(ctx: Context) -> str:
+    async with Client.connect(server) as client:
+        result = await ctx.run_tool_loop("?", [search, LOOK_UP, "loop", client, ClientTools(client, ["loop"])])
+    assert_type(result, ToolLoopResult)
+    assert_type(result.ended_by, Literal["answer", "limit", "break"])
+    assert_type(result.value, JsonValue)
+    assert_type(result.usage.output_tokens, int | None)
+    await ctx.run_tool_loop(result.messages, [search], max_iterations=3, tool_choice="required", progress=True)
+    if result.ended_by == "limit":
+        raise BreakToolLoop({"said": result.text})
+    return result.text
 
 
 @server.tool

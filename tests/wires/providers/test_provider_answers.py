@@ -223,6 +223,7 @@ async def test_a_server_that_is_not_openais_gets_the_old_name_of_the_limit() -> 
         (404, ProviderErrorKind.REJECTED),
         (408, ProviderErrorKind.UNAVAILABLE),
         (413, ProviderErrorKind.REJECTED),
+        (425, ProviderErrorKind.UNAVAILABLE),
         (429, ProviderErrorKind.RATE_LIMITED),
         (500, ProviderErrorKind.UNAVAILABLE),
         (529, ProviderErrorKind.UNAVAILABLE),
@@ -352,7 +353,8 @@ async def test_a_malformed_event_ends_the_stream(api: Api, event: bytes) -> None
         ({"type": "overloaded_error", "message": "busy"}, ProviderErrorKind.UNAVAILABLE),
         ({"type": "invalid_request_error", "message": "no"}, ProviderErrorKind.REJECTED),
         ({"code": 429, "message": "slowly"}, ProviderErrorKind.RATE_LIMITED),
-        ({"code": "invalid_api_key", "message": KEY}, ProviderErrorKind.AUTHENTICATION),
+        ({"code": "invalid_api_key", "message": f"{KEY} is not yours"}, ProviderErrorKind.AUTHENTICATION),
+        ({"code": 401, "message": f"{KEY} is not yours"}, ProviderErrorKind.AUTHENTICATION),
         ("broken", ProviderErrorKind.UNAVAILABLE),
     ],
 )
@@ -363,6 +365,8 @@ async def test_an_error_in_a_stream_has_a_kind(api: Api, error: Any, kind: Provi
             await api.provider(server.url, max_retries=0).stream(REQUEST, lambda text: None)
     assert caught.value.kind is kind
     assert KEY not in str(caught.value)
+    # An API may show a part of the key, which nobody can recognise: nothing that it says of one is repeated.
+    assert "not yours" not in str(caught.value)
 
 
 @both

@@ -196,6 +196,7 @@ class RemoteTool:
         except (PeerError, RemoteProtocolError, RequestTimeout, LimitExceeded, CapabilityError) as error:
             return error_result(use, FAILED.format(error))
         except ProviderError as error:
+            log_failure(call, use, error)
             return error_result(use, FAILED.format(error.public_text))
         except Disconnected as error:
             log_failure(call, use, error)

@@ -84,6 +84,27 @@ async def a_conversation_with_an_unanswered_call_is_not_sent(pair: Pair) -> None
         assert peer.unread() == []
 
 
+@rule("C")
+async def results_that_are_orphans_mixed_with_text_partial_or_missing_are_not_sent(pair: Pair) -> None:
+    async with pair.peer({"sampling": {}}) as peer:
+        for wrong in ("orphan", "mixture", "partial", "text"):
+            assert await (await peer.call("send_wrongly", {"wrong": wrong})).text() == "messages[1]"
+        assert peer.unread() == []
+
+
+@rule("C", revisions=WITH_TOOLS, why=SINCE)
+async def a_call_may_be_required_or_forbidden(pair: Pair) -> None:
+    async with pair.peer(SAMPLES) as peer:
+        call, question = await asked(peer, "require_a_call_and_forbid_it")
+        assert question.params["toolChoice"] == {"mode": "required"}
+        await call.answer(question, answer(tool_use("1", "search")))
+        last = await call.question()
+        assert last.params["toolChoice"] == {"mode": "none"}
+        assert "tools" not in last.params
+        await call.answer(last, answer(TEXT))
+        assert await call.text() == "A line."
+
+
 @rule("C", revisions=WITH_TOOLS, why=SINCE)
 async def an_answer_with_the_result_of_a_tool_is_malformed(pair: Pair) -> None:
     result: JsonObject = {"type": "tool_result", "toolUseId": "1", "content": []}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, Literal
 
 from pydantic import BaseModel
 
@@ -17,6 +19,7 @@ from ....types import (
     TextContent,
     Tool,
     ToolResultContent,
+    ToolUseContent,
 )
 from ..stage import Stage
 from .offers import CLICK, PIXEL
@@ -42,6 +45,24 @@ class Row(BaseModel):
     """Structured data that a model gives."""
 
     row: int
+
+
+TWO_USES: Final = SamplingMessage(
+    role="assistant", content=[ToolUseContent(id=name, name="search", input={}) for name in ("a", "b")]
+)
+RESULT_A: Final = ToolResultContent(tool_use_id="a", content=[])
+RESULT_B: Final = ToolResultContent(tool_use_id="b", content=[])
+SO: Final = TextContent(text="So?")
+
+WRONG: Final[Mapping[str, list[SamplingMessage]]] = MappingProxyType(
+    {
+        "orphan": [SamplingMessage(role="user", content=SO), SamplingMessage(role="user", content=RESULT_A)],
+        "mixture": [TWO_USES, SamplingMessage(role="user", content=[RESULT_A, RESULT_B, SO])],
+        "partial": [TWO_USES, SamplingMessage(role="user", content=RESULT_A)],
+        "text": [TWO_USES, SamplingMessage(role="user", content=SO)],
+    }
+)
+"""Conversations whose second message breaks a rule, by what is wrong with it."""
 
 
 def add_forms(server: Server, _stage: Stage) -> None:
@@ -144,6 +165,22 @@ def add_tools_for_models(server: Server, _stage: Stage) -> None:
         except LocalProtocolError as error:
             return f"not sent: {forgotten.id}" if repr(forgotten.id) in str(error) else str(error)
         return "sent"
+
+    @server.tool
+    async def send_wrongly(wrong: Literal["orphan", "mixture", "partial", "text"], ctx: Context) -> str:
+        """Send the model messages that break a rule."""
+        try:
+            await ctx.sample(messages=WRONG[wrong])
+        except LocalProtocolError as error:
+            return str(error).partition(":")[0]
+        return "sent"
+
+    @server.tool
+    async def require_a_call_and_forbid_it(ctx: Context) -> str:
+        """Ask with a required call, then with none allowed and no tools offered."""
+        answer = await ctx.sample("A line, please", tools=[search], tool_choice="required")
+        ctx.add_tool_results({call.id: "found" for call in answer.tool_calls})
+        return (await ctx.sample(tool_choice="none")).text
 
     @server.tool
     async def ask_for_data(ctx: Context) -> str:
