@@ -72,9 +72,9 @@ async def test_a_look_up_that_waits_when_the_store_is_closed_ends(tmp_path: Path
     async with trio.open_nursery() as nursery:
         async with store_with(tmp_path, 1) as store:
 
-            async def read() -> None:
+            async def read(task_status: trio.TaskStatus[None]) -> None:
+                task_status.started()
                 record = await store.read("note", "0")
                 assert record is not None
 
-            nursery.start_soon(read)
-            await trio.lowlevel.checkpoint()
+            await nursery.start(read)
