@@ -16,7 +16,7 @@ PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" 
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-wires fuzz long conformance autobahn mutants lint clean
+.PHONY: help demo test test-wires fuzz sweep long conformance autobahn mutants lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -35,9 +35,12 @@ test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real process
 fuzz: $(STAMPS)/dev  ## try hostile messages in both roles for FUZZ_SECONDS
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz --fuzz-seconds $(FUZZ_SECONDS)
 
-long: $(STAMPS)/dev  ## run the tests that take hours: the whole contract everywhere, full sweeps, mutants
-	TRIO_MCP_RUNS=5000 $(BIN)/python -m pytest $(PYTEST_FLAGS) -o faulthandler_timeout=0 --hypothesis-profile long -m 'long or hypothesis'
+sweep: $(STAMPS)/dev  ## interrupt every conversation at every step
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/sweep --every-step
+
+long: $(STAMPS)/dev  ## run the tests that take hours: the whole contract everywhere, mutants
+	TRIO_MCP_RUNS=5000 $(BIN)/python -m pytest $(PYTEST_FLAGS) -o faulthandler_timeout=0 --hypothesis-profile long -m 'long or hypothesis'
+	$(MAKE) sweep
 	$(MAKE) fuzz FUZZ_SECONDS=14400
 	$(MAKE) mutants
 

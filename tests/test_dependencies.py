@@ -7,6 +7,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
@@ -53,6 +54,7 @@ def optional() -> dict[str, str]:
     return {name: file for extra, file in EXTRAS.items() for name in distributions(extras[extra])}
 
 
+@cache
 def used() -> dict[str, dict[str, str]]:
     """The files of ours, with the packages that they import, by the distributions of these."""
     providers = packages_distributions()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -88,6 +89,7 @@ def sign_of(node: ast.AST, docstrings: set[int]) -> str | None:
     return None
 
 
+@cache
 def deciding() -> dict[str, list[str]]:
     found = {name: list(decisions(file.read_text())) for name, file in modules().items()}
     return {name: signs for name, signs in found.items() if signs and not name.startswith(NAME_ERAS_TO_PEOPLE)}

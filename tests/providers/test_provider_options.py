@@ -25,23 +25,26 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(f"{vendor}_{name}", raising=False)
 
 
-def loads(*lines: str) -> set[str]:
-    """The packages of these that a new process has loaded after the lines."""
-    program = "; ".join([*lines, "import sys", "print(*{'anthropic', 'openai', 'httpx2'} & set(sys.modules))"])
+def loads(*lines: str) -> list[set[str]]:
+    """The packages of these that a new process has loaded after each of the lines."""
+    shown = "print(*{'anthropic', 'openai', 'httpx2'} & set(sys.modules))"
+    program = "; ".join(["import sys", *(f"{line}; {shown}" for line in lines)])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    return set(done.stdout.split())
+    return [set(line.split()) for line in done.stdout.split("\n")[: len(lines)]]
 
 
 # extras
 
 
 def test_nothing_is_loaded_before_a_provider_is_made() -> None:
-    assert loads("import trio_mcp.server, trio_mcp.client, trio_mcp.client.agent, trio_mcp.providers") == set()
-    assert loads("from trio_mcp.providers import ScriptedProvider", "ScriptedProvider([])") == set()
-    named = "from trio_mcp.providers import AnthropicProvider, OpenAIProvider"
-    assert loads(named) <= {"httpx2"}
-    assert loads(named, f"OpenAIProvider(base_url={LOCAL!r})") == {"httpx2", "openai"}
-    assert loads(named, f"AnthropicProvider(base_url={LOCAL!r})") == {"httpx2", "anthropic"}
+    assert loads(
+        "import trio_mcp.server, trio_mcp.client, trio_mcp.client.agent, trio_mcp.providers",
+        "from trio_mcp.providers import ScriptedProvider; ScriptedProvider([])",
+        "from trio_mcp.providers import AnthropicProvider, OpenAIProvider",
+        f"OpenAIProvider(base_url={LOCAL!r})",
+    ) == [set(), set(), {"httpx2"}, {"httpx2", "openai"}]
+    anthropic = loads("from trio_mcp.providers import AnthropicProvider", f"AnthropicProvider(base_url={LOCAL!r})")
+    assert anthropic[-1] == {"httpx2", "anthropic"}
 
 
 @both

@@ -116,7 +116,9 @@ async def test_a_store_that_fails_is_told_apart_for_the_caller_and_named_in_the_
     assert "state.db" in caplog.text
 
 
-async def test_a_create_that_is_withdrawn_while_it_is_stored_is_taken_back(era: type[LegacyTask]) -> None:
+async def test_a_create_that_is_withdrawn_while_it_is_stored_is_taken_back(
+    era: type[LegacyTask], autojump_clock: object
+) -> None:
     place = Place()
     Slow(place.store)
     async with place.task(era) as task:
@@ -128,7 +130,9 @@ async def test_a_create_that_is_withdrawn_while_it_is_stored_is_taken_back(era: 
         assert (place.stored, place.runs, len(task.talk.service.tasks)) == (0, 0, 0)
 
 
-async def test_a_create_whose_client_goes_while_it_is_stored_is_taken_back(era: type[LegacyTask]) -> None:
+async def test_a_create_whose_client_goes_while_it_is_stored_is_taken_back(
+    era: type[LegacyTask], autojump_clock: object
+) -> None:
     place = Place()
     Slow(place.store)
     async with place.task(era) as task:
