@@ -235,7 +235,11 @@ class CallByRequests(Call[PendingAsks]):
             # Its user may answer in the next process.
             return
         for message in self._origin.settle(request_id):
-            self.post(message)
+            if isinstance(message, Request) and self.cancelled_by_client:
+                # Over HTTP its client reads the response of a call that it has cancelled no longer.
+                self._origin.post(message)
+            else:
+                self.post(message)
 
 
 def resume_request(

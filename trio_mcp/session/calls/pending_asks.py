@@ -60,7 +60,7 @@ class PendingAsks:
     """
 
     _connection: Connection
-    _post: Callable[[Notification | Request], None]
+    post: Callable[[Notification | Request], None]
     _account: Account | None = None
     actors: dict[RequestId, Actor] = field(default_factory=dict[RequestId, Actor])
     recorded: dict[RequestId, AskedQuestion] = field(default_factory=dict[RequestId, AskedQuestion])
@@ -101,7 +101,7 @@ class PendingAsks:
     def _notify_completed(self, elicitation_id: str) -> None:
         codec = self._connection.terms.codec
         params = ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
-        self._post(Notification(ELICITATION_COMPLETE, codec.encode_notification(ELICITATION_COMPLETE, params)))
+        self.post(Notification(ELICITATION_COMPLETE, codec.encode_notification(ELICITATION_COMPLETE, params)))
 
     # requests
 
@@ -142,7 +142,7 @@ class PendingAsks:
         """Hand an answer of `size` bytes to the call that asked, which keeps it; without room for it, the `LimitExceeded`."""
         if self._tasks is not None:
             for message in self._tasks.answered(request_id, result):
-                self._post(message)
+                self.post(message)
         actor = self.actors.pop(request_id, None)
         if actor is None:
             return
