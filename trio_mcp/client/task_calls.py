@@ -72,7 +72,9 @@ class TaskCalls:
         if support == "required" or (support == "optional" and wanted):
             return TaskMetadata(ttl=None if ttl is None else round(ttl * 1000))
         if wanted:
-            raise CapabilityError(f"the tool {name[:128]} does not run as a task: use call_tool without task=True", {})
+            raise CapabilityError(
+                f"the tool {name[:128]!r} does not run as a task: use call_tool without task=True", {}
+            )
         return None
 
     @property

@@ -17,6 +17,7 @@ from ..client import Client, OnElicit, OnRoots, OnSample
 from ..errors import LimitExceeded
 from ..protocol.revisions import MODERN
 from ..server import Server
+from .mock.workers import without_file
 from ..types import CallToolResult, JsonValue
 
 
@@ -57,7 +58,7 @@ async def replay_tool(
     """
     divergences: list[str] = []
     options = replace(server.options, always_replay=True, on_divergence=divergences.append)
-    target = server.with_options(options)
+    target = without_file(server.with_options(options))
     result: CallToolResult | None = None
     async with Client.connect(
         target, mode=MODERN, on_elicit=on_elicit, on_sample=on_sample, on_roots=on_roots

@@ -202,7 +202,7 @@ class Shutdown:
         return guarded
 
     async def _send_lifespan(self, send: Send, event: Message) -> None:
-        # Before hypercorn, which tells nobody: it raises in the task of the lifespan, and the one that listens goes on for a while.
+        # Noted before hypercorn sees it: it raises in the task of the lifespan, while the task that listens goes on.
         if event["type"] == "lifespan.startup.failed":
             self.start_failed = True
         await send(event)
