@@ -17,8 +17,8 @@ from ..client import Client, OnElicit, OnRoots, OnSample
 from ..errors import LimitExceeded
 from ..protocol.revisions import MODERN
 from ..server import Server
-from .mock.workers import without_file
 from ..types import CallToolResult, JsonValue
+from .mock.workers import without_file
 
 
 @dataclass(frozen=True, slots=True)
