@@ -73,9 +73,7 @@ class TaskCalls:
         if support == "required" or (support == "optional" and wanted):
             return TaskMetadata(ttl=None if ttl is None else round(ttl * 1000))
         if wanted:
-            raise CapabilityError(
-                f"the tool {name[:128]!r} does not run as a task: use call_tool without task=True", {}
-            )
+            raise not_offered(name, f"the tool {name[:128]!r} does not run as a task", {})
         return None
 
     @property
