@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
+from naming import naming
 from peer import EVERYTHING
 from talk import Talk, session_with, talk_to
 from task_talk import DECLARES, ModernTask
@@ -169,3 +170,8 @@ async def test_only_a_tool_that_may_run_as_a_task_becomes_one(caplog: pytest.Log
 def test_a_tool_that_becomes_a_task_must_be_replayable() -> None:
     with pytest.raises(ValueError, match="replay"):
         Server("tester").tool(task="later")(tool)
+
+
+def test_a_wrong_choice_of_task_names_all_that_there_are() -> None:
+    with pytest.raises(ValueError, match=naming("True", "False", "required", "later", "requred")):
+        Server("x").tool(task="requred")(Work().greet)  # type: ignore[call-overload]

@@ -385,3 +385,14 @@ async def test_expired_logs_are_deleted_slice_by_slice(path: Path, monkeypatch: 
         left = [connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in ("logs", "entries")]
     assert left == [0, 0]
     assert rounds >= 7
+
+
+@pytest.mark.parametrize(("path", "named"), [("missing/state.db", "missing"), ("folder", "folder")])
+async def test_a_path_that_cannot_be_a_file_is_told_without_the_words_of_the_system(
+    tmp_path: Path, path: str, named: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ConfigurationError, match=named) as raised:
+        async with open_sqlite(str(tmp_path / path)):
+            raise AssertionError("it was opened")
+    assert "Errno" not in str(raised.value)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Literal
 
-from ..checks import check_choice, check_instance, check_int, check_seconds, nearest
+from ..checks import check_instance, check_int, check_seconds, nearest
 from ..sampling import SCHEMA_TOOL
 from ..session.calls.facts import TaskSupport
 from ..types import JsonObject, ToolAnnotations
@@ -102,9 +102,12 @@ def task_support(options: ToolKeywords) -> TaskSupport:
     if isinstance(task, bool):
         return TaskSupport.OPTIONAL if task else TaskSupport.FORBIDDEN
     check_instance("task", task, str, 'True, False, "required" or "later"')
-    check_choice("task", task, ("required", "later"))
+    if task not in ("required", "later"):
+        raise ValueError(f'task must be True, False, "required" or "later", not {task!r}')
     if task == "later" and options.get("resume") != "replay":
-        raise ValueError('task="later" needs resume="replay": the task runs the tool again, with what it knows by then')
+        raise ValueError(
+            'task="later" needs resume="replay": in the task the tool runs again from its beginning, with its answers and steps'
+        )
     return TaskSupport(task)
 
 

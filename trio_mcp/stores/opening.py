@@ -76,9 +76,9 @@ def find_store(scheme: str) -> OpenStore:
         if scheme not in found.names:
             known = ", ".join(sorted(found.names)) or "none"
             meant = nearest(scheme, found.names)
-            advice = f": {meant}" if meant else ""
+            advice = f": {meant}" if meant else "."
             raise ConfigurationError(
-                f"no store {scheme!r} is installed{advice}; there are: {known}. For a path with a colon write sqlite:PATH"
+                f"no store {scheme!r} is installed{advice} Installed: {known}. For a path with a colon write sqlite:PATH"
             )
         entry = found[scheme]
     return cast("OpenStore", entry.load())

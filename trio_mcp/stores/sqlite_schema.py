@@ -72,7 +72,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         connection = connect(path)
     except (OSError, sqlite3.Error) as error:
-        raise ConfigurationError(f"the store {path} cannot be opened: {error}") from None
+        raise ConfigurationError(f"the store {path} cannot be opened: {why_not_opened(path, error)}") from None
     try:
         _prepare(connection, path)
     except sqlite3.Error as error:
@@ -227,6 +227,19 @@ def _migrate(connection: sqlite3.Connection) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def why_not_opened(path: Path, error: OSError | sqlite3.Error) -> str:
+    """Return what keeps a file from being opened, and what to do."""
+    match error:
+        case FileNotFoundError():
+            return f"there is no folder {path.parent}; make it first"
+        case IsADirectoryError():
+            return "it is a folder; name a file in it"
+        case PermissionError():
+            return "this user may not write there; name another file, or change its owner or its permissions"
+        case _:
+            return str(error)
 
 
 def unusable(path: Path, error: sqlite3.Error) -> ConfigurationError:
