@@ -210,6 +210,7 @@ def begin_work(
     plan = plan._replace(timeout=max(0.0, min(plan.timeout, left)), heartbeat=None)
     call = CallAsTask(services, plan, facts, None, task, None, None if run is None else Journal(run.entries))
     task.work = call
+    call.actor.was_admitted = run is not None
     if call.memory is not None and services.is_durable:
         key = stored_form(task.record, 0).key
         if run is None:
