@@ -200,6 +200,16 @@ async def test_the_task_of_a_call_that_its_client_cancels_is_cancelled_on_the_ch
         assert (await asked(talk, "tasks/cancel"))["params"]["taskId"] == "t"
 
 
+async def test_a_task_whose_id_comes_as_its_call_is_cancelled_is_cancelled_too() -> None:
+    async with session() as talk:
+        # Trio chooses whether the call waits for the answer already.
+        for _ in range(20):
+            call = talk.call("tool")
+            talk.answer(await asked(talk), {"task": TASK})
+            talk.cancel(call)
+            assert (await asked(talk, "tasks/cancel"))["params"]["taskId"] == "t"
+
+
 async def test_a_task_whose_id_comes_too_late_is_cancelled_then_and_not_by_a_notification(
     autojump_clock: MockClock,
 ) -> None:

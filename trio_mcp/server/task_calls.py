@@ -50,10 +50,15 @@ def as_task(
     A caller that asked for a task gets one also if the call does not run: its result then says why.
     """
     if isinstance(planned, Plan):
-        return planned._replace(task=support, becomes=params if support is TaskSupport.LATER else None)
+        return planned._replace(task=support, becomes=first_request(params) if support is TaskSupport.LATER else None)
     if params.task is None:
         return planned
     return Plan(partial(return_result, planned), params.name, task=support)
+
+
+def first_request(params: CallToolRequestParams) -> CallToolRequestParams:
+    """Return what a call was asked for at first: a task has the answers of later requests in its journal."""
+    return params.model_copy(update={"input_responses": None, "request_state": None})
 
 
 async def return_result(

@@ -138,6 +138,18 @@ class PendingAsks:
         notice = self._connection.withdraw(request_id, NO_LONGER_NEEDED)
         return () if notice is None else (notice,)
 
+    def settle_unsent(self, request_id: RequestId) -> None:
+        """Forget a request that was not sent; the task whose result it would have asked for is cancelled."""
+        for message in self.settle(request_id):
+            if isinstance(message, Request):
+                self.post(message)
+
+    def cancel_task(self, task_id: str) -> None:
+        """Cancel a task of the client whose result nobody is going to ask for."""
+        if self._tasks is not None:
+            for message in self._tasks.cancellation(task_id):
+                self.post(message)
+
     def deliver(self, request_id: RequestId, result: Model | Exception, size: int) -> None:
         """Hand an answer of `size` bytes to the call that asked, which keeps it; without room for it, the `LimitExceeded`."""
         if self._tasks is not None:
