@@ -115,7 +115,9 @@ def as_told(message: SamplingMessage) -> SamplingMessage:
     if not isinstance(message.content, list):
         return message
     blocks = [
-        block.model_copy(update={"structured_content": json_in(block)}) if isinstance(block, ToolResultContent) else block
+        block.model_copy(update={"structured_content": json_in(block)})
+        if isinstance(block, ToolResultContent)
+        else block
         for block in message.content
     ]
     # A prompt is one block.
