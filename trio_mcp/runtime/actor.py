@@ -172,6 +172,8 @@ class Actor:
     budget: TokenBudget | None = None
     """The tokens that all runs of its body share; None without a limit."""
     place: Place | None = None
+    was_admitted: bool = False
+    """It goes on with what an earlier actor began, and waits for a place that it lacks, as a parked one does."""
     account: Account | None = None
     """What it draws from the memory budget; closed at its end."""
     on_quiescent: Callable[[], None] | None = None

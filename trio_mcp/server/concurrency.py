@@ -8,6 +8,8 @@
 # shield would not bound its wait. Then it takes a place over the limit, and others wait until one more has ended. When all its
 # lanes wait again, it gives the place back.
 #
+# A task that goes on, after a restart or because a call has become it, was admitted when it began. It waits like a parked call.
+#
 # A call of a tool that a call of the same tool makes, in a tool loop, never waits for its first place: the one that it waits for
 # might be that of its caller, which waits for it. Nor does it when it was parked and goes on: then it takes one over the limit.
 #
@@ -74,11 +76,12 @@ class ConcurrencyLimit:
         place = place_of(actor)
         if place.limit is None:
             # Again: calls that came in the same moment were all admitted before the first of them ran.
-            self.admit()
+            if not actor.was_admitted:
+                self.admit()
             place.limit = self
         place.runs += 1
         try:
-            await place.enter(resumed=False)
+            await place.enter(resumed=actor.was_admitted)
             yield
         finally:
             place.runs -= 1

@@ -6,6 +6,7 @@ from functools import partial
 
 from ..errors import CapabilityError, RemoteProtocolError
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
+from ..protocol.meta import TASKS_EXTENSION
 from ..protocol.revisions import TASKS_GATE, TaskStyle
 from ..runtime import Actor, Lane
 from ..session import Call, Plan, RequestFacts
@@ -27,16 +28,17 @@ def check_task(name: str, support: TaskSupport, facts: RequestFacts, params: Cal
         # Under the extension the server decides, and decides against it.
         if wants and facts.terms.codec.revision.tasks is TaskStyle.REQUESTED:
             raise RemoteProtocolError(
-                f"the tool {name} cannot run as a task: call it without one", code=METHOD_NOT_FOUND
+                f"the tool {name!r} cannot run as a task: call it without params.task", code=METHOD_NOT_FOUND
             )
     elif support is TaskSupport.REQUIRED and not wants:
         missing = lacks(facts.client_capabilities, (TASKS_GATE,))
         if facts.terms.codec.revision.tasks is TaskStyle.DECLARED and missing is not None:
             raise CapabilityError(
-                f"the tool {name} runs only as a task: the client has to declare the extension", missing
+                f"the tool {name!r} runs only as a task: declare the extension {TASKS_EXTENSION}", missing
             )
         raise RemoteProtocolError(
-            f"the tool {name} runs only as a task: call it with params.task (2025-11-25)", code=METHOD_NOT_FOUND
+            f"the tool {name!r} runs only as a task: call it with params.task, in revision 2025-11-25",
+            code=METHOD_NOT_FOUND,
         )
 
 
@@ -48,10 +50,15 @@ def as_task(
     A caller that asked for a task gets one also if the call does not run: its result then says why.
     """
     if isinstance(planned, Plan):
-        return planned._replace(task=support, becomes=params if support is TaskSupport.LATER else None)
+        return planned._replace(task=support, becomes=first_request(params) if support is TaskSupport.LATER else None)
     if params.task is None:
         return planned
     return Plan(partial(return_result, planned), params.name, task=support)
+
+
+def first_request(params: CallToolRequestParams) -> CallToolRequestParams:
+    """Return what a call was asked for at first: a task has the answers of later requests in its journal."""
+    return params.model_copy(update={"input_responses": None, "request_state": None})
 
 
 async def return_result(

@@ -85,17 +85,38 @@ class CallInRounds(Call[RequestDigest]):
             return
         if not starter.is_wanted(self.facts, params):
             return
-        if self.actor.busy > 1 or self.memory.runs_step or (self.legs is not None and self.legs.questions):
+        if self.actor.scope.cancel_called:
+            # In its clean-up, behind a shield.
+            raise LocalProtocolError("the call was cancelled, and does not become a task")
+        legs = self.legs = self.legs or LegBook()
+        if self.actor.busy > 1 or self.memory.runs_step or legs.questions or legs.is_storing:
             # The task runs the body again, and what a branch was doing would be done twice.
             raise RuntimeError(
                 "a call becomes a task while none of its branches and steps runs: call become_task() outside"
             )
-        # Whole: a task that nobody has the id of would run on unseen. The store answers in time, or fails.
-        with trio.CancelScope(shield=True):
-            answer = await starter.start_from(self, params)
+        # What another task of the body asks from now on ends no leg.
+        legs.is_storing, answer = True, None
+        try:
+            # Whole: a task that nobody has the id of would run on unseen. The store answers in time, or fails.
+            with trio.CancelScope(shield=True):
+                answer = await starter.start_from(self, params)
+        except BaseException:
+            legs.is_storing = False
+            self.on_quiescent()
+            raise
+        self._end_as_task(legs, answer)
+        await trio.lowlevel.checkpoint_if_cancelled()
+        raise RuntimeError("the call has become a task, and ends here: call become_task() in no shielded scope")
+
+    def _end_as_task(self, legs: LegBook, answer: LegOutcome) -> None:
+        """End the call, which goes on as the task that this answer names; None if its client has gone, which cancelled it."""
+        if answer is None:
+            return
+        legs.was_forgotten = True
+        if self.memory is not None and self.memory.log is not None:
+            self.memory.log.close()
         self.end_leg(answer)
         self.actor.cancel(CancelReason.EXPIRED)
-        await trio.sleep_forever()
 
     # the end of a leg
 

@@ -111,6 +111,9 @@ def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry]
                 begun.pop(entry.name, None)
             case EntryKind.ANSWER | EntryKind.REJECTED | EntryKind.WITHDRAWN:
                 requests.pop(entry.name, None)
+            case EntryKind.BECAME:
+                # Whoever carries the call on asks for it before: see `became`.
+                continue
             case EntryKind.NUMBER:
                 pass
         if entry.kind is not EntryKind.WITHDRAWN:

@@ -76,9 +76,14 @@ class CallLog:
             self._pending += [encoded_entry(entry) for entry in entries]
 
     def close(self) -> None:
-        """Write nothing more: another process runs the call. What is about to be done here raises `StoreError`."""
+        """Write nothing more: the call goes on elsewhere. What is about to be done here raises `StoreError`."""
         self._closed = True
         self._pending.clear()
+
+    def ending_with(self, *last: JournalEntry) -> Append:
+        """Return the change that writes what was added, and these entries behind it; it counts as written after `close` only."""
+        entries = (*self._pending, *map(encoded_entry, last))
+        return Append(LOG_KIND, self.key, self._count + 1, entries, self._expires_at())
 
     async def commit(self, *first: Change) -> None:
         """Return when everything that was added before is in the store.
@@ -105,7 +110,7 @@ class CallLog:
     async def commit_in_time(self) -> None:
         """Commit. Raises `StoreError`, also if it takes longer than `COMMIT_SECONDS`, and once it is closed."""
         if self._closed:
-            raise StoreError("another process runs this call now")
+            raise StoreError("this call goes on in another process, or as a task")
         with trio.move_on_after(COMMIT_SECONDS) as scope:
             await self.commit()
         if scope.cancelled_caught:

@@ -13,6 +13,7 @@ from ...storage import StoreError
 from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
+from .became import answer_in
 from .call import Call, Plan, Route
 from .claims import claim_leg
 from .earlier import earlier_run, failing_body, read_log
@@ -103,6 +104,9 @@ class Retry:
             logged = () if services.log_store is None else await read_log(services.log_store, self.claims.call_id)
             # Both again: another request of the client may have carried the call on while this one waited for the store.
             if self.target.finished or self.join(fetched):
+                return
+            if (task := answer_in(logged)) is not None:
+                self.target.finish(task)
                 return
             self.check_not_replayed(payload.node)
             self.replay(plan, fetched, logged)

@@ -11,10 +11,11 @@ import trio
 from ...errors import LimitExceeded, LocalProtocolError, without_traceback
 from ...runtime import CancelReason, Journal
 from ...storage import Append, Change, Forget, Put, Remove, Store, StoreError, StoreTimeout
+from ..calls.became import LoggedAnswer
 from ..calls.call import Call, Plan
 from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
-from ..calls.failures import error_detail
+from ..calls.failures import NO_REPLY_REASONS, error_detail
 from ..calls.log import LOG_KIND, encoded_entry
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
@@ -57,6 +58,7 @@ class NewTask:
     Args:
         stored: where the answer is stored with the task; None if a repeat in another process would not get it.
         run: what the call has recorded that becomes the task; None for a new one.
+        is_wanted: whether its caller still waits for the answer when it is stored.
 
     Attributes:
         scope: cancelled if nobody wants it any more, before it is stored.
@@ -68,6 +70,7 @@ class NewTask:
     facts: RequestFacts
     _stored: StoredAnswer | None = None
     run: EarlierRun | None = None
+    is_wanted: Callable[[], bool] = lambda: True
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     async def create(self) -> LegOutcome:
@@ -97,7 +100,7 @@ class NewTask:
                 await self._take_back()
                 raise late
             task.version = 1
-            if not self.scope.cancel_called:
+            if self.is_wanted() and not self.scope.cancel_called:
                 try:
                     begin_work(tasks.services, task, self.plan, self.facts, self.run)
                     return answer
@@ -117,6 +120,22 @@ class NewTask:
             taken_back = () if self._stored is None else self._stored.taking_back()
             key = stored_form(task.record, 0).key
             await self._tasks.store.write([Remove(KIND, key), Forget(LOG_KIND, key), *taken_back])
+
+
+def task_of(tasks: TaskTable, task: OpenTask, call: Call) -> NewTask:
+    """Return the task that goes on with what a call has recorded, unless its client goes before it is stored."""
+    memory = call.memory
+    entries = () if memory is None else memory.journal.entries
+    log = None if memory is None else memory.log
+    return NewTask(
+        tasks,
+        task,
+        call.plan,
+        call.facts,
+        None if log is None else LoggedAnswer(log),
+        EarlierRun(entries, logged=len(entries) if tasks.store.durable else 0),
+        lambda: call.is_answering and call.actor.cancel_reason not in NO_REPLY_REASONS,
+    )
 
 
 @dataclass(slots=True, eq=False)
@@ -184,10 +203,14 @@ def begin_work(
     Raises:
         LimitExceeded: the server runs too many calls, or has no memory left for one, or is shutting down.
     """
+    if run is not None:
+        # The task holds it for as long as it runs.
+        facts = facts._replace(size=facts.size + sum(len(encoded_entry(entry)) for entry in run.entries))
     left = task.record.created_at + task.record.ttl - task.home.clock()
     plan = plan._replace(timeout=max(0.0, min(plan.timeout, left)), heartbeat=None)
     call = CallAsTask(services, plan, facts, None, task, None, None if run is None else Journal(run.entries))
     task.work = call
+    call.actor.was_admitted = run is not None
     if call.memory is not None and services.is_durable:
         key = stored_form(task.record, 0).key
         if run is None:

@@ -33,13 +33,12 @@ from ...runtime import CancelReason
 from ...storage import Forget, Put, Store, StoreConflict, StoreError
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
-from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
 from ..calls.log import LOG_KIND
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
-from .creating import Creating, NewTask, StoredAnswer
+from .creating import Creating, NewTask, StoredAnswer, task_of
 from .faces import NO_QUESTIONS, task_state
 from .open_task import OpenTask
 from .owners import ANYBODY, may_see, owner_of, session_owner
@@ -129,18 +128,22 @@ class Tasks:
     async def start_from(self, call: Call, params: Model) -> LegOutcome:
         """Create a task that goes on with what a call has recorded; return the answer to its request.
 
+        Returns:
+            None if its client has gone meanwhile; nothing remains.
+
         Raises:
             LimitExceeded: as `start`; nothing remains.
             StoreError: the store does not keep it; nothing remains.
         """
-        entries = () if call.memory is None else call.memory.journal.entries
-        run = EarlierRun(entries, logged=len(entries) if self.store.durable else 0)
         task = self._new(call.plan, call.facts, params)
         try:
-            return await NewTask(self, task, call.plan, call.facts, run=run).create()
+            answer = await task_of(self, task, call).create()
         except BaseException:
             self.forget(task)
             raise
+        if answer is None:
+            self.forget(task)
+        return answer
 
     def _new(self, plan: Plan, facts: RequestFacts, params: Model) -> OpenTask:
         """Return a task that is counted as open, and not stored yet. Raises as `start`."""

@@ -1,0 +1,260 @@
+"""The moment at which a call becomes a task: whatever happens around it, there is one task or none, and nothing is done twice."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import trio
+from crashing_store import CrashingStore, Disk
+from peer import Json
+from talk import Round, Talk, accept, talk_to
+from task_talk import DECLARES, ModernTask
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp import Context, Server, ServiceOptions
+from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp.storage import Change, Put, StoreError, StoreFull
+
+KEYS = KeyRing.random()
+
+
+class Shop:
+    """Tools that become tasks, and what they have done in all processes."""
+
+    def __init__(self) -> None:
+        self.disk = Disk()
+        self.done: list[str] = []
+        self.go_on = trio.Event()
+
+    def server(self, store: CrashingStore | None = None, **options: Any) -> Server:
+        server = Server("shop", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+        for tool in (self.order, self.sell, self.persist, self.late, self.shielded, self.doubled):
+            server.tool(task="later", resume="replay")(tool)
+        return server
+
+    def process(self) -> tuple[CrashingStore, Server]:
+        store = CrashingStore(self.disk)
+        return store, self.server(store)
+
+    async def order(self, ctx: Context) -> str:
+        """Become a task after a question."""
+        await ctx.elicit.strict("What?", str)
+        await ctx.become_task()
+        return await self.ship(ctx)
+
+    async def sell(self, ctx: Context) -> str:
+        """Become a task at once."""
+        await ctx.become_task()
+        return await self.ship(ctx)
+
+    async def persist(self, ctx: Context) -> str:
+        """Go on without a task where there can be none."""
+        await ctx.elicit.strict("What?", str)
+        try:
+            await ctx.become_task()
+        except StoreError:
+            self.done.append("no task")
+        await ctx.step("pack", self.does("pack"))
+        await ctx.elicit.strict("When?", str)
+        return await self.ship(ctx)
+
+    async def late(self, ctx: Context) -> str:
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await ctx.become_task()
+        return "never"
+
+    async def shielded(self, ctx: Context) -> str:
+        with trio.CancelScope(shield=True):
+            await ctx.become_task()
+        return await self.ship(ctx)
+
+    async def doubled(self, ctx: Context) -> str:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(ctx.become_task)
+            nursery.start_soon(ctx.become_task)
+        return await self.ship(ctx)
+
+    async def ship(self, ctx: Context) -> str:
+        await ctx.step("ship", self.does("ship"))
+        await self.go_on.wait()
+        return "shipped"
+
+    def does(self, what: str) -> Callable[[], None]:
+        return functools.partial(self.done.append, what)
+
+
+async def created(talk: Talk, request_id: RequestId) -> str:
+    """Return the id of the task that a request has become."""
+    task = ModernTask(talk)
+    return str(task.created(await task.reply(request_id))["taskId"])
+
+
+def answered(asked: Round, talk: Talk) -> RequestId:
+    return asked.leg({asked.key: accept(value="tea")}, talk=talk, capabilities=DECLARES)
+
+
+def is_task(changes: Sequence[Change]) -> bool:
+    return any(isinstance(change, Put) and change.record.kind == "task" for change in changes)
+
+
+async def test_a_retry_that_comes_to_the_next_process_gets_the_task_that_there_is() -> None:
+    shop = Shop()
+    store, server = shop.process()
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("order", capabilities=DECLARES))
+        first = await created(talk, answered(asked, talk))
+        await wait_all_tasks_blocked()
+        store.crash()
+    async with talk_to(shop.process()[1]) as talk:
+        await wait_all_tasks_blocked()
+        assert [await created(talk, answered(asked, talk)) for _ in range(2)] == [first, first]
+        await wait_all_tasks_blocked()
+        assert len(talk.service.tasks) == 1
+    assert shop.done == ["ship"]
+
+
+KEYED: Json = {IDEMPOTENCY_KEY: "k" * 32}
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+async def test_a_repeat_that_comes_to_the_next_process_gets_the_task_that_there_is(
+    is_early: bool, autojump_clock: MockClock
+) -> None:
+    """Also if nothing was written after the task."""
+    shop = Shop()
+    store, server = shop.process()
+    stored = trio.Event()
+
+    def crash(changes: Sequence[Change]) -> None:
+        if stored.is_set() and is_early:
+            store.crash()
+        elif is_task(changes):
+            stored.set()
+
+    store.on_write = crash
+    async with talk_to(server) as talk:
+        talk.leg("sell", capabilities=DECLARES, meta=KEYED)
+        await wait_all_tasks_blocked()
+        store.crash()
+    async with talk_to(shop.process()[1]) as talk:
+        await wait_all_tasks_blocked()
+        ids = {await created(talk, talk.leg("sell", capabilities=DECLARES, meta=KEYED)) for _ in range(2)}
+        await wait_all_tasks_blocked()
+        assert [task.record.id for task in talk.service.tasks] == list(ids)
+    assert shop.done == ["ship"]
+
+
+@pytest.mark.parametrize("goes", [Talk.cancel, lambda talk, sent: talk.session.disconnect(talk.listeners[sent])])
+async def test_nothing_remains_when_the_client_goes_before_the_task_is_stored(
+    goes: Callable[[Talk, RequestId], object],
+) -> None:
+    shop = Shop()
+    store, server = shop.process()
+    async with talk_to(server) as talk:
+        await wait_all_tasks_blocked()
+        store.hang = trio.Event()
+        sent = talk.leg("sell", capabilities=DECLARES)
+        await wait_all_tasks_blocked()
+        goes(talk, sent)
+        await wait_all_tasks_blocked()
+        store.hang.set()
+        await talk.silence()
+        assert len(talk.service.tasks) == 0
+        assert not [kind for kind, _ in shop.disk.records if kind == "task"]
+    assert shop.done == []
+
+
+async def test_a_call_that_was_cancelled_becomes_no_task_while_it_cleans_up() -> None:
+    async with talk_to(Shop().server()) as talk:
+        sent = talk.leg("late", capabilities=DECLARES)
+        await wait_all_tasks_blocked()
+        talk.cancel(sent)
+        await talk.silence()
+        assert len(talk.service.tasks) == 0
+
+
+async def test_a_shielded_scope_does_not_hold_the_call_that_has_become_a_task() -> None:
+    shop = Shop()
+    async with talk_to(shop.server()) as talk:
+        await created(talk, talk.leg("shielded", capabilities=DECLARES))
+        await wait_all_tasks_blocked()
+        assert talk.service.statistics().actors.running == len(talk.service.tasks) == 1
+
+
+async def test_two_parts_of_a_body_make_one_task() -> None:
+    async with talk_to(Shop().server()) as talk:
+        talk.leg("doubled", capabilities=DECLARES)
+        await wait_all_tasks_blocked()
+        assert len(talk.service.tasks) <= 1
+
+
+async def test_a_call_whose_task_cannot_be_stored_goes_on_and_survives_a_crash() -> None:
+    shop = Shop()
+    store, server = shop.process()
+
+    def fail(changes: Sequence[Change]) -> None:
+        if is_task(changes):
+            raise StoreFull("the disk is full")
+
+    store.on_write = fail
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("persist", capabilities=DECLARES))
+        asked = await talk.round(answered(asked, talk))
+        store.crash()
+    shop.go_on.set()
+    async with talk_to(shop.process()[1]) as talk:
+        assert ModernTask(talk).created(await ModernTask(talk).reply(answered(asked, talk)))
+        await wait_all_tasks_blocked()
+    assert shop.done.count("pack") == 1
+
+
+async def test_a_task_draws_from_the_memory_budget_what_the_call_had_recorded() -> None:
+    size, memory, server = 100_000, MemoryBudget(100_000_000), Server("tester")
+
+    @server.tool(task="later", resume="replay")
+    async def ask(ctx: Context) -> None:
+        await ctx.elicit.strict("What?", str)
+        await ctx.elicit.strict("When?", str)
+        await ctx.become_task()
+        await trio.sleep_forever()
+
+    server.options = ServiceOptions(keys=KEYS, memory=memory, max_state=1)
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("ask", capabilities=DECLARES))
+        asked = await talk.round(asked.retry("x" * size, capabilities=DECLARES))
+        await created(talk, answered(asked, talk))
+        await wait_all_tasks_blocked()
+        assert memory.drawn > size
+
+
+async def test_the_on_cancel_of_a_handoff_tool_does_not_run_for_a_call_that_becomes_a_task() -> None:
+    server, undone = Server("tester"), []
+
+    async def client(value: int, ctx: Context) -> str:
+        await ctx.become_task()
+        return f"seat {value}"
+
+    async def book(value: int, answer: str, ctx: Context) -> str:
+        return answer
+
+    async def release(value: int, ctx: Context) -> None:
+        undone.append(value)
+
+    @server.handoff_tool(client=client, after=book, on_cancel=release, task="later", resume="replay")
+    async def hold(ctx: Context) -> int:
+        return 7
+
+    async with talk_to(server) as talk:
+        task = ModernTask(talk)
+        task.id = await created(talk, talk.leg("hold", capabilities=DECLARES))
+        assert (await task.result())["content"][0]["text"] == "seat 7"
+    assert undone == []
