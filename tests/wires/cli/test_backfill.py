@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import trio
 from command import COMMAND, ENVIRONMENT, ROOT, SECONDS, started
+from model_api import anthropic_answer, openai_answer
 
 from trio_mcp import Client
 from trio_mcp.errors import PeerError
@@ -28,7 +29,7 @@ both_eras = pytest.mark.parametrize("mode", ["legacy", "modern"])
 
 
 class Api(ThreadingHTTPServer):
-    """The part of OpenAI's API that is used; it answers `status` and keeps what was asked."""
+    """The parts of the APIs of OpenAI and Anthropic that are used; they answer `status` and keep what was asked."""
 
     status = 200
 
@@ -51,11 +52,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.asked.append(asked)
-        message = {"role": "assistant", "content": "Something."}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
-        self.answer(
-            {"id": "1", "object": "chat.completion", "created": 1, "model": asked["model"], "choices": [choice]}
-        )
+        answer = {"/v1/chat/completions": openai_answer, "/v1/messages": anthropic_answer}[self.path]
+        self.answer({**answer(), "model": asked["model"]})
 
     def answer(self, body: object) -> None:
         self.server.keys.add(self.headers["authorization"])
@@ -94,9 +92,20 @@ async def host_of(command: list[str], mode: str, **environment: str) -> AsyncIte
 @both_eras
 async def test_a_host_without_a_model_gets_the_answer_of_the_api(api: Api, mode: str) -> None:
     async with host_of(backfill("--provider", api.url, "--", *SERVER), mode, OPENAI_API_KEY="sk-1") as client:
-        assert (await client.call_tool("think")).text == "Something."
+        assert (await client.call_tool("think")).text == "Hello."
     assert [asked["model"] for asked in api.asked] == ["first-model"]
     assert api.keys == {"Bearer sk-1"}
+
+
+@pytest.mark.parametrize("vendor", ["openai", "anthropic"])
+@pytest.mark.parametrize("named", [True, False], ids=["by its name", "by its key"])
+async def test_the_api_of_a_vendor_is_asked(api: Api, vendor: str, named: bool) -> None:
+    environment = {f"{vendor.upper()}_API_KEY": "sk-2", f"{vendor.upper()}_BASE_URL": api.url}
+    command = backfill(*(["--provider", vendor] if named else []), "--", *SERVER)
+    async with host_of(command, "modern", **environment) as client:
+        assert (await client.call_tool("think")).text == "Hello."
+    assert [asked["model"] for asked in api.asked] == ["first-model"]
+    assert api.keys == {"Bearer sk-2"}
 
 
 async def test_the_model_can_be_named(api: Api) -> None:
@@ -137,7 +146,7 @@ async def test_hosts_over_http_each_get_a_server(api: Api, mode: str, scheme: st
         url = announced.rpartition(" ")[2].strip().replace("http", scheme, 1)
         with trio.fail_after(SECONDS):
             async with Client.connect(url, mode=mode) as one, Client.connect(url, mode=mode) as other:
-                assert (await one.call_tool("think")).text == (await other.call_tool("think")).text == "Something."
+                assert (await one.call_tool("think")).text == (await other.call_tool("think")).text == "Hello."
                 # A session and a WebSocket have their own server; modern requests over HTTP belong to none, and share one.
                 pids = {(await client.call_tool("pid")).text for client in (one, other)}
                 assert len(pids) == (1 if (mode, scheme) == ("modern", "http") else 2)
@@ -159,7 +168,7 @@ async def test_the_server_behind_it_may_be_a_url(api: Api, mode: str, scheme: st
         )
         url = urls[0].replace("http", scheme, 1)
         async with host_of(backfill("--provider", api.url, url), mode) as client:
-            assert (await client.call_tool("think")).text == "Something."
+            assert (await client.call_tool("think")).text == "Hello."
         nursery.cancel_scope.cancel()
 
 
@@ -175,7 +184,7 @@ async def test_host_and_server_may_both_be_at_urls(api: Api, mode: str) -> None:
             where = [next(line for line in process.stderr if " serves MCP at " in line).rpartition(" ")[2].strip()]
         with trio.fail_after(SECONDS):
             async with Client.connect(where[0], mode=mode) as client:
-                assert (await client.call_tool("think")).text == "Something."
+                assert (await client.call_tool("think")).text == "Hello."
     assert len(api.asked) == 1
 
 
