@@ -556,6 +556,14 @@ async def test_a_client_that_is_given_twice_counts_once(mode: str) -> None:
         assert (await run_agent(ScriptedModel("3"), "?", clients * 2)).text == "3"
 
 
+async def test_the_clients_may_be_any_iterable(mode: str) -> None:
+    async with clients_of(mode, calculator(), weather()) as clients:
+        for given in (iter(clients), dict.fromkeys(clients), {str(i): each for i, each in enumerate(clients)}.values()):
+            model = ScriptedModel("3")
+            await run_agent(model, "?", given)
+            assert [tool.name for tool in model.asked[0].tools or ()] == ["add", "divide", "forecast"]
+
+
 async def test_no_further_page_is_read_when_there_are_too_many_tools(
     opening: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

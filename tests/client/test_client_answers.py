@@ -188,9 +188,10 @@ async def test_only_what_has_a_handler_is_declared(handlers: Json, declared: Jso
         ({"on_elicit": decline}, URL_QUESTION),
         ({"on_elicit_url": decline}, FORM_QUESTION),
         ({"on_sample": str}, {**SAMPLE_QUESTION, "params": {**SAMPLE, "tools": [{"name": "t", "inputSchema": {}}]}}),
+        ({"on_sample": str}, {**SAMPLE_QUESTION, "params": {**SAMPLE, "tools": []}}),
         ({"on_sample": str}, {**SAMPLE_QUESTION, "params": {**SAMPLE, "toolChoice": {"mode": "auto"}}}),
     ],
-    ids=["url", "form", "tools", "tool choice"],
+    ids=["url", "form", "tools", "no tools in a list", "tool choice"],
 )
 async def test_a_question_of_a_kind_that_was_not_declared_is_refused_as_the_specification_says(
     handlers: Json, question: Json

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -24,6 +25,35 @@ async def test_a_cancelled_reader_loses_nothing(autojump_clock: MockClock) -> No
     assert scope.cancelled_caught
     outbox.post(1)
     assert await outbox.take() == [1]
+
+
+@pytest.mark.parametrize("waits", [True, False])
+async def test_a_reader_whose_items_are_taken_before_it_runs_waits_for_others(waits: bool) -> None:
+    """An empty list would tell it that the outbox is closed."""
+    # Trio chooses which task runs first.
+    for _ in range(20):
+        outbox: Outbox[int] = Outbox()
+        taken: list[int] = []
+
+        async def read(outbox: Outbox[int] = outbox, taken: list[int] = taken) -> None:
+            taken.extend(await outbox.take())
+            assert taken
+
+        async def take_first(outbox: Outbox[int] = outbox) -> None:
+            outbox.take_nowait()
+            await trio.lowlevel.checkpoint()
+
+        with trio.fail_after(5):
+            async with trio.open_nursery() as nursery:
+                if not waits:
+                    outbox.post(1)
+                nursery.start_soon(read)
+                if waits:
+                    await wait_all_tasks_blocked()
+                    outbox.post(1)
+                nursery.start_soon(take_first)
+                await wait_all_tasks_blocked()
+                outbox.post(2)
 
 
 async def test_a_reply_is_posted_above_the_limit_without_waiting() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import trio
@@ -10,10 +11,13 @@ from trio_mcp import BreakToolLoop, Context, Server, accept
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.testing import MockClient, SecondWorker, replay_tool, tool_use
 from trio_mcp.types import (
+    CallToolResult,
     CreateMessageRequestParams,
     CreateMessageResult,
+    JsonValue,
     SamplingMessage,
     TextContent,
+    Tool,
     ToolResultContent,
     ToolUseContent,
 )
@@ -108,6 +112,37 @@ async def test_another_answer_is_not_ended_by_a_break_of_an_earlier_run() -> Non
     report = await replay_tool(server, "lead", on_elicit=lambda _params: accept(value=True))
     assert report.result is not None
     assert report.result.text == "answer done"
+
+
+async def test_a_replay_offers_the_tools_that_another_server_had_when_the_model_was_asked() -> None:
+    class Changing:
+        """A client of a server whose list is another one each time that it is read."""
+
+        lists = 0
+
+        async def list_tools(self) -> list[Tool]:
+            await trio.lowlevel.checkpoint()
+            self.lists += 1
+            return [Tool(name="lend", description=f"list {self.lists}", input_schema={"type": "object"})]
+
+        async def call_tool(self, name: str, arguments: Mapping[str, JsonValue] | None = None) -> CallToolResult:
+            raise AssertionError("the model calls another tool")
+
+    provider = ScriptedProvider([answer(tool_use("confirm")), "done"])
+    server, remote = Server("s", sampling=provider), Changing()
+
+    @server.tool
+    async def confirm(ctx: Context) -> str:
+        return (await ctx.elicit("Sure?", bool)).action
+
+    @server.tool(resume="replay")
+    async def lead(ctx: Context) -> str:
+        return (await ctx.run_tool_loop("Go.", [remote, confirm])).text
+
+    report = await replay_tool(server, "lead", on_elicit=lambda _params: accept(value=True))
+    report.check()
+    assert remote.lists == 1
+    assert [(request.tools or [])[0].description for request in provider.requests] == ["list 1"] * 2
 
 
 async def test_a_loop_whose_results_are_too_large_to_travel_goes_on_only_where_it_runs() -> None:

@@ -281,6 +281,17 @@ async def test_after_all_attempts_the_error_has_each_of_them(ask: Any, helper: s
     assert error.last_result.message == bad[2]
 
 
+async def test_each_further_attempt_has_the_reason_of_the_one_before_and_no_older_one() -> None:
+    client = MockClient(samples=["no", gives({"city": "Lisbon"}), LISBON])
+    async with client.context() as ctx:
+        await ctx.sample("Weather?", returns=Weather)
+    for number, named in ((1, "JSON"), (2, "degrees")):
+        (again,) = asked(client, number).messages
+        assert isinstance(again.content, list)
+        assert len(again.content) == 2
+        assert named in str(again.content[1])
+
+
 async def test_no_retries_is_one_attempt() -> None:
     async with make_context(samples=["no"]) as ctx:
         with pytest.raises(SampleInvalid) as caught:

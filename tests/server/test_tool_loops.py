@@ -12,7 +12,7 @@ import trio
 from trio.testing import Sequencer
 
 from trio_mcp import BranchLimit, BreakToolLoop, CapabilityError, Context, LimitExceeded, Server, ToolError, accept
-from trio_mcp.errors import LocalProtocolError
+from trio_mcp.errors import LocalProtocolError, MalformedAnswer
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.testing import MockClient, SecondWorker, make_context, replay_tool, tool_use, unchecked_tool_use
 from trio_mcp.types import (
@@ -292,6 +292,16 @@ async def test_a_break_in_a_call_of_a_client_is_an_error_result() -> None:
 
     result = await MockClient().call(find)
     assert (result.is_error, result.text) == (True, "found")
+
+
+async def test_an_answer_that_no_model_can_give_ends_the_loop_as_it_ends_a_sample() -> None:
+    twice = CreateMessageResult(
+        role="assistant", content=[ToolUseContent(id="9", name="add", input={"a": 1, "b": 2})] * 2, model="m"
+    )
+    async with MockClient(samples=[twice]).context() as ctx:
+        with pytest.raises(MalformedAnswer, match="9"):
+            await ctx.run_tool_loop("Add.", [add])
+        assert ctx.messages == ()
 
 
 async def test_more_calls_than_the_limit_end_the_loop_before_one_runs() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,7 +15,10 @@ from test_legacy_journal import after_restart, left_by
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, PeerError, Server, ServiceOptions, TaskOptions
+from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.runtime import Outbox
+from trio_mcp.session import Envelope
 from trio_mcp.session.calls import client_tasks
 
 RUNS_TASKS: Json = {
@@ -176,6 +180,34 @@ async def test_a_task_that_is_not_waited_for_any_more_is_cancelled(autojump_cloc
         assert (notice["method"], notice["params"]["requestId"]) == ("notifications/cancelled", request["id"])
         assert (await asked(talk, "tasks/cancel"))["params"]["taskId"] == "t"
         assert await talk.text(call) == "went on"
+
+
+async def test_the_task_of_a_call_that_its_client_cancels_is_cancelled_on_the_channel_of_the_session() -> None:
+    """Over HTTP the client reads the response of that call no longer."""
+    async with session() as talk:
+        response: Outbox[Envelope] = Outbox()
+
+        async def said() -> Json:
+            (envelope,) = await response.take()
+            message: Json = json.loads(dump(envelope.message))
+            return message
+
+        call = b'{"jsonrpc":"2.0","id":77,"method":"tools/call","params":{"name":"tool","arguments":{}}}'
+        talk.session.receive(Envelope(parse(call), size=len(call)), response, owns_outbox=True)
+        talk.answer(await said(), {"task": TASK})
+        assert (await said())["method"] == "tasks/result"
+        talk.cancel(77)
+        assert (await asked(talk, "tasks/cancel"))["params"]["taskId"] == "t"
+
+
+async def test_a_task_whose_id_comes_as_its_call_is_cancelled_is_cancelled_too() -> None:
+    async with session() as talk:
+        # Trio chooses whether the call waits for the answer already.
+        for _ in range(20):
+            call = talk.call("tool")
+            talk.answer(await asked(talk), {"task": TASK})
+            talk.cancel(call)
+            assert (await asked(talk, "tasks/cancel"))["params"]["taskId"] == "t"
 
 
 async def test_a_task_whose_id_comes_too_late_is_cancelled_then_and_not_by_a_notification(

@@ -82,17 +82,24 @@ async def hurried(ctx: Context) -> str:
     return "late"
 
 
-def swept(scenario: Scenario, mode: str, served: Server = server, stride: int = 3) -> None:
+@pytest.fixture
+def stride(request: pytest.FixtureRequest) -> int:
+    return 1 if request.config.getoption("every_step") else 3
+
+
+def swept(scenario: Scenario, mode: str, stride: int, served: Server = server) -> None:
     options: dict[str, Any] = {"on_elicit": lambda _asked: accept(value=1), "effects": effects}
-    sweep(served, scenario, mode=mode, stride=stride, **options).check()
+    report = sweep(served, scenario, mode=mode, stride=stride, **options)
+    report.check()
+    assert report.runs * stride > report.steps
 
 
 @eras
 @pytest.mark.parametrize("tool", ["looping", "broken_off", "hurried"])
-def test_a_loop_leaves_nothing_wherever_it_is_interrupted(tool: str, mode: str) -> None:
-    swept(called(tool), mode)
+def test_a_loop_leaves_nothing_wherever_it_is_interrupted(tool: str, mode: str, stride: int) -> None:
+    swept(called(tool), mode, stride)
 
 
 @pytest.mark.parametrize("tool", ["looping", "broken_off"])
-def test_a_loop_that_is_replayed_at_every_leg_does_its_calls_once(tool: str) -> None:
-    swept(called(tool), MODERN, server.with_options(replace(server.options, always_replay=True)))
+def test_a_loop_that_is_replayed_at_every_leg_does_its_calls_once(tool: str, stride: int) -> None:
+    swept(called(tool), MODERN, stride, server.with_options(replace(server.options, always_replay=True)))

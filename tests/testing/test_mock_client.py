@@ -17,7 +17,7 @@ from naming import naming
 from pydantic import BaseModel
 from trio.testing import MockClock
 
-from trio_mcp import Context, Elicit, ElicitRouter, Server, accept, decline, dismiss
+from trio_mcp import Context, Elicit, ElicitRouter, Server, ServiceOptions, accept, decline, dismiss
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
 from trio_mcp.server.homes import home_of, remember_home
@@ -741,3 +741,20 @@ def test_a_call_that_was_not_awaited_cannot_be_used(use: Callable[[Any], object]
 
 def test_an_awaited_call_runs_outside_of_a_test_function() -> None:
     assert trio.run(partial(MockClient().call, count_books, topic="a")).text == "3 about a"
+
+
+async def test_a_store_in_a_file_is_not_opened(
+    era: str, tmp_path: Path, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
+    file = tmp_path / "state.db"
+    server = Server("reports", options=ServiceOptions(store=str(file)))
+
+    @server.tool(task=True, resume="replay")
+    async def report(ctx: Context) -> str:
+        await ctx.step("read", partial(trio.sleep, 60))
+        await trio.sleep(60)
+        return (await ctx.elicit("Publish?", bool)).action
+
+    assert (await MockClient(elicits=[True], era=era).call(report)).text == "accept"
+    assert not file.exists()

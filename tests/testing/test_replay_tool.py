@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import pytest
 
-from trio_mcp import Context, Server, accept
+from trio_mcp import Context, Server, ServiceOptions, accept
 from trio_mcp.testing import replay_tool
 
 server = Server("shop")
@@ -71,3 +72,12 @@ async def test_effects_outside_of_steps_are_seen_to_repeat() -> None:
 async def test_the_server_itself_is_left_as_it_was() -> None:
     await replay_tool(server, "steady", on_elicit=answer)
     assert server.options.always_replay is False
+
+
+async def test_a_store_in_a_file_is_not_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
+    file = tmp_path / "state.db"
+    stored = server.with_options(ServiceOptions(store=str(file)))
+    report = await replay_tool(stored, "steady", on_elicit=lambda _: accept(value=7))
+    report.check()
+    assert not file.exists()

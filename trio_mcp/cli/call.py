@@ -20,7 +20,7 @@ import trio
 
 from ..client import Client
 from ..client.task_follow import CANCEL_TIMEOUT
-from ..errors import McpError
+from ..errors import CapabilityError, McpError
 from ..printable import printable
 from ..protocol.meta import REQUIRED_CAPABILITIES
 from ..protocol.revisions import REVISIONS, SUPPORTED, Era
@@ -169,8 +169,7 @@ def read_target(text: str, *, debug: bool = False) -> str | list[str]:
 
 
 async def run_call(client: Client, options: Namespace, prompting: Prompting) -> int:
-    if client.server_info is not None:
-        prompting.server = client.server_info.title or client.server_info.name
+    name_server(client, prompting)
     tools = await client.list_tools()
     if options.list:
         show_tools(tools)
@@ -182,6 +181,17 @@ async def run_call(client: Client, options: Namespace, prompting: Prompting) -> 
         result = await call_as_task(client, tool.name, arguments)
     else:
         result = await client.call_tool(tool.name, arguments, on_progress=show_progress)
+    return show_outcome(result, prompting)
+
+
+def name_server(client: Client, prompting: Prompting) -> None:
+    """Let the questions be shown with the name that the server gave itself."""
+    if client.server_info is not None:
+        prompting.server = client.server_info.title or client.server_info.name
+
+
+def show_outcome(result: CallToolResult, prompting: Prompting) -> int:
+    """Write the result of a call whose questions were answered, and return the exit status. Raises `CommandError`."""
     # First, because the result only says that the user closed a question.
     if prompting.problem is not None:
         raise prompting.problem
@@ -196,7 +206,11 @@ async def run_call(client: Client, options: Namespace, prompting: Prompting) -> 
 
 async def call_as_task(client: Client, name: str, arguments: JsonObject) -> CallToolResult:
     """Start a tool as a task, show its id and its changes, and return its result. A cancel cancels the task."""
-    task = await client.start_tool(name, arguments)
+    try:
+        task = await client.start_tool(name, arguments)
+    except CapabilityError as error:
+        # Without its notes, which name the arguments of a program.
+        raise CommandError(f"{error.args[0]}: leave out --task", Status.REFUSED) from error
     note(f"task {task.id}" if task.id else "the server has answered at once, without a task")
     try:
         return await task.result(on_change=show_change)

@@ -21,7 +21,7 @@ SUMMARIES = {
     "run": "serve a file's server on stdin and stdout",
     "serve": "serve a file's server over HTTP and WebSocket",
     "call": "call a tool of a server, and answer what it asks",
-    "tasks": "list, show or cancel the tasks of a server",
+    "tasks": "list, show, follow or cancel the tasks of a server",
     "backfill": "give any server a model, for a host without one",
     "store": "list, check or shrink the file in which a server keeps what outlives it",
     "demo": "watch one tool ask an old and a new client, message by message",

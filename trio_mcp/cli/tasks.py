@@ -1,4 +1,4 @@
-"""`trio-mcp tasks`: list the tasks of a server, show one, or cancel one."""
+"""`trio-mcp tasks`: list the tasks of a server, show one, follow one to its result, or cancel one."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import trio
 from ..client import Client, ClientTask
 from ..printable import printable
 from ..types import CallToolResult, Task
-from .call import check_mode, configure_log, connection, is_file, is_legacy
+from .arguments import pairs
+from .call import check_mode, configure_log, connection, is_file, is_legacy, name_server, show_outcome
 from .child_stderr import printable_stderr
 from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
 from .numbers import seconds
-from .output import note, show_result
+from .output import note, show_change, show_result
 from .prompting import Prompting
 from .terminal import Terminal
 
@@ -29,10 +30,13 @@ examples:
   trio-mcp call http://127.0.0.1:8000/mcp report year=2026 --task
   trio-mcp tasks list http://127.0.0.1:8000/mcp --mode legacy
   trio-mcp tasks show http://127.0.0.1:8000/mcp ID
+  trio-mcp tasks follow http://127.0.0.1:8000/mcp ID --answer value=yes
   trio-mcp tasks cancel http://127.0.0.1:8000/mcp ID
 
-`show` writes the state of a task, and the result of one that is over. `list` needs a server of 2025-11-25: modern servers list
-no tasks. A server that tells its clients apart shows a client its own tasks only (--header authorization='Bearer ...').
+`show` writes the state of a task, and the result of one that is over. `follow` writes each change, answers what the task asks as
+`call` does, and writes the result; Ctrl-C ends the command, and the task goes on. `list` needs a server of 2025-11-25: modern
+servers list no tasks. A server that authenticates its callers lists those of the caller (--header authorization='Bearer ...');
+any other lists those of the connection, and this command opens a new one.
 """
 
 ENDED = ("completed", "failed", "cancelled")
@@ -41,14 +45,17 @@ ENDED = ("completed", "failed", "cancelled")
 def describe(parser: ArgumentParser) -> None:
     """Add the arguments and examples of the command."""
     add = parser.add_argument
-    add("action", choices=("list", "show", "cancel"), metavar="list|show|cancel", help="what to do")
+    add("action", choices=("list", "show", "follow", "cancel"), metavar="list|show|follow|cancel", help="what to do")
     add("target", metavar="TARGET", help="a URL, a command, or a .py file")
-    add("id", metavar="ID", nargs="?", help="the task, for show and cancel")
+    add("id", metavar="ID", nargs="?", help="the task, for all but list")
     add("--json", action="store_true", help="write JSON")
     add("--mode", default="auto", help="auto, modern, legacy, or a revision to speak (default: %(default)s)")
     add(
         "--timeout", type=seconds, default=math.inf, metavar="SECONDS", help="for the whole command (default: no limit)"
     )
+    add("--answer", action="append", default=[], metavar="KEY=VALUE", help="for follow: a field of a form; repeatable")
+    add("--sample", action="append", default=[], metavar="TEXT", help="for follow: the model's answer; repeatable")
+    add("--root", action="append", default=[], metavar="FOLDER", help="for follow: a folder to work in; repeatable")
     add("--header", action="append", default=[], metavar="NAME=VALUE", help="an HTTP header; repeatable")
     parser.epilog = EXAMPLES
 
@@ -61,17 +68,22 @@ def execute(options: Namespace) -> int:
         raise CommandError(
             "tasks list takes no ID" if options.id else f"name the task: tasks {options.action} TARGET ID"
         )
-    options.root = []
-    return run_command(partial(run, options))
+    for name in ("answer", "sample", "root"):
+        if getattr(options, name) and options.action != "follow":
+            raise CommandError(f"tasks {options.action} answers nothing: use --{name} with tasks follow")
+    prompting = Prompting(Terminal(), pairs(options.answer, "--answer ", "KEY=VALUE"), options.sample)
+    return run_command(partial(run, options, prompting))
 
 
-async def run(options: Namespace) -> int:
+async def run(options: Namespace, prompting: Prompting) -> int:
     """Connect to the target, do what was asked for, and return the exit status."""
     with trio.move_on_after(options.timeout):
         async with printable_stderr() as stderr:
             # Inside, where the errors are not yet in the group of a nursery.
             with translate_errors(starts_file=is_file(options.target)):
-                async with connection(options, Prompting(Terminal(), [], []), stderr) as client:
+                async with connection(options, prompting, stderr) as client:
+                    if options.action == "follow":
+                        return await follow_task(client, options, prompting)
                     return await ACTIONS[options.action](client, options)
     raise CommandError(f"timed out after {options.timeout:g} seconds", Status.REFUSED)
 
@@ -83,25 +95,38 @@ async def list_tasks(client: Client, options: Namespace) -> int:
     tasks = [task async for task in client.tasks()]
     if options.json:
         write_json([task.wire() for task in tasks])
-    else:
-        for task in tasks:
-            sys.stdout.write(printable(one_line(task)) + "\n")
+        return Status.OK
+    for task in tasks:
+        sys.stdout.write(printable(one_line(task)) + "\n")
+    if not tasks:
+        note("no tasks; a server that does not authenticate its callers lists only those of this connection")
     return Status.OK
 
 
 async def show_task(client: Client, options: Namespace) -> int:
     task = find(client, options.id)
     state = await task.status()
-    # Only of a task that is over: waiting for it, and answering it, is what `call` is for.
+    # Only of a task that is over: waiting for it, and answering it, is what `follow` is for.
     result = await task.result() if state.status in ("completed", "failed") else None
     if options.json:
-        write_json({**state.wire(), **({} if result is None else {"result": result.wire()})})
+        write_task(state, result)
         return Status.OK
     for name, value in state.wire().items():
         note(f"{name}: {value}")
     if result is not None:
         show_result(result)
     return Status.TOOL_ERROR if result is not None and result.is_error else Status.OK
+
+
+async def follow_task(client: Client, options: Namespace, prompting: Prompting) -> int:
+    """Show the changes of a task, answer what it asks, and write its result. A cancel leaves the task as it is."""
+    name_server(client, prompting)
+    task = find(client, options.id)
+    result = await task.result(on_change=show_change)
+    if not options.json or prompting.problem is not None:
+        return show_outcome(result, prompting)
+    write_task(await task.status(), result)
+    return Status.TOOL_ERROR if result.is_error else Status.OK
 
 
 async def cancel_task(client: Client, options: Namespace) -> int:
@@ -132,6 +157,10 @@ def one_line(task: Task) -> str:
     """Return a task for a person to read: its id, its state, when it was created, and its message."""
     message = f"  {task.status_message}" if task.status_message else ""
     return f"{task.task_id}  {task.status}  {task.created_at}{message}"
+
+
+def write_task(task: Task, result: CallToolResult | None) -> None:
+    write_json({**task.wire(), **({} if result is None else {"result": result.wire()})})
 
 
 def write_json(value: object) -> None:

@@ -101,7 +101,7 @@ def check_question(params: CreateMessageRequestParams, *, with_tools: bool) -> N
         CapabilityError: it has tools or a choice of tools, and they were not declared.
         MalformedQuestion: its messages break a rule (L-SMP-3b).
     """
-    if not with_tools and (params.tools or params.tool_choice is not None):
+    if not with_tools and (params.tools is not None or params.tool_choice is not None):
         raise CapabilityError(
             "the server asked for a sample with tools, which this client did not declare (sampling.tools)", {}
         )

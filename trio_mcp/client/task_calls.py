@@ -20,6 +20,7 @@ from ..protocol.revisions import TASK_GATES, TASKS_GATE, TaskStyle
 from ..types import (
     CallToolResult,
     CreateTaskResult,
+    JsonObject,
     ListTasksResult,
     PaginatedRequestParams,
     Task,
@@ -72,7 +73,7 @@ class TaskCalls:
         if support == "required" or (support == "optional" and wanted):
             return TaskMetadata(ttl=None if ttl is None else round(ttl * 1000))
         if wanted:
-            raise CapabilityError(f"the tool {name[:128]} does not run as a task: use call_tool without task=True", {})
+            raise not_offered(name, f"the tool {name[:128]!r} does not run as a task", {})
         return None
 
     @property
@@ -87,17 +88,17 @@ class TaskCalls:
 
     def _check_offered(self, name: str, style: TaskStyle) -> None:
         facts = self._link.facts
-        advice = f"use call_tool({name[:128]!r}, ...) without task=True, which waits for the result"
         if style is TaskStyle.NONE:
-            raise CapabilityError(f"the server speaks {facts.protocol_version}, which has no tasks: {advice}", {})
+            raise not_offered(name, f"the server speaks {facts.protocol_version}, which has no tasks", {})
         if style is TaskStyle.DECLARED and not declares(facts.capabilities, TASKS_GATE):
-            raise CapabilityError(
-                f"the server does not declare the extension {TASKS_EXTENSION}: {advice}",
+            raise not_offered(
+                name,
+                f"the server does not declare the extension {TASKS_EXTENSION}",
                 {"extensions": {TASKS_EXTENSION: {}}},
             )
         if style is TaskStyle.REQUESTED and not declares(facts.capabilities, TOOLS_GATE):
-            raise CapabilityError(
-                f"the server runs no tools as tasks: {advice}", {"tasks": {"requests": {"tools": {"call": {}}}}}
+            raise not_offered(
+                name, "the server runs no tools as tasks", {"tasks": {"requests": {"tools": {"call": {}}}}}
             )
 
     async def _support(self, name: str) -> str:
@@ -180,3 +181,11 @@ class TaskCalls:
     @property
     def _style(self) -> TaskStyle:
         return self._link.session.terms.codec.revision.tasks
+
+
+def not_offered(name: str, why: str, missing: JsonObject) -> CapabilityError:
+    """Return the error of a program that wants a task and cannot have one, with a note that says what to write instead."""
+    error = CapabilityError(why, missing)
+    # A note: on a command line, the cure is another one.
+    error.add_note(f"use call_tool({name[:128]!r}, ...) without task=True, which waits for the result")
+    return error

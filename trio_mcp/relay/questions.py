@@ -174,7 +174,7 @@ def question_of(method: str, params: Model) -> Question[Model]:
 
 def _terms_of(method: str, params: Model) -> tuple[type[Model], str, tuple[str, ...]]:
     if isinstance(params, CreateMessageRequestParams):
-        uses_tools = params.tools or params.tool_choice is not None
+        uses_tools = params.tools is not None or params.tool_choice is not None
         return CreateMessageResult, "sample", ("sampling", "sampling.tools") if uses_tools else ("sampling",)
     if method == ROOTS:
         return ListRootsResult, "roots", ("roots",)

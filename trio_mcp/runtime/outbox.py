@@ -142,12 +142,13 @@ class Outbox(Generic[T]):
         self.written()
         if self.items or self.closed:
             await trio.lowlevel.cancel_shielded_checkpoint()
-            return
-        if self.on_ready is not None:
-            raise trio.BusyResourceError("another task reads this outbox")
         task = trio.lowlevel.current_task()
-        self.on_ready = lambda: trio.lowlevel.reschedule(task)
-        await trio.lowlevel.wait_task_rescheduled(self._stop_taking)
+        # Again and again: by the time this task runs, what there was may have been taken, as when a connection is lost.
+        while not (self.items or self.closed):
+            if self.on_ready is not None:
+                raise trio.BusyResourceError("another task reads this outbox")
+            self.on_ready = lambda: trio.lowlevel.reschedule(task)
+            await trio.lowlevel.wait_task_rescheduled(self._stop_taking)
 
     def close(self) -> None:
         """Drop all later items; those that are queued can still be taken."""

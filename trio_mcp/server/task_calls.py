@@ -6,6 +6,7 @@ from functools import partial
 
 from ..errors import CapabilityError, RemoteProtocolError
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
+from ..protocol.meta import TASKS_EXTENSION
 from ..protocol.revisions import TASKS_GATE, TaskStyle
 from ..runtime import Actor, Lane
 from ..session import Call, Plan, RequestFacts
@@ -27,16 +28,17 @@ def check_task(name: str, support: TaskSupport, facts: RequestFacts, params: Cal
         # Under the extension the server decides, and decides against it.
         if wants and facts.terms.codec.revision.tasks is TaskStyle.REQUESTED:
             raise RemoteProtocolError(
-                f"the tool {name} cannot run as a task: call it without one", code=METHOD_NOT_FOUND
+                f"the tool {name!r} cannot run as a task: call it without params.task", code=METHOD_NOT_FOUND
             )
     elif support is TaskSupport.REQUIRED and not wants:
         missing = lacks(facts.client_capabilities, (TASKS_GATE,))
         if facts.terms.codec.revision.tasks is TaskStyle.DECLARED and missing is not None:
             raise CapabilityError(
-                f"the tool {name} runs only as a task: the client has to declare the extension", missing
+                f"the tool {name!r} runs only as a task: declare the extension {TASKS_EXTENSION}", missing
             )
         raise RemoteProtocolError(
-            f"the tool {name} runs only as a task: call it with params.task (2025-11-25)", code=METHOD_NOT_FOUND
+            f"the tool {name!r} runs only as a task: call it with params.task, in revision 2025-11-25",
+            code=METHOD_NOT_FOUND,
         )
 
 

@@ -18,6 +18,7 @@ from ..errors import LimitExceeded
 from ..protocol.revisions import MODERN
 from ..server import Server
 from ..types import CallToolResult, JsonValue
+from .mock.workers import without_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +58,7 @@ async def replay_tool(
     """
     divergences: list[str] = []
     options = replace(server.options, always_replay=True, on_divergence=divergences.append)
-    target = server.with_options(options)
+    target = without_file(server.with_options(options))
     result: CallToolResult | None = None
     async with Client.connect(
         target, mode=MODERN, on_elicit=on_elicit, on_sample=on_sample, on_roots=on_roots

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -161,6 +161,22 @@ async def test_the_server_behind_it_may_be_a_url(api: Api, mode: str, scheme: st
         async with host_of(backfill("--provider", api.url, url), mode) as client:
             assert (await client.call_tool("think")).text == "Something."
         nursery.cancel_scope.cancel()
+
+
+@both_eras
+async def test_host_and_server_may_both_be_at_urls(api: Api, mode: str) -> None:
+    """A server over HTTP, a proxy in front of it over HTTP, and another one in front of that."""
+    with ExitStack() as processes:
+        where = ["--", *SERVER]
+        for _ in range(2):
+            command = ["backfill", "--provider", api.url, "--http", "--port", "0", *where]
+            process = processes.enter_context(started(*command))
+            assert process.stderr is not None
+            where = [next(line for line in process.stderr if " serves MCP at " in line).rpartition(" ")[2].strip()]
+        with trio.fail_after(SECONDS):
+            async with Client.connect(where[0], mode=mode) as client:
+                assert (await client.call_tool("think")).text == "Something."
+    assert len(api.asked) == 1
 
 
 # Opens a terminal, which becomes that of the session, then becomes the command.

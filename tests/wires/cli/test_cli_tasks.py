@@ -8,7 +8,11 @@ import signal
 from pathlib import Path
 
 import pytest
+import trio
 from command import Person, refused, started, trio_mcp
+from naming import unnamed
+
+from trio_mcp import Client, accept
 
 TASKS = str(Path(__file__).parents[1] / "transports" / "tasks_app.py")
 
@@ -46,9 +50,35 @@ def test_tasks_of_a_running_server_are_listed_shown_and_cancelled() -> None:
             assert isinstance(json.loads(listed.stdout), list), listed.stderr
 
 
+async def start_report(url: str) -> str:
+    async with Client.connect(url, on_elicit=lambda _: accept(value=0)) as client:
+        return (await client.start_tool("report", {"year": 3})).id
+
+
+def test_a_task_that_its_client_has_left_is_followed_and_answered() -> None:
+    with started("serve", TASKS, "--port", "0") as server:
+        assert server.stderr is not None
+        url = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+/mcp", line)))
+        done = trio_mcp("tasks", "follow", url, trio.run(start_report, url), "--answer", "value=4")
+        assert (done.returncode, done.stdout) == (0, "3: 4\n"), done.stderr
+        assert "[completed] writing" in done.stderr
+        done = trio_mcp("tasks", "follow", url, trio.run(start_report, url), "--answer", "value=5", "--json")
+        assert json.loads(done.stdout)["result"]["content"][0]["text"] == "3: 5"
+        done = trio_mcp("tasks", "list", url, "--mode", "legacy")
+        assert (done.returncode, done.stdout) == (0, "")
+        assert "no tasks" in done.stderr
+
+
+def test_an_option_of_calls_is_not_called_an_argument_of_python() -> None:
+    said = refused(4, "call", TASKS, "plain", "--task", "--mode", "legacy")
+    assert unnamed(said, "'plain'", "--task") == []
+    assert "task=True" not in said
+
+
 def test_mistakes_are_told_in_one_line() -> None:
     assert "ID" in refused(2, "tasks", "show", TASKS)
     assert "ID" in refused(2, "tasks", "list", TASKS, "x")
     assert "--mode legacy" in refused(4, "tasks", "list", TASKS)
     assert "Unknown task" in refused(4, "tasks", "show", TASKS, "x")
     assert "--mode" in refused(2, "tasks", "list", TASKS, "--mode", "x")
+    assert "tasks follow" in refused(2, "tasks", "show", TASKS, "x", "--answer", "value=4")

@@ -25,5 +25,11 @@ async def endless(ctx: Context) -> None:
     await trio.sleep_forever()
 
 
+@server.tool
+async def plain() -> str:
+    """Never runs as a task."""
+    return "done"
+
+
 if __name__ == "__main__":
     server.run("stdio")

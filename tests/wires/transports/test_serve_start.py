@@ -39,6 +39,20 @@ async def test_keys_that_were_given_make_those_of_the_environment_no_matter(monk
         assert url.startswith("http://")
 
 
+async def test_a_store_without_keys_is_told_in_words_and_no_server_is_announced(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("TRIO_MCP_KEYS", raising=False)
+    server = Server("shop", options=ServiceOptions(store=str(tmp_path / "state.db")))
+    with pytest.raises(ConfigurationError, match="TRIO_MCP_KEYS"), trio.fail_after(BOUND):
+        await server.serve("http", port=0)
+    assert [record.exc_info for record in caplog.records if "could not be started" in record.message] == [None]
+    assert "serves MCP" not in capsys.readouterr().err
+
+
 SERVER_MODULE = """
 from trio_mcp import Server
 

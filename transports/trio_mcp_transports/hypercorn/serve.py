@@ -99,6 +99,9 @@ async def serve_asgi(
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:
+            # Hypercorn listens before it notices that the app has not started.
+            if shutdown.start_failed:
+                return
             # From here on the first signal drains. Before, there is nothing to drain, and a start that hangs must be
             # interruptible.
             shutdown.serving = True
@@ -132,6 +135,7 @@ class Shutdown:
     Attributes:
         begun: set by the first signal.
         serving: the app has started, and connections are accepted.
+        start_failed: the app has answered its `lifespan.startup` with a failure.
     """
 
     _drain: float
@@ -140,6 +144,7 @@ class Shutdown:
     _app_drained: trio.Event = field(default_factory=trio.Event)
     begun: trio.Event = field(default_factory=trio.Event)
     serving: bool = False
+    start_failed: bool = False
 
     async def follow_signals(self, received: AsyncIterator[int], everything: trio.CancelScope) -> None:
         """First signal: begin, or give up if the app is still starting. Every later one: cut."""
@@ -187,7 +192,7 @@ class Shutdown:
                 await app(scope, receive, send)
                 return
             try:
-                await app(scope, partial(self._receive_lifespan, receive), send)
+                await app(scope, partial(self._receive_lifespan, receive), partial(self._send_lifespan, send))
             except Exception:
                 # Hypercorn logs it, and would go on serving an app that has ended.
                 if self.serving:
@@ -195,6 +200,12 @@ class Shutdown:
                 raise
 
         return guarded
+
+    async def _send_lifespan(self, send: Send, event: Message) -> None:
+        # Noted before hypercorn sees it: it raises in the task of the lifespan, while the task that listens goes on.
+        if event["type"] == "lifespan.startup.failed":
+            self.start_failed = True
+        await send(event)
 
     async def _receive_lifespan(self, receive: Receive) -> Message:
         event = await receive()

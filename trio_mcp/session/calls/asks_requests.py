@@ -101,16 +101,16 @@ class CallByRequests(Call[PendingAsks]):
 
     async def _request(self, question: Question[T], asked: AskedQuestion | None, *, as_task: bool) -> T:
         """Send one request, and wait for its answer."""
-        target = self.target
-        if target is None:
-            raise Disconnected(CALL_OVER_MESSAGE)
         request, slot = self._open_request(question, asked, as_task=as_task)
         try:
+            target = self.target
+            if target is None:
+                raise Disconnected(CALL_OVER_MESSAGE)
             target.check_room(content_size(request))
             await target.outbox.send(Envelope(request, about=target.about))
         except BaseException:
             # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
-            self._origin.settle(request.id)
+            self._origin.settle_unsent(request.id)
             slot.give_up()
             raise
         kind = question.kind
@@ -120,6 +120,11 @@ class CallByRequests(Call[PendingAsks]):
             return await slot.take()
         except (PeerError, RemoteProtocolError) as error:
             raise told_reply(kind, error) from None
+        except trio.Cancelled:
+            # In the same step in which it came.
+            if isinstance(slot.untaken, CreateTaskResult):
+                self._origin.cancel_task(slot.untaken.task_id)
+            raise
 
     def take_over_on(self, asks: PendingAsks, facts: RequestFacts, target: ReplyTarget) -> None:
         """Answer a repeat of the request, perhaps on another connection: open questions are asked again there.
@@ -222,7 +227,7 @@ class CallByRequests(Call[PendingAsks]):
         try:
             slot = self.actor.mailbox.open(str(request.id), question.answer_type, partial(self._on_settled, request.id))
         except (LimitExceeded, Disconnected):
-            self._origin.settle(request.id)
+            self._origin.settle_unsent(request.id)
             raise
         return request, slot
 
@@ -235,7 +240,11 @@ class CallByRequests(Call[PendingAsks]):
             # Its user may answer in the next process.
             return
         for message in self._origin.settle(request_id):
-            self.post(message)
+            if isinstance(message, Request) and self.cancelled_by_client:
+                # Over HTTP its client reads the response of a call that it has cancelled no longer.
+                self._origin.post(message)
+            else:
+                self.post(message)
 
 
 def resume_request(

@@ -74,7 +74,7 @@ class ClientTasks:
         if request_id not in self._unwanted:
             return ()
         self._unwanted.discard(request_id)
-        return self._cancellation(result.task_id) if isinstance(result, CreateTaskResult) else ()
+        return self.cancellation(result.task_id) if isinstance(result, CreateTaskResult) else ()
 
     def withdraw(self, request_id: RequestId) -> Sequence[Notification | Request]:
         """Return what tells the client that an answer is not waited for any more."""
@@ -87,9 +87,10 @@ class ClientTasks:
         notice = self._connection.withdraw(request_id, NO_LONGER_NEEDED)
         if notice is None:
             return ()
-        return (notice,) if task_id is None else (notice, *self._cancellation(task_id))
+        return (notice,) if task_id is None else (notice, *self.cancellation(task_id))
 
-    def _cancellation(self, task_id: str) -> Sequence[Request]:
+    def cancellation(self, task_id: str) -> Sequence[Request]:
+        """Return what cancels a task; nothing if the client cannot cancel its tasks."""
         if not declares(self._connection.terms.client_capabilities, "tasks.cancel"):
             return ()
         request = self._connection.new_request("tasks/cancel", TaskRequestParams(task_id=task_id))

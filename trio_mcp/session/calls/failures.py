@@ -167,14 +167,18 @@ def page_to_json(page: UrlToOpen) -> JsonValue:
     return params.wire()
 
 
-def check_capabilities(facts: RequestFacts, question: Question[T]) -> None:
-    """Raise `CapabilityError` unless the client declared, for this request, all that a question needs."""
+def check_capabilities(facts: RequestFacts, question: Question[T], *, whose: str = "this one") -> None:
+    """Raise `CapabilityError` unless the client declared, for this request, all that a question needs.
+
+    Args:
+        whose: the client, in the words of the error.
+    """
     codec, needs = facts.terms.codec, question.needs
     missing = lacks(facts.terms.client_capabilities, needs)
     if missing is not None:
         # With the part that is lacking: a client may have sampling, and none with tools.
         names = ", ".join(need for need in needs if lacks(facts.terms.client_capabilities, (need,)) is not None)
-        raise CapabilityError(f"this needs a client that supports {names}, which this one did not declare", missing)
+        raise CapabilityError(f"this needs a client that supports {names}, which {whose} did not declare", missing)
     # A client declares all that it has before a revision is agreed on, which may be older.
     if not codec.can_ask(question.method, question.params):
         needed = lacks(ClientCapabilities(), needs) or {}

@@ -60,7 +60,7 @@ class PendingAsks:
     """
 
     _connection: Connection
-    _post: Callable[[Notification | Request], None]
+    post: Callable[[Notification | Request], None]
     _account: Account | None = None
     actors: dict[RequestId, Actor] = field(default_factory=dict[RequestId, Actor])
     recorded: dict[RequestId, AskedQuestion] = field(default_factory=dict[RequestId, AskedQuestion])
@@ -101,7 +101,7 @@ class PendingAsks:
     def _notify_completed(self, elicitation_id: str) -> None:
         codec = self._connection.terms.codec
         params = ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
-        self._post(Notification(ELICITATION_COMPLETE, codec.encode_notification(ELICITATION_COMPLETE, params)))
+        self.post(Notification(ELICITATION_COMPLETE, codec.encode_notification(ELICITATION_COMPLETE, params)))
 
     # requests
 
@@ -138,11 +138,23 @@ class PendingAsks:
         notice = self._connection.withdraw(request_id, NO_LONGER_NEEDED)
         return () if notice is None else (notice,)
 
+    def settle_unsent(self, request_id: RequestId) -> None:
+        """Forget a request that was not sent; the task whose result it would have asked for is cancelled."""
+        for message in self.settle(request_id):
+            if isinstance(message, Request):
+                self.post(message)
+
+    def cancel_task(self, task_id: str) -> None:
+        """Cancel a task of the client whose result nobody is going to ask for."""
+        if self._tasks is not None:
+            for message in self._tasks.cancellation(task_id):
+                self.post(message)
+
     def deliver(self, request_id: RequestId, result: Model | Exception, size: int) -> None:
         """Hand an answer of `size` bytes to the call that asked, which keeps it; without room for it, the `LimitExceeded`."""
         if self._tasks is not None:
             for message in self._tasks.answered(request_id, result):
-                self._post(message)
+                self.post(message)
         actor = self.actors.pop(request_id, None)
         if actor is None:
             return

@@ -42,7 +42,8 @@ class CallAsTask(Call[OpenTask]):
         await trio.lowlevel.checkpoint_if_cancelled()
         if self.actor.scope.cancel_called or self.actor.state is ActorState.DONE:
             self.check_can_ask(sends_requests=False)
-        check_capabilities(self.facts, question)
+        # Of the request that made the task: a client that picks it up may well have the handler, and reads this.
+        check_capabilities(self.facts, question, whose="the one that started the task")
         key, order = lane.next_question(question.kind, question.name)
         fingerprint = ""
         if self.memory is not None:

@@ -25,6 +25,14 @@ LAST_LOOK = 1.0
 """Seconds between two looks at whether a tool still waits for an answer; they double."""
 
 
+def without_file(server: Server) -> Server:
+    """Return the server with its state in memory, if its options name a store; one that is passed open is kept."""
+    # A test must neither need the keys of the deployment nor write into its file, and a fake clock does not wait for the threads
+    # that write.
+    options = server.options
+    return server.with_options(replace(options, store=None)) if isinstance(options.store, str) else server
+
+
 class WorkerChannel(MessageChannel):
     """The server's end of the connection of one worker."""
 
@@ -66,7 +74,7 @@ class Workers:
         if shares_keys and server.options.keys is None:
             keys = KeyRing.from_environment() or KeyRing.random()
             server = server.with_options(replace(server.options, keys=keys))
-        self._server = server
+        self._server = without_file(server)
         self._peer = Peer(principal=principal)
         self._wanted = 1
         self._lost = trio.CancelScope()

@@ -12,6 +12,7 @@ from typing import Final
 import sniffio
 import trio
 
+from trio_mcp.errors import ConfigurationError
 from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 
@@ -94,8 +95,9 @@ async def serve_lifespan_events(
             raise
         # Whatever it is, an ASGI server must not go on without.
         problem = f"{name} could not be started: {error}" if step == "startup" else f"{name} failed to end: {error}"
-        wrong_loop = isinstance(error, WrongEventLoop)
-        logger.error(problem, exc_info=None if wrong_loop else error)
+        # Their messages name the cause and the cure, which a traceback would bury.
+        is_setting = isinstance(error, WrongEventLoop | ConfigurationError)
+        logger.error(problem, exc_info=None if is_setting else error)
         await send({"type": f"lifespan.{step}.failed", "message": problem})
     else:
         await send({"type": "lifespan.shutdown.complete"})

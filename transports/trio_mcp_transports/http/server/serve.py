@@ -11,6 +11,7 @@ from typing import Literal
 import trio
 
 from trio_mcp.checks import check_port, check_seconds
+from trio_mcp.errors import ConfigurationError
 from trio_mcp.logs import peer_logger
 from trio_mcp.session import SharedServer
 from trio_mcp.storage import EventStore
@@ -93,6 +94,9 @@ async def serve_http(
         # What hypercorn makes of it is an error of its protocol with the application.
         if app.failure is None:
             raise
+    if isinstance(app.failure, ConfigurationError):
+        # The message names the cause and the cure; how it was noticed is of no use to who started the server.
+        raise app.failure.with_traceback(None)
     if app.failure is not None:
         raise app.failure
 

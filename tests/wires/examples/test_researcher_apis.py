@@ -1,0 +1,156 @@
+"""The demonstration of the researcher with the model of an API: a key in the environment is all that it needs.
+
+The APIs are on this machine, and the script of the demonstration plays their model.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+import pytest
+from model_api import anthropic_answer, openai_answer
+from serving import ROOT
+
+from examples.researcher import play_model
+from trio_mcp.model_formats import from_anthropic, from_openai, to_anthropic, to_openai
+from trio_mcp.types import (
+    CreateMessageRequestParams,
+    CreateMessageResult,
+    SamplingMessage,
+    TextContent,
+    Tool,
+    ToolResultContent,
+)
+
+Json = dict[str, Any]
+
+SECONDS = 30
+KEY = "sk-of-the-test"
+
+
+class Spoken(NamedTuple):
+    """What an API is asked, and what it answers."""
+
+    variable: str
+    path: str
+    asked: Callable[[Json], tuple[list[SamplingMessage], list[Tool]]]
+    answered: Callable[[SamplingMessage], Json]
+
+
+def asked_of_openai(body: Json) -> tuple[list[SamplingMessage], list[Tool]]:
+    functions = [tool["function"] for tool in body.get("tools", [])]
+    return from_openai(body["messages"]), [Tool(name=f["name"], input_schema=f["parameters"]) for f in functions]
+
+
+def answered_by_openai(said: SamplingMessage) -> Json:
+    (message,) = to_openai([said])
+    return {**openai_answer(), "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+
+
+def asked_of_anthropic(body: Json) -> tuple[list[SamplingMessage], list[Tool]]:
+    tools = [Tool(name=tool["name"], input_schema=tool["input_schema"]) for tool in body.get("tools", [])]
+    return from_anthropic(body["messages"]), tools
+
+
+def answered_by_anthropic(said: SamplingMessage) -> Json:
+    (message,) = to_anthropic([said])
+    return {**anthropic_answer(), **message}
+
+
+APIS = [
+    Spoken("OPENAI", "/v1/chat/completions", asked_of_openai, answered_by_openai),
+    Spoken("ANTHROPIC", "/v1/messages", asked_of_anthropic, answered_by_anthropic),
+]
+
+
+class Api(ThreadingHTTPServer):
+    """An API; it keeps the models that were asked."""
+
+    def __init__(self, spoken: Spoken) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.spoken = spoken
+        self.models: list[str] = []
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Api
+
+    def do_GET(self) -> None:
+        self.answer({"data": [{"id": "first-model"}]})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        assert self.path == self.server.spoken.path
+        assert KEY in str(self.headers)
+        self.server.models.append(body["model"])
+        messages, tools = self.server.spoken.asked(body)
+        request = CreateMessageRequestParams(messages=list(map(as_told, messages)), max_tokens=1, tools=tools)
+        self.answer(self.server.spoken.answered(message_of(play_model(request))))
+
+    def answer(self, body: Json) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
+
+
+def message_of(answer: CreateMessageResult) -> SamplingMessage:
+    return SamplingMessage(role="assistant", content=answer.content)
+
+
+def as_told(message: SamplingMessage) -> SamplingMessage:
+    """Return a message as the script knows it: with structured results, which an API gets as text."""
+    if not isinstance(message.content, list):
+        return message
+    blocks = [
+        block.model_copy(update={"structured_content": json_in(block)}) if isinstance(block, ToolResultContent) else block
+        for block in message.content
+    ]
+    # A prompt is one block.
+    return message.model_copy(update={"content": blocks[0] if len(blocks) == 1 else blocks})
+
+
+def json_in(result: ToolResultContent) -> Json | None:
+    for block in result.content:
+        if isinstance(block, TextContent) and block.text.startswith("{"):
+            return dict(json.loads(block.text))
+    return None
+
+
+@pytest.fixture(params=APIS, ids=lambda spoken: spoken.variable.lower())
+def api(request: pytest.FixtureRequest) -> Iterator[Api]:
+    with Api(request.param) as api:
+        thread = threading.Thread(target=api.serve_forever, daemon=True)
+        thread.start()
+        yield api
+        api.shutdown()
+        thread.join(SECONDS)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["a model that is named", "the default"])
+def test_the_demonstration_asks_the_api_whose_key_is_set(api: Api, named: bool) -> None:
+    vendor = api.spoken.variable
+    environment = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    environment |= {f"{vendor}_API_KEY": KEY, f"{vendor}_BASE_URL": f"http://127.0.0.1:{api.server_port}/v1"}
+    if named:
+        environment["MODEL"] = "named-model"
+    command = [sys.executable, str(ROOT / "examples" / "researcher.py"), "demo"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert "84 million" in done.stdout
+    assert KEY not in done.stdout + done.stderr
+    default = {"OPENAI": "gpt-4.1-mini", "ANTHROPIC": "first-model"}[vendor]
+    # The plan, three for each of its three questions, and the report.
+    assert api.models == ["named-model" if named else default] * 11
