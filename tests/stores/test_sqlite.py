@@ -6,7 +6,7 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -40,6 +40,35 @@ async def outcome(store: SqliteStore, *changes: Put, into: dict[str, type[StoreE
 
 
 # the file
+
+
+async def replace(path: Path) -> None:
+    """Put another store in the place of this one."""
+    async with open_sqlite(f"{path}.new"):
+        pass
+    os.replace(f"{path}.new", path)
+
+
+async def delete(path: Path) -> None:
+    await trio.Path(path).unlink()
+
+
+@pytest.mark.parametrize("do_away", [delete, replace])
+async def test_a_file_that_is_not_there_any_more_takes_no_writes(
+    path: Path, do_away: Callable[[Path], Awaitable[None]]
+) -> None:
+    async with open_sqlite(str(path)) as store:
+        await store.write([thing("a")])
+        await do_away(path)
+        with pytest.raises(StoreError, match="deleted or replaced"):
+            await store.write([thing("b")])
+
+
+async def test_a_program_may_change_its_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    async with open_sqlite(path.name) as store:
+        monkeypatch.chdir("/")
+        await store.write([thing("a")])
 
 
 async def test_only_its_owner_can_read_the_file_and_those_beside_it(

@@ -15,6 +15,7 @@ import trio
 from ..groups import unwrap
 from ..logs import RepeatedRecords, peer_logger
 from ..storage import Append, Change, Put, Record, StoreError
+from .file_places import place_of
 from .nodes import Nodes
 from .sqlite_reads import Reads
 
@@ -61,6 +62,9 @@ class SqliteStore:
         self, path: Path, writer: sqlite3.Connection, reader: sqlite3.Connection, clock: Callable[[], float]
     ) -> None:
         self.path = path
+        # Whole, as it was opened: the program may change its folder.
+        self._file = path.absolute()
+        self._place = place_of(self._file)
         self._writer = writer
         self.reads = Reads(reader)
         self._clock = clock
@@ -173,7 +177,8 @@ class SqliteStore:
 
         batch, self._waiting = self._waiting, []
         self._written += sum(rows_of(change) for write in batch for change in write.changes)
-        work = partial(sqlite_file.write_together, self._writer, [write.changes for write in batch], self._clock())
+        changes = [write.changes for write in batch]
+        work = partial(sqlite_file.write_in_place, self._writer, self._file, self._place, changes, self._clock())
         failures: Sequence[StoreError | None] = [StoreError(f"the store {self.path} was closed")] * len(batch)
         try:
             failures = await trio.to_thread.run_sync(work, limiter=self._write_thread)

@@ -6,6 +6,7 @@ import math
 import sqlite3
 from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 from ..storage import (
@@ -21,6 +22,7 @@ from ..storage import (
     StoreError,
     StoreFull,
 )
+from .file_places import FilePlace, place_of
 from .sqlite_schema import BUSY_SECONDS, is_busy, primary_code
 
 SLICE: Final = 500
@@ -58,6 +60,20 @@ _BAD_VALUES: Final = (
     TypeError,
     ValueError,
 )
+
+
+def write_in_place(
+    connection: sqlite3.Connection,
+    path: Path,
+    place: FilePlace | None,
+    batch: Sequence[Sequence[Change]],
+    now: float,
+) -> list[StoreError | None]:
+    """Do what `write_together` does, unless the file that was opened is at its path no more: nobody would find what it takes."""
+    if place_of(path) == place:
+        return write_together(connection, batch, now)
+    gone = f"the file {path} was deleted or replaced while the server used it: restart the server"
+    return [StoreError(gone) for _ in batch]
 
 
 def write_together(
