@@ -136,7 +136,7 @@ class StrayReply(Ignored):
 
 @dataclass(frozen=True, slots=True)
 class LateTask(StrayReply):
-    """A request that was withdrawn has become a task, which nobody waits for."""
+    """A request that was withdrawn has become a task, whose result is not needed."""
 
     kind: StrayKind = StrayKind.LATE
     task_id: str = ""

@@ -150,7 +150,7 @@ class Slot(Generic[T]):
 
     @property
     def untaken(self) -> T | None:
-        """The answer that has come for a task which was cancelled in the same step, so that nobody takes it."""
+        """The answer that arrived in the step in which the waiting task was cancelled, and was not taken; else None."""
         return self._outcome.value if isinstance(self._outcome, Value) else None
 
     def checked(self, answer: object) -> Outcome[T]:

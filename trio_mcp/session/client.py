@@ -359,7 +359,7 @@ class ClientSession:
                 logger.debug("a message was ignored: %s", why)
 
     async def _cancel_task(self, task_id: str) -> None:
-        """Cancel a task that a request has become which nobody waits for (L-CAN-1b)."""
+        """Cancel the task that a withdrawn request has become (L-CAN-1b)."""
         if len(task_id) > MAX_TASK_ID:
             return
         try:

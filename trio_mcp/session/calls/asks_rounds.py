@@ -97,7 +97,7 @@ class CallInRounds(Call[RequestDigest]):
         # What another task of the body asks from now on ends no leg.
         legs.is_storing, answer = True, None
         try:
-            # Whole: a task that nobody has the id of would run on unseen. The store answers in time, or fails.
+            # Shielded: if the id were lost after the task was stored, it would run unseen. The store has a time limit.
             with trio.CancelScope(shield=True):
                 answer = await starter.start_from(self, params)
         except BaseException:

@@ -457,7 +457,7 @@ class Plan(NamedTuple):
         heartbeat: seconds without a report of progress after which one is sent; None for no heartbeat.
         repeatable: doing all of it twice does no harm; a step that was running when its process ended may run again.
         task: whether it runs as a task.
-        becomes: its request, for the task that the call becomes when its author says so; None if it never does.
+        becomes: its request, from which `become_task` creates the task; None if the call never becomes one.
     """
 
     run: Body

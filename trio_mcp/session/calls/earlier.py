@@ -112,7 +112,7 @@ def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry]
             case EntryKind.ANSWER | EntryKind.REJECTED | EntryKind.WITHDRAWN:
                 requests.pop(entry.name, None)
             case EntryKind.BECAME:
-                # Whoever carries the call on asks for it before: see `became`.
+                # Read before the call is resumed: see `became`.
                 continue
             case EntryKind.NUMBER:
                 pass

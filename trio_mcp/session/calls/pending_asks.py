@@ -145,7 +145,7 @@ class PendingAsks:
                 self.post(message)
 
     def cancel_task(self, task_id: str) -> None:
-        """Cancel a task of the client whose result nobody is going to ask for."""
+        """Cancel a task of the client whose result is not needed any more."""
         if self._tasks is not None:
             for message in self._tasks.cancellation(task_id):
                 self.post(message)

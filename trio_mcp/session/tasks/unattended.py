@@ -1,4 +1,4 @@
-"""The questions of tasks for whose results nobody waits (2025-11-25): they go out on their session's own channel.
+"""The questions of tasks whose results no request waits for (2025-11-25): they go out on their session's own channel.
 
 A client that sees `input_required` should ask for the result, on whose stream the questions come. Some hosts poll the state and
 nothing else; the specification lets them expect messages of a task on any stream, so a task asks there when nobody has come to
