@@ -19,8 +19,8 @@ given to the new question.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class EntryKind(Enum):
@@ -41,8 +41,7 @@ class EntryKind(Enum):
     BECAME = "became"
 
 
-@dataclass(frozen=True, slots=True)
-class JournalEntry:
+class JournalEntry(NamedTuple):
     """One record: `value` is a step's result, an answer or its error, `digest` identifies the question (empty for a step)."""
 
     kind: EntryKind

@@ -32,7 +32,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, get_type_hints
 
 import trio
@@ -185,7 +185,7 @@ def phase_context(ctx: Context[S], phase: str) -> PhaseContext[S]:
     """Return the context of a phase that may not ask."""
     call, terms = ctx._call, ctx._terms  # noqa: SLF001
     # The terms reach resources and prompts that the phase reads, whose contexts are their own.
-    return PhaseContext(call, Lane(call.actor, f"/{phase_path(ctx, phase)}"), replace(terms, allow_elicit=False))
+    return PhaseContext(call, Lane(call.actor, f"/{phase_path(ctx, phase)}"), terms._replace(allow_elicit=False))
 
 
 async def checked(phase: PhaseContext[S], running: Awaitable[T]) -> T:
