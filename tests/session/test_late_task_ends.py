@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -14,12 +15,12 @@ from talk import Round, Talk, accept, talk_to
 from task_talk import DECLARES, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, Server, ServiceOptions
+from trio_mcp import Context, Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import Change, Put, StoreError, StoreFull
+from trio_mcp.storage import Change, Put, StoreError, StoreFull, StoreTimeout
 
 KEYS = KeyRing.random()
 
@@ -119,6 +120,74 @@ async def test_a_retry_that_comes_to_the_next_process_gets_the_task_that_there_i
         assert [await created(talk, answered(asked, talk)) for _ in range(2)] == [first, first]
         await wait_all_tasks_blocked()
         assert len(talk.service.tasks) == 1
+    assert shop.done == ["ship"]
+
+
+async def asked_in(stack: AsyncExitStack, shop: Shop, tool: str = "order") -> tuple[CrashingStore, Talk, Round]:
+    """Start a process, and call a tool there that asks."""
+    store, server = shop.process()
+    talk = await stack.enter_async_context(talk_to(server))
+    return store, talk, await talk.round(talk.leg(tool, capabilities=DECLARES))
+
+
+@pytest.mark.parametrize("first_here", [True, False])
+async def test_one_retry_that_comes_to_two_living_processes_makes_one_task(first_here: bool) -> None:
+    """In one of them the call is parked."""
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        _, here, asked = await asked_in(stack, shop)
+        there = await stack.enter_async_context(talk_to(shop.process()[1]))
+        talks = [here, there] if first_here else [there, here]
+        requests = [(talk, answered(asked, talk)) for talk in talks]
+        ids = {await created(talk, request) for talk, request in requests}
+        await wait_all_tasks_blocked()
+        assert len(ids) == sum(len(talk.service.tasks) for talk in talks) == 1
+        assert [kind for kind, _ in shop.disk.records].count("task") == 1
+    assert shop.done == ["ship"]
+
+
+async def test_a_retry_that_comes_to_a_third_process_gets_the_task_that_a_living_one_has_made() -> None:
+    """Also where another process carried the call on, and lost."""
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        _, _, asked = await asked_in(stack, shop)
+        ids = set[str]()
+        for _ in range(2):
+            talk = await stack.enter_async_context(talk_to(shop.process()[1]))
+            ids.add(await created(talk, answered(asked, talk)))
+        assert len(ids) == 1
+
+
+async def test_a_task_that_was_taken_back_keeps_none_from_being_made() -> None:
+    """Its write was made after its time."""
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        store, talk, asked = await asked_in(stack, shop, "persist")
+        written = store.write
+
+        async def write_late(changes: Sequence[Change]) -> None:
+            await written(changes)
+            if is_task(changes):
+                raise StoreTimeout("the disk hung")
+
+        store.write = write_late  # type: ignore[method-assign]
+        await talk.round(answered(asked, talk))
+        assert not [kind for kind, _ in shop.disk.records if kind == "task"]
+        other = await stack.enter_async_context(talk_to(shop.process()[1]))
+        assert await created(other, answered(asked, other))
+
+
+async def test_a_retry_gets_the_task_that_there_was_also_when_its_time_is_over(autojump_clock: MockClock) -> None:
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        server = shop.server(CrashingStore(shop.disk), tasks=TaskOptions(ttl=1))
+        here = await stack.enter_async_context(talk_to(server))
+        asked = await here.round(here.leg("order", capabilities=DECLARES))
+        there = await stack.enter_async_context(talk_to(shop.process()[1]))
+        first = await created(here, answered(asked, here))
+        await trio.sleep(2)
+        shop.disk.records = {place: each for place, each in shop.disk.records.items() if place[0] != "task"}
+        assert await created(there, answered(asked, there)) == first
     assert shop.done == ["ship"]
 
 

@@ -26,8 +26,8 @@ from enum import Enum
 class EntryKind(Enum):
     """What a journal entry records.
 
-    The last five are in the log of a call only, which a store keeps: a step that is about to run, one that has failed, a question
-    that is about to be sent, one that is no longer asked, and the task that the call has become.
+    The last four are in the log of a call only, which a store keeps: a step that is about to run, one that has failed, a question
+    that is about to be sent, and one that is no longer asked.
     """
 
     STEP = "step"
@@ -38,7 +38,6 @@ class EntryKind(Enum):
     FAILED = "failed"
     ASKED = "asked"
     WITHDRAWN = "withdrawn"
-    BECAME = "became"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from ..runtime import CancelReason
 from ..storage import Change, StoreError
 from ..types import Model
 from .calls.asks_requests import CallByRequests
-from .calls.became import answer_in
 from .calls.call import Call, Plan
 from .calls.earlier import EarlierRun, earlier_run, failing_body, read_log
 from .calls.facts import RequestFacts, ResumeMode
@@ -204,11 +203,10 @@ class Claiming:
         try:
             run = None
             if claim.is_adopted and not self.as_task:
-                logged = await read_log(services.store, claim.name)
-                if (task := answer_in(logged)) is not None:
+                if (task := await self.requests._service.tasks.answer_of(claim.name)) is not None:  # noqa: SLF001
                     await self._keys.end(claim, task)
                     return task
-                run = earlier_run(logged)
+                run = earlier_run(await read_log(services.store, claim.name))
             if self.target.finished:
                 # Its client has gone: what an earlier run has left is for the next repeat.
                 await (self._keys.leave(claim) if claim.is_adopted else self._keys.remove(claim))
