@@ -21,7 +21,7 @@ from ...protocol.sealing.request_state import Claims, RequestDigest
 from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
 from ..replies import LegOutcome, ReplyTarget
-from .call import Call
+from .call import BECOMES_OUTSIDE, Call
 from .ended import EndedCall, repeat_or_reject
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
@@ -91,9 +91,7 @@ class CallInRounds(Call[RequestDigest]):
         legs = self.legs = self.legs or LegBook()
         if self.actor.busy > 1 or self.memory.runs_step or legs.questions or legs.is_storing:
             # The task runs the body again, and what a branch was doing would be done twice.
-            raise RuntimeError(
-                "a call becomes a task while none of its branches and steps runs: call become_task() outside"
-            )
+            raise RuntimeError(BECOMES_OUTSIDE)
         # What another task of the body asks from now on ends no leg.
         legs.is_storing, answer = True, None
         try:

@@ -52,8 +52,8 @@ class CallMemory:
     _on_divergence: Callable[[str], None]
     is_durable: bool = False
     log: CallLog | None = field(default=None, init=False)
-    _running: dict[str, None] | None = field(default=None, init=False)
-    """The steps that are running; None if there was none."""
+    _running: dict[str, bool] | None = field(default=None, init=False)
+    """The steps that are running, and whether the log says so; None if there was none."""
 
     # in a durable store
 
@@ -63,7 +63,7 @@ class CallMemory:
         Args:
             requests: the entries of the questions that are open.
         """
-        log.add(*self.journal.entries, *(intent(name) for name in self._running or ()), *requests)
+        log.add(*self.journal.entries, *self._intents(), *requests)
         self.log = log
 
     def continue_in(self, log: CallLog) -> None:
@@ -75,7 +75,7 @@ class CallMemory:
 
         What was recorded before is in the state that leads to the log.
         """
-        running = [intent(name) for name in self._running or ()]
+        running = self._intents()
         log.add(*running)
         self.log = log
         return bool(running)
@@ -90,21 +90,24 @@ class CallMemory:
         if self.log is not None:
             self.log.add(entry)
 
-    async def begin_step(self, name: str) -> None:
-        """Record that a step is about to run, and return when that would survive a crash.
+    def _intents(self) -> list[JournalEntry]:
+        return [intent(name) for name, is_logged in (self._running or {}).items() if is_logged]
+
+    async def begin_step(self, name: str, *, may_run_twice: bool = False) -> None:
+        """Record that a step is about to run, and return when that would survive a crash; one that may run twice needs no record.
 
         Raises:
             StoreError: the store did not record it; the step must not run, because it could run again after a crash.
         """
         self._running = self._running or {}
-        self._running[name] = None
-        if self.log is not None:
+        self._running[name] = not may_run_twice
+        if self.log is not None and not may_run_twice:
             self.log.add(intent(name))
             await self.log.commit_in_time()
 
     def fail_step(self, name: str, *, was_given_up: bool) -> None:
         """Record that a step was not done, unless the whole call was given up while it ran."""
-        if self._running is not None and self._running.pop(name, 0) is None and not was_given_up:
+        if self._running is not None and self._running.pop(name, False) and not was_given_up:
             self.add_to_log(JournalEntry(EntryKind.FAILED, name, None))
 
     async def commit(self) -> bool:
