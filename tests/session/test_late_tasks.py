@@ -240,6 +240,25 @@ async def tool(ctx: Context) -> None:
     await ctx.become_task()
 
 
+@pytest.mark.parametrize("task", [True, "required"])
+async def test_a_tool_that_is_a_task_from_the_beginning_becomes_none(task: Any) -> None:
+    """Its author may think that its questions are asked in the call."""
+    server = Server("tester")
+    server.tool(task=task)(tool)
+    async with talk_to(server) as talk:
+        started = ModernTask(talk)
+        await started.start("tool")
+        assert (await started.result())["isError"]
+
+
+async def test_a_tool_that_may_be_a_task_becomes_none_for_a_caller_that_takes_none(caplog: Any) -> None:
+    server = Server("tester")
+    server.tool(task=True)(tool)
+    async with talk_to(server) as talk:
+        await talk.failure(talk.leg("tool"))
+        assert 'task="later"' in caplog.text
+
+
 async def test_only_a_tool_that_may_run_as_a_task_becomes_one(caplog: pytest.LogCaptureFixture) -> None:
     server = Server("tester")
     server.tool(tool)

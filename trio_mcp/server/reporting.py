@@ -96,7 +96,7 @@ class Reporter:
         runs once more from its beginning, in the task: answers and steps return at once what they did, up to here.
 
         Raises:
-            RuntimeError: the tool is not one that may run as a task, or a branch or a step of it is running.
+            RuntimeError: the tool has another `task=` than "later", or a branch or a step of it is running.
             LimitExceeded: the server, or this caller, has as many open tasks as may be.
             StoreError: the store does not keep the task.
         """

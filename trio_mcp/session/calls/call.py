@@ -239,9 +239,9 @@ class Call(ABC, Generic[OriginT_co]):
         Raises:
             RuntimeError: the tool never becomes a task, or a branch or a step of it runs.
         """
-        if self._plan.task is TaskSupport.FORBIDDEN:
-            raise RuntimeError('the tool never becomes a task: register it with task="later"')
-        # Also where the call becomes none: whether the author hears of it does not depend on the caller.
+        # Both also where the call becomes none: whether the author hears of it does not depend on the caller.
+        if self._plan.task is not TaskSupport.LATER:
+            raise RuntimeError('the tool never becomes a task while it runs: register it with task="later"')
         if self.memory is not None and self.memory.runs_step:
             raise RuntimeError(BECOMES_OUTSIDE)
         await trio.lowlevel.checkpoint()
