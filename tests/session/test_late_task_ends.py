@@ -17,10 +17,12 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.jsonrpc import RequestId
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
+from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
+from trio_mcp.session.calls import stored_keys
 from trio_mcp.storage import Change, Put, StoreError, StoreFull, StoreTimeout
+from trio_mcp.types import ToolAnnotations
 
 KEYS = KeyRing.random()
 
@@ -220,6 +222,58 @@ async def test_a_repeat_that_comes_to_the_next_process_gets_the_task_that_there_
         await wait_all_tasks_blocked()
         assert [task.record.id for task in talk.service.tasks] == list(ids)
     assert shop.done == ["ship"]
+
+
+class SafeShop(Shop):
+    """Its tools may run twice, but make one task."""
+
+    def server(self, store: CrashingStore | None = None, **options: Any) -> Server:
+        server = Server("shop", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+        annotations = ToolAnnotations(idempotent_hint=True)
+        server.tool(task="later", resume="replay", annotations=annotations)(self.sell)
+        server.tool(task="later", resume="replay", annotations=annotations)(self.ship)
+        server.tool(task=True, resume="replay", annotations=annotations)(self.report)
+        return server
+
+    async def report(self, ctx: Context) -> str:
+        return await self.ship(ctx)
+
+
+@pytest.mark.parametrize("tool", ["sell", "report"])
+@pytest.mark.parametrize("lives", [True, False])
+async def test_a_repeat_of_a_tool_that_may_run_twice_gets_the_task_that_there_is(tool: str, *, lives: bool) -> None:
+    shop = SafeShop()
+    async with AsyncExitStack() as stack:
+        store, server = shop.process()
+        first = await stack.enter_async_context(talk_to(server))
+        task = await created(first, first.leg(tool, capabilities=DECLARES, meta=KEYED))
+        await wait_all_tasks_blocked()
+        if not lives:
+            store.crash()
+        second = await stack.enter_async_context(talk_to(shop.process()[1]))
+        await wait_all_tasks_blocked()
+        assert await created(second, second.leg(tool, capabilities=DECLARES, meta=KEYED)) == task
+        assert [kind for kind, _ in shop.disk.records].count("task") == 1
+
+
+async def test_a_call_that_may_run_twice_runs_again_where_its_outcome_had_no_room(monkeypatch: Any) -> None:
+    monkeypatch.setattr(stored_keys, "MAX_STORED_BYTES", 0)
+    shop = SafeShop()
+    shop.go_on.set()
+    for _ in range(2):
+        store, server = shop.process()
+        async with talk_to(server) as talk:
+            assert await talk.text(talk.leg("ship", capabilities=DECLARES, meta=KEYED)) == "shipped"
+            store.crash()
+    assert shop.done == ["ship", "ship"]
+
+
+async def test_a_call_that_may_run_twice_runs_although_another_store_may_have_its_key() -> None:
+    shop = SafeShop()
+    shop.go_on.set()
+    async with talk_to(shop.process()[1]) as talk:
+        meta = {**KEYED, REPEAT_OF: "another"}
+        assert await talk.text(talk.leg("ship", capabilities=DECLARES, meta=meta)) == "shipped"
 
 
 @pytest.mark.parametrize("goes", [Talk.cancel, lambda talk, sent: talk.session.disconnect(talk.listeners[sent])])
