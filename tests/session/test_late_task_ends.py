@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
@@ -15,11 +15,11 @@ from talk import Round, Talk, accept, talk_to
 from task_talk import DECLARES, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, Server, ServiceOptions, TaskOptions
+from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.session.calls import stored_keys
 from trio_mcp.storage import Change, Put, StoreError, StoreFull, StoreTimeout
 from trio_mcp.types import ToolAnnotations
@@ -93,6 +93,21 @@ class Shop:
 
     def does(self, what: str) -> Callable[[], None]:
         return functools.partial(self.done.append, what)
+
+
+class PatientShop(Shop):
+    """A tool that waits for three seconds for its user, and goes on without an answer."""
+
+    def server(self, store: CrashingStore | None = None, **options: Any) -> Server:
+        server = Server("shop", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+        server.tool(task="later", resume="replay", limit=1)(self.remind)
+        return server
+
+    async def remind(self, ctx: Context) -> str:
+        with suppress(RequestTimeout):
+            await ctx.elicit("What?", str, timeout=3)
+        await ctx.become_task()
+        return await self.ship(ctx)
 
 
 async def created(talk: Talk, request_id: RequestId) -> str:
@@ -302,6 +317,60 @@ async def test_a_call_that_was_cancelled_becomes_no_task_while_it_cleans_up() ->
         await wait_all_tasks_blocked()
         talk.cancel(sent)
         await talk.silence()
+        assert len(talk.service.tasks) == 0
+
+
+@pytest.mark.parametrize("waits", [2, 10])
+async def test_a_call_whose_question_timed_out_becomes_a_task_when_its_client_comes_back(
+    waits: float, autojump_clock: MockClock
+) -> None:
+    shop = PatientShop()
+    async with talk_to(shop.server()) as talk:
+        asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(waits)
+        assert shop.done == []
+        ids = [await created(talk, answered(asked, talk)) for _ in range(2)]
+        await wait_all_tasks_blocked()
+        assert ids == [task.record.id for task in talk.service.tasks] * 2
+    assert shop.done == ["ship"]
+
+
+async def test_a_task_does_not_ask_again_what_nobody_answered_in_time(autojump_clock: MockClock) -> None:
+    """Also not in the next process."""
+    shop = PatientShop()
+    store, server = shop.process()
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(10)
+        task_id = await created(talk, answered(asked, talk))
+        store.crash()
+    shop.go_on.set()
+    async with talk_to(shop.process()[1]) as talk:
+        task = ModernTask(talk)
+        task.id = task_id
+        assert await task.status() == "completed"
+    assert shop.done == ["ship"]
+
+
+async def test_a_call_whose_client_does_not_come_back_becomes_no_task(autojump_clock: MockClock) -> None:
+    """It waits as one does that asks, and its place is free."""
+    shop = PatientShop()
+    async with talk_to(shop.server(actors=Limits(park_ttl=20))) as talk:
+        await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(10)
+        await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(50)
+        assert len(talk.service.tasks) == talk.service.statistics().actors.parked == 0
+    assert shop.done == []
+
+
+async def test_a_client_that_comes_back_and_takes_no_task_waits_for_the_result(autojump_clock: MockClock) -> None:
+    shop = PatientShop()
+    shop.go_on.set()
+    async with talk_to(shop.server()) as talk:
+        asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(10)
+        assert await talk.text(asked.retry("tea")) == "shipped"
         assert len(talk.service.tasks) == 0
 
 

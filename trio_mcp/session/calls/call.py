@@ -233,7 +233,7 @@ class Call(ABC, Generic[OriginT_co]):
         """How it runs."""
         return self._plan
 
-    async def become_task(self) -> None:
+    async def become_task(self, lane: Lane) -> None:  # noqa: ARG002
         """Go on as a task, if the caller of a tool that becomes one later takes it; this then does not return.
 
         Raises:

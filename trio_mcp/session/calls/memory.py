@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
-from ...errors import InvalidRequestState, PeerError, RemoteProtocolError
+from ...errors import InvalidRequestState, PeerError, RemoteProtocolError, RequestTimeout
 from ...logs import RepeatedRecords
 from ...protocol.sealing.request_state import Claims, digest
 from ...protocol.strict_json import dumps
@@ -45,6 +45,8 @@ class CallMemory:
 
     Attributes:
         log: where it is kept; None while nothing could come back for the call after the end of the process.
+        timed_out: the questions that nobody answered in time, for the task that the call becomes. A replay asks them again, as an
+            answer may have come by then.
     """
 
     journal: Journal
@@ -52,6 +54,7 @@ class CallMemory:
     _on_divergence: Callable[[str], None]
     is_durable: bool = False
     log: CallLog | None = field(default=None, init=False)
+    timed_out: tuple[JournalEntry, ...] = field(default=(), init=False)
     _running: dict[str, bool] | None = field(default=None, init=False)
     """The steps that are running, and whether the log says so; None if there was none."""
 
@@ -142,6 +145,16 @@ class CallMemory:
 
     def record_answer(self, key: str, answer: Model, fingerprint: str) -> None:
         self._record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
+
+    def note_timeout(self, key: str, text: str, fingerprint: str) -> None:
+        """Note that nobody answered a question in time; `text` is what the error says."""
+        self.timed_out = (*self.timed_out, JournalEntry(EntryKind.TIMED_OUT, key, text, fingerprint))
+
+    def check_timeout(self, key: str, fingerprint: str) -> None:
+        """Raise `RequestTimeout` if this very question timed out before the call became a task."""
+        found = self.journal.find(EntryKind.TIMED_OUT, key)
+        if found is not None and found.digest == fingerprint:
+            raise RequestTimeout(cast("str", found.value))
 
     def recall_reply(
         self, key: str, question: Question[T], fingerprint: str

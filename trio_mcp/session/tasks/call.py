@@ -48,6 +48,7 @@ class CallAsTask(Call[OpenTask]):
         fingerprint = ""
         if self.memory is not None:
             fingerprint = self.memory.fingerprint(question)
+            self.memory.check_timeout(key, fingerprint)
             known = self.memory.recall_answer(key, question, fingerprint)
             if known is not None:
                 await trio.lowlevel.checkpoint()

@@ -146,7 +146,7 @@ async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome
     """
     memory = call.memory
     log = None if memory is None else memory.log
-    entries = () if memory is None else memory.journal.entries
+    entries = () if memory is None else (*memory.journal.entries, *memory.timed_out)
     run = EarlierRun(entries, logged=len(entries) if tasks.store.durable else 0)
     earlier = NOT_YET
     for _ in range(ATTEMPTS):
