@@ -53,7 +53,9 @@ class CallAsTask(Call[OpenTask]):
             if known is not None:
                 await trio.lowlevel.checkpoint()
                 return known
-        slot, task = lane.open_question(key, question.answer_type), self._origin
+        task = self._origin
+        await task.wait_said()
+        slot = lane.open_question(key, question.answer_type)
         task.questions[key] = OpenQuestion(cast("Question[Model]", question), fingerprint, order)
         try:
             task.home.questions_changed(task)

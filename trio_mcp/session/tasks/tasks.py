@@ -266,6 +266,7 @@ class Tasks:
     def set_message(self, task: OpenTask, message: str) -> None:
         if not task.is_over:
             task.record = task.record._replace(message=message, updated_at=self.clock())
+            task.said += 1
             self._save(task)
 
     def work_ended(self, task: OpenTask, outcome: TaskOutcome, reason: CancelReason | None) -> None:
@@ -320,7 +321,7 @@ class Tasks:
         try:
             while task.is_unsaved:
                 task.is_unsaved = False
-                record = task.record
+                record, said = task.record, task.said
                 try:
                     is_stored = await self._write(task, record)
                 except StoreConflict:
@@ -332,6 +333,7 @@ class Tasks:
                 if task.shown.outcome is None:
                     # A question may have been asked while it was written.
                     task.shown = record._replace(updated_at=max(record.updated_at, task.shown.updated_at))
+                    task.shown_said = said
                     self._announce(task)
                 if record.outcome is not None and not is_stored:
                     task.is_unsaved = await self._wait_to_save_again(task)
