@@ -26,8 +26,9 @@ from typing import NamedTuple
 class EntryKind(Enum):
     """What a journal entry records.
 
-    The last five are in the log of a call only, which a store keeps: a step that is about to run, one that has failed, a question
-    that is about to be sent, one that is no longer asked, and the task that the call has become.
+    INTENT, FAILED, ASKED and WITHDRAWN are in the log of a call only, which a store keeps: a step that is about to run, one that
+    has failed, a question that is about to be sent, and one that is no longer asked. TIMED_OUT is in the journal of a task only,
+    which a call has become: a question that nobody had answered in time.
     """
 
     STEP = "step"
@@ -38,7 +39,7 @@ class EntryKind(Enum):
     FAILED = "failed"
     ASKED = "asked"
     WITHDRAWN = "withdrawn"
-    BECAME = "became"
+    TIMED_OUT = "timed_out"
 
 
 class JournalEntry(NamedTuple):

@@ -122,7 +122,7 @@ class Handoff(Generic[V, C, S]):
                 await self._clean_up(self.on_cancel, value, ctx)  # noqa: ASYNC102  it opens a shielded scope
             raise
         phase, memory = phase_context(ctx, "after"), ctx._call.memory  # noqa: SLF001
-        if memory is not None and memory.is_durable:
+        if memory is not None:
             # It has no result in the journal: the call ends with it.
             await memory.begin_step(phase_path(ctx, "after"))
         return await checked(phase, after(value, answer, phase))
@@ -136,7 +136,7 @@ class Handoff(Generic[V, C, S]):
             await trio.lowlevel.checkpoint()
             return cast("V", self.value.from_json(recorded.value))
         phase = phase_context(ctx, BEFORE)
-        if memory is not None and memory.is_durable:
+        if memory is not None:
             await memory.begin_step(entry)
         value = await checked(phase, before(phase))
         try:

@@ -89,20 +89,6 @@ class Reporter:
         await trio.lowlevel.checkpoint()
 
     @runs_on_trio
-    async def become_task(self) -> None:
-        """Go on as a task from here on, in a tool with `task="later"`: what it asked before was asked in the call itself.
-
-        Where the caller takes no task, or the call is one already, this does nothing. Else the caller gets the task, and the tool
-        runs once more from its beginning, in the task: answers and steps return at once what they did, up to here.
-
-        Raises:
-            RuntimeError: the tool is not one that may run as a task, or a branch or a step of it is running.
-            LimitExceeded: the server, or this caller, has as many open tasks as may be.
-            StoreError: the store does not keep the task.
-        """
-        await self._call.become_task()
-
-    @runs_on_trio
     async def end_stream(self, retry: float | None = None) -> None:
         """End the HTTP stream of this call, so that the client reconnects after `retry` seconds (L-HTTP-7s).
 

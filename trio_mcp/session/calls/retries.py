@@ -13,7 +13,6 @@ from ...storage import StoreError
 from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
-from .became import answer_in
 from .call import Call, Plan, Route
 from .claims import claim_leg
 from .earlier import earlier_run, failing_body, read_log
@@ -98,14 +97,14 @@ class Retry(NamedTuple):
         """Replay a call of which something is in the store. The client may disconnect, or send a copy, until it has come."""
         services = self.services
         try:
-            await self._claim(plan)
+            if (task := await self._claim(plan)) is not None:
+                if not self.target.finished:
+                    self.target.finish(task)
+                return
             fetched = payload if payload.journal_key is None else await payload.fetched(services.journals)
             logged = () if services.log_store is None else await read_log(services.log_store, self.claims.call_id)
             # Both again: another request of the client may have carried the call on while this one waited for the store.
             if self.target.finished or self.join(fetched):
-                return
-            if (task := answer_in(logged)) is not None:
-                self.target.finish(task)
                 return
             self.check_not_replayed(payload.node)
             self.replay(plan, fetched, logged)
@@ -113,18 +112,22 @@ class Retry(NamedTuple):
             if not self.target.finished:
                 self.target.finish(error_detail(self.services.failures, self.facts, error))
 
-    async def _claim(self, plan: Plan) -> None:
-        """See to it that no other process runs the call from this leg on.
+    async def _claim(self, plan: Plan) -> LegOutcome:
+        """See to it that no other process runs the call from this leg on; return its answer if it has become a task.
 
         Raises:
             LimitExceeded: one does, or the store cannot tell.
         """
         services, claims = self.services, self.claims
         if services.log_store is None or plan.resume is ResumeMode.PARKED:
-            return
+            return None
         lifetime = services.options.actors.park_ttl
         try:
             node = await claim_leg(services.log_store, services.node, claims.call_id, claims.leg, lifetime)
+            if plan.becomes is not None and services.tasks is not None:
+                task = await services.tasks.answer_of(claims.call_id)
+                if task is not None:
+                    return task
         except StoreError as error:
             services.records.log(NOT_CLAIMED, level=logging.ERROR, exc_info=error)
             raise LimitExceeded("the store of this server fails now; send the request again later") from None
@@ -132,6 +135,7 @@ class Retry(NamedTuple):
             raise LimitExceeded(
                 "another process of this server carries this call on; send the request again to that one"
             )
+        return None
 
     def check_not_replayed(self, node: str) -> None:
         """Raise `InvalidRequestState` if the call was replayed from this very state of that process before."""

@@ -84,6 +84,17 @@ class TaskStarter(Protocol[C_contra]):
         """Create a task that goes on with what a call has recorded; return the answer to its request."""
         ...
 
+    async def answer_of(self, call: str) -> LegOutcome:
+        """Return the answer to the request of a call that has become a task, in whichever process; None if it has not.
+
+        Args:
+            call: the key of the log of the call.
+
+        Raises:
+            StoreError: whatever the store raises.
+        """
+        ...
+
 
 @dataclass(eq=False)
 class CallServices(Generic[C]):
