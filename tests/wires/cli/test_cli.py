@@ -318,9 +318,24 @@ def test_answers_that_no_question_used_are_named(tmp_path: Path) -> None:
     assert unnamed(warning, "warning", "--answer seat=aisle", "--sample 'hop'") == []
 
 
-def test_a_call_of_a_file_says_nothing_about_keys() -> None:
+def test_a_call_of_a_file_says_nothing_about_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(ENVIRONMENT, "TRIO_MCP_KEYS", raising=False)
     done = trio_mcp("call", TRAVEL, "book_flight", "destination=Lisbon", *ANSWERS)
     assert "TRIO_MCP_KEYS" not in done.stderr
+
+
+def test_a_call_of_a_file_with_a_store_needs_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(ENVIRONMENT, "TRIO_MCP_KEYS", raising=False)
+    store = tmp_path / "state.db"
+    file = server_file(
+        tmp_path,
+        f"from trio_mcp import ServiceOptions\nserver = Server('one', options=ServiceOptions(store={str(store)!r}))\n",
+    )
+    for target in (file, running(file)):
+        done = trio_mcp("call", target, "--list")
+        assert (done.returncode, done.stdout) == (3, "")
+        assert "TRIO_MCP_KEYS" in done.stderr
+    assert not store.exists()
 
 
 def test_a_traceback_shows_only_when_it_is_asked_for(tmp_path: Path) -> None:
