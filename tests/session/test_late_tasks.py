@@ -168,8 +168,45 @@ async def test_only_a_tool_that_may_run_as_a_task_becomes_one(caplog: pytest.Log
 
 
 def test_a_tool_that_becomes_a_task_must_be_replayable() -> None:
-    with pytest.raises(ValueError, match="replay"):
+    with pytest.raises(ValueError, match=naming("later", "resume=", "replay")):
         Server("tester").tool(task="later")(tool)
+    with pytest.raises(ValueError, match=naming("later", "resume=", "replay")):
+        Server("tester").tool(task="later", resume="parked", annotations={"idempotentHint": True})(tool)
+    Server("tester").tool(task="later", annotations={"idempotentHint": True})(tool)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_handoff_becomes_a_task_in_its_client_phase_and_its_other_phases_run_once(durable: bool) -> None:
+    log: list[str] = []
+
+    async def client(_value: str, ctx: Context) -> str:
+        name = await ctx.elicit.strict("Your name?", str)
+        await ctx.become_task()
+        return name
+
+    async def after(_value: str, name: str, ctx: Context) -> str:
+        with pytest.raises(TypeError, match=naming("client")):
+            await ctx.become_task()
+        log.append("after")
+        return f"Hello, {name}!"
+
+    async def undo(_value: str, _ctx: Context) -> None:
+        log.append("undo")
+
+    options = ServiceOptions(keys=KEYS, store=CrashingStore(Disk()) if durable else None)
+    server = Server("tester", version="1", options=options)
+
+    @server.handoff_tool(client=client, after=after, on_cancel=undo, task="later")
+    async def greet(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=naming("client")):
+            await ctx.become_task()
+        log.append("before")
+        return "held"
+
+    async with talk_to(server) as talk:
+        task = await became(talk)
+        assert (await task.result())["content"][0]["text"] == "Hello, Ann!"
+    assert log == ["before", "after"]
 
 
 def test_a_wrong_choice_of_task_names_all_that_there_are() -> None:
