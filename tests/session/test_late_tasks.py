@@ -214,28 +214,6 @@ async def test_after_a_step_that_failed_the_call_becomes_a_task() -> None:
         assert (await task.result())["content"][0]["text"] == "sold"
 
 
-async def test_the_first_phase_of_a_handoff_becomes_no_task() -> None:
-    """Else it would run again."""
-    server, begun = Server("tester"), []
-
-    async def client(value: int, _ctx: Context) -> int:
-        return value
-
-    async def after(value: int, _answer: int, _ctx: Context) -> str:
-        return f"seat {value}"
-
-    @server.handoff_tool(client=client, after=after, task="later", resume="replay")
-    async def hold(ctx: Context) -> int:
-        begun.append("hold")
-        with pytest.raises(RuntimeError, match="step"):
-            await ctx.become_task()
-        return 7
-
-    async with talk_to(server) as talk:
-        assert await talk.text(talk.leg("hold", capabilities=DECLARES)) == "seat 7"
-    assert begun == ["hold"]
-
-
 async def tool(ctx: Context) -> None:
     await ctx.become_task()
 
@@ -268,8 +246,45 @@ async def test_only_a_tool_that_may_run_as_a_task_becomes_one(caplog: pytest.Log
 
 
 def test_a_tool_that_becomes_a_task_must_be_replayable() -> None:
-    with pytest.raises(ValueError, match="replay"):
+    with pytest.raises(ValueError, match=naming("later", "resume=", "replay")):
         Server("tester").tool(task="later")(tool)
+    with pytest.raises(ValueError, match=naming("later", "resume=", "replay")):
+        Server("tester").tool(task="later", resume="parked", annotations={"idempotentHint": True})(tool)
+    Server("tester").tool(task="later", annotations={"idempotentHint": True})(tool)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_handoff_becomes_a_task_in_its_client_phase_and_its_other_phases_run_once(durable: bool) -> None:
+    log: list[str] = []
+
+    async def client(_value: str, ctx: Context) -> str:
+        name = await ctx.elicit.strict("Your name?", str)
+        await ctx.become_task()
+        return name
+
+    async def after(_value: str, name: str, ctx: Context) -> str:
+        with pytest.raises(TypeError, match=naming("client")):
+            await ctx.become_task()
+        log.append("after")
+        return f"Hello, {name}!"
+
+    async def undo(_value: str, _ctx: Context) -> None:
+        log.append("undo")
+
+    options = ServiceOptions(keys=KEYS, store=CrashingStore(Disk()) if durable else None)
+    server = Server("tester", version="1", options=options)
+
+    @server.handoff_tool(client=client, after=after, on_cancel=undo, task="later")
+    async def greet(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=naming("client")):
+            await ctx.become_task()
+        log.append("before")
+        return "held"
+
+    async with talk_to(server) as talk:
+        task = await became(talk)
+        assert (await task.result())["content"][0]["text"] == "Hello, Ann!"
+    assert log == ["before", "after"]
 
 
 def test_a_wrong_choice_of_task_names_all_that_there_are() -> None:

@@ -62,6 +62,13 @@ def refuse_to_ask(*_: object) -> NoReturn:
     )
 
 
+def refuse_to_become_task(*_: object) -> NoReturn:
+    """Raise `TypeError` where the tool would run once more from its beginning."""
+    raise TypeError(
+        "only `client` may become a task in a handoff tool: `before`, `after` and `on_cancel` run once, without a replay"
+    )
+
+
 class PhaseContext(Context[StateT_co]):
     """The context of `before`, `after` and `on_cancel`. It cannot ask, and `step` records nothing.
 
@@ -72,6 +79,7 @@ class PhaseContext(Context[StateT_co]):
 
     if not TYPE_CHECKING:  # they keep their types: all phases are annotated with the same class
         elicit = elicit_url = sample = roots = property(refuse_to_ask)
+        become_task = property(refuse_to_become_task)
 
     async def step(
         self,

@@ -112,8 +112,7 @@ class KeyedRequests:
             call.keyed = calls.keyed.begin(key, call)
 
     def _may_become_task(self, plan: Plan, facts: RequestFacts) -> bool:
-        wanted = plan.becomes is not None and self._service.tasks.is_wanted(facts, plan.becomes)
-        return wanted and facts.terms.asks_in_rounds
+        return plan.becomes is not None and self._service.tasks.is_wanted(facts, plan.becomes)
 
     def start_again(self, claiming: Claiming) -> None:
         """Start a call that may run twice, and whose key belongs to an earlier run with an outcome that is not known.

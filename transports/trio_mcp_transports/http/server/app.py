@@ -116,6 +116,7 @@ class McpApp:
 
     Attributes:
         failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
+        raises_failure: who serves it raises `failure`, so that the log need not have it too.
         is_trio_mcp: hypercorn's worker serves it by our own connection; see `hypercorn.worker`.
     """
 
@@ -146,6 +147,7 @@ class McpApp:
         self._records = RepeatedRecords(logger)
         self._json_limits = JsonLimits(max_bytes=self.limits.body, max_values=self.limits.values)
         self.failure: BaseException | None = None
+        self.raises_failure = False
         self._running: AppState | None = None
         self._mounted: MountedApp | None = MountedApp(self._serving, server.identity.name)
         """Starts it at its first request; None once its lifespan is run by someone else."""
@@ -165,7 +167,8 @@ class McpApp:
             case "http":
                 await self._http(scope, receive, send)
             case "lifespan":
-                await serve_lifespan_events(self.lifespan(), self._server.identity.name, receive, send)
+                name, logs_startup = self._server.identity.name, not self.raises_failure
+                await serve_lifespan_events(self.lifespan(), name, receive, send, logs_startup=logs_startup)
             case "websocket":
                 await self._websocket(scope, receive, send)
 
