@@ -127,6 +127,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         return await run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
 
     @runs_on_trio
+    @must_be_awaited("ctx.become_task")
     async def become_task(self) -> None:
         """Go on as a task from here on, in a tool with `task="later"`: what it asked before was asked in the call itself.
 
