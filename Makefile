@@ -80,6 +80,6 @@ $(STAMPS)/dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/run
 
-$(STAMPS)/bench: pyproject.toml $(STAMPS)/run
+$(STAMPS)/bench: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
-	@touch $@
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/run

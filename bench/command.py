@@ -31,13 +31,13 @@ from .workloads import WORKLOADS
 Named = TypeVar("Named")
 
 EXAMPLES = f"""\
-A workload or a target is chosen by its name, or by the beginning of it.
+A workload or a target is chosen by its name, and several of them by the beginning of their names.
 
 examples:
   make bench                                                 compare everything, and check it against the page
   make bench BENCH_FLAGS='--workloads http --rounds 3'       the same for a part of it
   python -m bench --workloads stdio-16 --targets trio_mcp,floor --rounds 1 --duration 0.2
-  python -m bench --rounds 5 --duration 2 --update           refresh the page and its picture, in about 25 minutes
+  python -m bench --rounds 5 --duration 2 --update           refresh the page and its picture, in about 20 minutes
   python -m bench --json results.json                        keep the figure of each round
 
 workloads: {", ".join(WORKLOADS)}
@@ -82,11 +82,13 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def chosen(names: str, known: dict[str, Named]) -> list[Named]:
     """Return what the names choose; all, if there are none. Raises `ValueError` for a name that chooses nothing."""
-    wanted = [name for name in names.split(",") if name]
-    for name in wanted:
-        if not any(each.startswith(name) for each in known):
+    wanted: set[str] = set()
+    for name in filter(None, names.split(",")):
+        found = {name} if name in known else {each for each in known if each.startswith(name)}
+        if not found:
             raise ValueError(f"{name!r} is none of {', '.join(known)}")
-    return [value for name, value in known.items() if not wanted or name.startswith(tuple(wanted))]
+        wanted |= found
+    return [value for name, value in known.items() if not names or name in wanted]
 
 
 def say(line: str) -> None:
@@ -192,12 +194,14 @@ def write_picture(ratios: Ratios, file: Path) -> None:
 async def worse_than_page(
     workloads: Sequence[Workload], installed: Sequence[Installed], settings: Settings, results: Results
 ) -> bool:
-    """Say which workloads are worse than on the page, after measuring those once more; returns whether there are any."""
+    """Say which workloads are worse than on the page, also when they are measured again; returns whether there are any."""
     on_page = ratios_on(PAGE.read_text(encoding="utf-8"))
     suspects = {found.workload for found in regressions(on_page, ratios_of(rows_of(results.medians())))}
     if suspects:
-        say(f"worse than on the page, so measured again: {', '.join(suspects)}")
+        say(f"worse than on the page, so measured again: {', '.join(sorted(suspects))}")
         again = [workload for workload in workloads if workload.name in suspects]
+        for workload in again:
+            results.forget(workload.name)
         await measure(again, installed, settings, results, say)
     now = ratios_of(rows_of(results.medians()))
     if missing := not_on_page(on_page, now):
@@ -212,7 +216,6 @@ def how_measured(settings: Settings) -> str:
     """Return the paragraph above the table."""
     today = datetime.now(UTC).date()
     load = settings.load
-    return (
-        f"Measured on {today} with Python {platform.python_version()}: medians of {settings.rounds} rounds of "
-        f"{load.duration:g} s, in which the targets took turns."
-    )
+    rounds = f"{settings.rounds} round{'s' if settings.rounds > 1 else ''}"
+    python = platform.python_version()
+    return f"Measured on {today} with Python {python}, in one run: medians of {rounds} of {load.duration:g} s."

@@ -16,6 +16,9 @@ PROGRAM = BUILD / "mcpload"
 SLACK = 120.0
 """Seconds that a run may take over its length, so that a server may start slowly."""
 
+FIRST_WARMUP = 4
+"""How many times as long a server warms up that was just started: it compiles what it runs often."""
+
 
 class WrongAnswers(Exception):
     """A server's answers were not those that it has to give."""
@@ -32,6 +35,10 @@ class Load:
 
     duration: float
     warmup: float
+
+    def at_first(self) -> Load:
+        """Return the load for a server that was just started."""
+        return Load(self.duration, FIRST_WARMUP * self.warmup)
 
 
 @dataclass(frozen=True)
@@ -95,4 +102,4 @@ async def generate(
         raise WrongAnswers(f"{said['errors']} of {said['calls']} answers were wrong:\n{tail(log)}")
     if not said["calls"]:
         raise WrongAnswers(f"no call was answered in {load.duration:g} seconds")
-    return Report(said["cpu_ms_per_1k"], said["first_ms"])
+    return Report(said["cpu_us"], said["first_ms"])

@@ -30,7 +30,7 @@ def log_file(name: str) -> Path:
 def tail(log: Path) -> str:
     """Return the last lines of a log, indented."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
-    return "\n".join(f"    {line}" for line in lines) or "    (nothing was written to stderr)"
+    return "\n".join(f"    {line}" for line in lines) or "    (nothing)"
 
 
 @asynccontextmanager

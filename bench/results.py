@@ -31,6 +31,10 @@ class Results:
         self.rounds.get(workload, {}).pop(target, None)
         self.failures.append(f"{target} failed at {workload}: {why}")
 
+    def forget(self, workload: str) -> None:
+        """Drop the figures of a workload that is measured again."""
+        self.rounds.pop(workload, None)
+
     def has_all_of(self, target: Target) -> bool:
         """Return whether the target has a figure for each workload that runs on it."""
         return all(

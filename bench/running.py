@@ -106,23 +106,30 @@ async def measure(
             rounds = 1 if workload.once else settings.rounds
             for number in range(rounds):
                 say(f"{workload.name}, round {number + 1} of {rounds}")
-                await measure_round(workload, rotated(list(servers.items()), number), servers, settings, results)
+                is_new = number == 0 or workload.wire is Wire.STDIO
+                load = settings.load.at_first() if is_new else settings.load
+                await measure_round(workload, rotated(list(servers.items()), number), servers, load, results)
 
 
 async def measure_round(
     workload: Workload,
     turns: Sequence[tuple[str, Server]],
     servers: dict[str, Server],
-    settings: Settings,
+    load: Load,
     results: Results,
 ) -> None:
     """Let each server have its turn; one that fails has no more of them."""
     for name, server in turns:
         try:
-            results.add(workload.name, name, await workload.measure(server, settings.load))
+            results.add(workload.name, name, await workload.measure(server, load))
         except FAILURES as error:
             del servers[name]
-            results.fail(workload.name, name, f"{described(error)}\n{tail(server.log)}")
+            results.fail(workload.name, name, described(error) + server_said(workload, server))
+
+
+def server_said(workload: Workload, server: Server) -> str:
+    """Return the last lines of the server's stderr, unless the error has them, since the generator shares it on stdio."""
+    return "" if workload.wire is Wire.STDIO else f"\nThe server wrote:\n{tail(server.log)}"
 
 
 def rotated(items: Sequence[Item], by: int) -> list[Item]:

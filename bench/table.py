@@ -79,32 +79,42 @@ def goals_cell(row: Row) -> str:
     words = {True: "met", False: "**missed**", None: "not measured"}
     said = []
     for goal in row.workload.goals:
-        what = f"{goal.most:g} {row.workload.unit.value if goal.column == OURS else OF + goal.column}"
-        said.append(f"{what} {words[reached(goal, row)]}")
+        what = row.workload.unit.value if goal.column == OURS else OF + goal.column
+        said.append(f"≤ {goal.most:g} {what}: {words[reached(goal, row)]}")
     return "; ".join(said) or NOTHING
 
 
 def figures_cells(row: Row) -> dict[str, str]:
     """Return the cells of a row that hold figures, by their headings."""
     unit = row.workload.unit
-    cells = {"workload": row.workload.name, OURS: shown(row.ours, unit), "floor": shown(row.floor, unit)}
+    cells = {OURS: shown(row.ours, unit), "floor": shown(row.floor, unit)}
     return cells | {OF + column: shown(row.ratios.get(column)) for column in COLUMNS}
 
 
 def page_table(rows: Sequence[Row]) -> str:
     """Return the table of the page."""
-    return markdown([{**figures_cells(row), "goals": goals_cell(row), "what it is": row.workload.what} for row in rows])
+    return markdown(
+        [
+            {
+                "workload": row.workload.name,
+                "what it is": row.workload.what,
+                **figures_cells(row),
+                "goals": goals_cell(row),
+            }
+            for row in rows
+        ]
+    )
 
 
 def terminal_table(rows: Sequence[Row]) -> str:
     """Return the table of one run."""
-    return markdown([figures_cells(row) for row in rows])
+    return markdown([{"workload": row.workload.name, **figures_cells(row)} for row in rows])
 
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:
     """Return a table in Markdown whose columns stand one below the other in a terminal too."""
     if not rows:
-        return "(nothing was measured)"
+        return f"(no figure of {OURS}, so nothing to compare)"
     headings = list(rows[0])
     widths = {heading: max(len(heading), *(len(row[heading]) for row in rows)) for heading in headings}
     lines = [{heading: heading for heading in headings}, *rows]

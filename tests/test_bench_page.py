@@ -73,14 +73,14 @@ def test_a_workload_without_a_figure_of_ours_has_no_row() -> None:
 
 def test_a_goal_is_met_missed_or_not_measured() -> None:
     row = only_row("http-legacy-16", {OURS: 120.0, "floor-lean3-trio": 100.0, "mcp": 1000.0})
-    assert "1.15 of floor **missed**; 0.6 of ts not measured" in page_table([row])
+    assert "≤ 1.15 of floor: **missed**; ≤ 0.6 of ts: not measured" in page_table([row])
     row = only_row("http-legacy-16", {OURS: 115.0, "floor-lean3-trio": 100.0, "ts": 200.0})
-    assert "1.15 of floor met; 0.6 of ts met" in page_table([row])
+    assert "≤ 1.15 of floor: met; ≤ 0.6 of ts: met" in page_table([row])
 
 
 def test_a_goal_may_be_an_absolute_figure() -> None:
-    assert "20 kB met" in page_table([only_row("suspended-1000", {OURS: 20.0})])
-    assert "20 kB **missed**" in page_table([only_row("suspended-1000", {OURS: 20.1})])
+    assert "≤ 20 kB: met" in page_table([only_row("suspended-1000", {OURS: 20.0})])
+    assert "≤ 20 kB: **missed**" in page_table([only_row("suspended-1000", {OURS: 20.1})])
 
 
 def test_every_goal_names_a_column_of_the_table() -> None:
