@@ -16,7 +16,7 @@ PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" 
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-wires fuzz sweep long conformance autobahn mutants lint clean
+.PHONY: help demo test test-wires fuzz sweep long conformance autobahn mutants bench lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -54,10 +54,13 @@ autobahn: $(STAMPS)/dev  ## run the Autobahn test suite for WebSockets (CPython 
 mutants: $(STAMPS)/dev  ## break forty rules one by one and see which test notices
 	$(BIN)/python tests/mutants/run.py $(MUTANTS_FLAGS)
 
+bench: $(STAMPS)/bench  ## compare the CPU time of a call with other libraries, floors and the page (gcc and taskset have to be there)
+	$(BIN)/python -m bench --check $(BENCH_FLAGS)
+
 lint: $(STAMPS)/dev  ## check format, style, types and the layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/flake8 trio_mcp transports examples
+	$(BIN)/flake8 trio_mcp transports examples bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
@@ -75,4 +78,8 @@ $(STAMPS)/run: pyproject.toml | $(BIN)/python
 
 $(STAMPS)/dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/run
+
+$(STAMPS)/bench: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/run

@@ -1,0 +1,221 @@
+"""The command line of the benchmark."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import platform
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TypeVar
+
+import trio
+
+from .environments import Unavailable
+from .generator import Load, build
+from .page import LIMIT, not_on_page, ratios_on, regressions, with_section
+from .paths import BUILD, PAGE, PICTURE
+from .results import Results
+from .running import Cores, Settings, install, measure
+from .table import Ratios, Row, ratios_of, rows_of, terminal_table
+from .targets import TARGETS, Installed
+from .workload import Workload
+from .workloads import WORKLOADS
+
+Named = TypeVar("Named")
+
+EXAMPLES = f"""\
+A workload or a target is chosen by its name, and several of them by the beginning of their names.
+
+examples:
+  make bench                                                 compare everything, and check it against the page
+  make bench BENCH_FLAGS='--workloads http --rounds 3'       the same for a part of it
+  python -m bench --workloads stdio-16 --targets trio_mcp,floor --rounds 1 --duration 0.2
+  python -m bench --rounds 5 --duration 2 --update           refresh the page and its picture, in about 20 minutes
+  python -m bench --json results.json                        keep the figure of each round
+
+workloads: {", ".join(WORKLOADS)}
+targets:   {", ".join(TARGETS)}
+
+The status is 1 if a workload is worse than on the page by more than {LIMIT - 1:.0%}, or if a target failed.
+"""
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        "python -m bench",
+        description="Compare the CPU time of this checkout's server with that of other libraries and of bare servers.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--workloads", metavar="NAMES", default="", help="separated by commas (default: all)")
+    parser.add_argument("--targets", metavar="NAMES", default="", help="separated by commas (default: all)")
+    parser.add_argument("--rounds", type=int, default=5, help="turns of each target, of which the median counts (5)")
+    parser.add_argument("--duration", type=float, default=1.0, metavar="SECONDS", help="of a turn (1.0)")
+    parser.add_argument("--warmup", type=float, default=0.5, metavar="SECONDS", help="before each turn (0.5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures of each round")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--check", action="store_true", help="fail if a ratio is worse than on the page")
+    what.add_argument(
+        "--update", action="store_true", help="write the page and its picture; needs all targets and workloads"
+    )
+    options = parser.parse_args(arguments)
+    if options.rounds < 1 or options.duration <= 0 or options.warmup < 0:
+        parser.error("--rounds is at least 1, --duration more than 0, and --warmup not negative")
+    if options.update and (options.workloads or options.targets):
+        parser.error("--update needs all workloads and targets: the figures of the page are of one run")
+    if options.update and not can_draw():
+        parser.error("--update needs matplotlib: pip install -e '.[bench]'")
+    try:
+        options.workloads = chosen(options.workloads, WORKLOADS)
+        options.targets = chosen(options.targets, TARGETS)
+    except ValueError as error:
+        parser.error(str(error))
+    return options
+
+
+def chosen(names: str, known: dict[str, Named]) -> list[Named]:
+    """Return what the names choose; all, if there are none. Raises `ValueError` for a name that chooses nothing."""
+    wanted: set[str] = set()
+    for name in filter(None, names.split(",")):
+        found = {name} if name in known else {each for each in known if each.startswith(name)}
+        if not found:
+            raise ValueError(f"{name!r} is none of {', '.join(known)}")
+        wanted |= found
+    return [value for name, value in known.items() if not names or name in wanted]
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; returns the exit status."""
+    options = parse_arguments(arguments)
+    if sys.platform != "linux":
+        say("The benchmark needs Linux, whose /proc and CPU clocks of other processes it reads.")
+        return 1
+    cores = Cores.allowed()
+    if cores.server == cores.load:
+        say("There is only one core: the load generator takes its time from the servers.")
+    # Everything that this process starts stays beside it, except for the servers.
+    os.sched_setaffinity(0, {cores.load})
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock, tempfile.TemporaryDirectory(prefix="bench-") as scratch:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say("Another benchmark of this checkout is running, and each would disturb the other.")
+            return 1
+        settings = Settings(options.rounds, Load(options.duration, options.warmup), cores, Path(scratch))
+        return trio.run(until_signal, options, settings)
+
+
+async def until_signal(options: argparse.Namespace, settings: Settings) -> int:
+    """Run, or stop at a signal, and leave no process behind."""
+    status = 130
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def stop() -> None:
+                async for number in signals:
+                    say(f"stopped by {signal.Signals(number).name}")
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(stop)
+            status = await run(options, settings)
+            nursery.cancel_scope.cancel()
+    return status
+
+
+async def run(options: argparse.Namespace, settings: Settings) -> int:
+    """Measure, print, and do what the options ask for; returns the exit status."""
+    results = Results()
+    try:
+        await build()
+    except Unavailable as error:
+        say(f"The load generator cannot be made: {error}.")
+        return 1
+    installed = await install(options.targets, results, say)
+    await measure(options.workloads, installed, settings, results, say)
+    fails = options.check and await worse_than_page(options.workloads, installed, settings, results)
+    rows = rows_of(results.medians())
+    print(terminal_table(rows))
+    for failure in results.failures:
+        say(failure)
+    if options.json:
+        results.write(options.json, settings.load)
+    if options.update:
+        fails = not update(rows, settings, results)
+    elif rows:
+        show_picture(rows)
+    return int(fails or bool(results.failures))
+
+
+def update(rows: Sequence[Row], settings: Settings, results: Results) -> bool:
+    """Write the page and its picture, if every figure is there; returns whether it is."""
+    missing = [target.name for target in TARGETS.values() if not results.has_all_of(target)]
+    if missing:
+        say(f"The page was not written: figures are missing of {', '.join(missing)}.")
+        return False
+    text = with_section(PAGE.read_text(encoding="utf-8"), rows, how_measured(settings), PICTURE.name)
+    PAGE.write_text(text, encoding="utf-8")
+    # From the page, so that the picture shows what the table says, rounded like there.
+    write_picture(ratios_on(text), PICTURE)
+    return True
+
+
+def show_picture(rows: Sequence[Row]) -> None:
+    """Write the picture of this run, and say where it is."""
+    if not can_draw():
+        say("There is no picture, since matplotlib is not installed: pip install -e '.[bench]'")
+        return
+    file = BUILD / PICTURE.name
+    write_picture(ratios_of(rows), file)
+    say(f"The picture is {file}")
+
+
+def can_draw() -> bool:
+    return find_spec("matplotlib") is not None
+
+
+def write_picture(ratios: Ratios, file: Path) -> None:
+    from .plot import svg  # noqa: PLC0415  a run without a picture does not need matplotlib
+
+    file.write_text(svg(ratios), encoding="utf-8")
+
+
+async def worse_than_page(
+    workloads: Sequence[Workload], installed: Sequence[Installed], settings: Settings, results: Results
+) -> bool:
+    """Say which workloads are worse than on the page, also when they are measured again; returns whether there are any."""
+    on_page = ratios_on(PAGE.read_text(encoding="utf-8"))
+    suspects = {found.workload for found in regressions(on_page, ratios_of(rows_of(results.medians())))}
+    if suspects:
+        say(f"worse than on the page, so measured again: {', '.join(sorted(suspects))}")
+        again = [workload for workload in workloads if workload.name in suspects]
+        for workload in again:
+            results.forget(workload.name)
+        await measure(again, installed, settings, results, say)
+    now = ratios_of(rows_of(results.medians()))
+    if missing := not_on_page(on_page, now):
+        say(f"not on the page, so not compared: {', '.join(missing)}")
+    found = regressions(on_page, now)
+    for regression in found:
+        say(f"regression at {regression}")
+    return bool(found)
+
+
+def how_measured(settings: Settings) -> str:
+    """Return the paragraph above the table."""
+    today = datetime.now(UTC).date()
+    load = settings.load
+    rounds = f"{settings.rounds} round{'s' if settings.rounds > 1 else ''}"
+    python = platform.python_version()
+    return f"Measured on {today} with Python {python}, in one run: medians of {rounds} of {load.duration:g} s."

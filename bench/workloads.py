@@ -1,0 +1,128 @@
+"""The workloads, in the order of the table."""
+
+from __future__ import annotations
+
+from .calls import Calls, FirstAnswer, Lists, Questions, StdioCalls, WebSocketCalls
+from .messages import Era
+from .open_calls import Fan, Idle, Waiting
+from .workload import Goal, Workload
+
+LEGACY, MODERN = Era.LEGACY, Era.MODERN
+MEBIBYTE = "x" * (1 << 20)
+STEPS = {"n": 10}
+LAST_STEP = '"progress":10'
+
+
+def floor(most: float) -> Goal:
+    return Goal("floor", most)
+
+
+def mcp(most: float) -> Goal:
+    return Goal("mcp", most)
+
+
+def ts(most: float) -> Goal:
+    return Goal("ts", most)
+
+
+def absolute(most: float) -> Goal:
+    return Goal("trio_mcp", most)
+
+
+WORKLOADS: dict[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        StdioCalls(name="stdio-1", what="stdio, one call at a time", in_flight=1, goals=(ts(1.15), mcp(0.25))),
+        StdioCalls(name="stdio-16", what="stdio, 16 calls in flight", in_flight=16, goals=(ts(1.1), mcp(0.125))),
+        Calls(
+            name="http-legacy-16",
+            what="HTTP, legacy, 16 connections",
+            era=LEGACY,
+            connections=16,
+            goals=(floor(1.15), ts(0.6)),
+        ),
+        Calls(
+            name="http-modern-16",
+            what="HTTP, modern, 16 connections",
+            era=MODERN,
+            connections=16,
+            goals=(floor(1.3), ts(0.6)),
+        ),
+        Calls(
+            name="progress-legacy-16",
+            what="ten progress reports a call, legacy",
+            era=LEGACY,
+            connections=16,
+            tool="progress",
+            arguments=STEPS,
+            expect=LAST_STEP,
+            progress=True,
+        ),
+        Calls(
+            name="progress-modern-16",
+            what="ten progress reports a call, modern",
+            era=MODERN,
+            connections=16,
+            tool="progress",
+            arguments=STEPS,
+            expect=LAST_STEP,
+            progress=True,
+            goals=(floor(1.1),),
+        ),
+        Questions(
+            name="elicit-legacy-16",
+            what="one question during the call, legacy",
+            era=LEGACY,
+            connections=16,
+            goals=(floor(1.2), ts(1.0)),
+        ),
+        Questions(
+            name="elicit-modern-16",
+            what="one question during the call, modern",
+            era=MODERN,
+            connections=16,
+            goals=(floor(1.6), mcp(0.65)),
+        ),
+        Fan(name="fan-100", what="one call that asks 100 questions at once", number=100, goals=(ts(1.0), mcp(0.5))),
+        WebSocketCalls(name="ws-1", what="WebSocket, one call at a time", connections=1, in_flight=1),
+        WebSocketCalls(
+            name="ws-16", what="16 WebSockets, one call each", connections=16, in_flight=1, goals=(floor(1.3),)
+        ),
+        WebSocketCalls(name="ws-1x16", what="one WebSocket, 16 calls in flight", connections=1, in_flight=16),
+        Calls(
+            name="big-modern",
+            what="an argument of 1 MiB, modern",
+            era=MODERN,
+            connections=1,
+            arguments={"text": MEBIBYTE},
+            expect="xxxx",
+            goals=(floor(1.6), mcp(0.6)),
+        ),
+        Lists(
+            name="list500-modern",
+            what="`tools/list` of 500 tools, modern",
+            era=MODERN,
+            connections=4,
+            expect="extra_499",
+            variables={"BENCH_TOOLS": "500"},
+            goals=(mcp(0.067),),
+        ),
+        Waiting(
+            name="suspended-1000",
+            what="memory of a call that waits for an answer, of 1,000",
+            number=1000,
+            goals=(absolute(20),),
+        ),
+        Idle(
+            name="idle-1000",
+            what="memory of an idle session with its stream, of 1,000",
+            number=1000,
+            goals=(absolute(17),),
+        ),
+        FirstAnswer(
+            name="startup",
+            what="first answer on stdio, from the start of the process",
+            goals=(ts(1.0), mcp(0.4)),
+        ),
+    )
+}
