@@ -15,7 +15,6 @@ optional argument asks for None first.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -153,6 +152,8 @@ def check_no_options(given: Mapping[str, object], function: Callable[..., object
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a question with the known name that is most like this one; empty if none is."""
+    import difflib  # noqa: PLC0415  needed for errors only
+
     found = difflib.get_close_matches(name, list(known), 1)
     return f"do you mean {found[0]!r}?" if found else ""
 

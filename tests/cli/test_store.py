@@ -16,7 +16,7 @@ from trio_mcp.cli.errors import Status
 from trio_mcp.protocol.sealing.request_state import KeyRing, to_base64url
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.storage import Append, Put, Record
-from trio_mcp.stores import open_store
+from trio_mcp.stores import open_store, sqlite_schema, sqlite_upkeep
 
 KEY, OTHER_KEY = b"k" * 32, b"o" * 32
 
@@ -34,6 +34,18 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     trio.run(fill)
     return path
+
+
+@pytest.fixture
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing waits long for another connection."""
+    monkeypatch.setattr(sqlite_schema, "BUSY_SECONDS", 0.05)
+
+
+def one_error(capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line on stderr."""
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
 
 
 def output(capsys: pytest.CaptureFixture[str]) -> str:
@@ -113,6 +125,40 @@ def test_vacuum_gives_room_back_and_keeps_what_lives(file: Path, capsys: pytest.
     assert sizes["after"] == file.stat().st_size
     assert main(["store", "list", str(file), "--json"]) == Status.OK
     assert [(each["kind"], each["number"]) for each in json.loads(output(capsys))] == [("call", 1), ("task", 1)]
+
+
+def test_vacuum_says_that_a_file_is_locked(file: Path, capsys: pytest.CaptureFixture[str], short_waits: None) -> None:
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert main(["store", "vacuum", str(file)]) == Status.UNREACHABLE
+    assert "locked" in one_error(capsys)
+
+
+def test_vacuum_says_that_another_process_reads_the_file(
+    file: Path, capsys: pytest.CaptureFixture[str], short_waits: None
+) -> None:
+    with closing(sqlite3.connect(file)) as other:
+        other.execute("BEGIN")
+        other.execute("SELECT * FROM records").fetchall()
+        assert main(["store", "vacuum", str(file)]) == Status.OK
+    assert str(file) in one_error(capsys)
+
+
+def test_vacuum_waits_no_longer_for_every_slice_of_a_file_that_is_locked_again_and_again(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, waits = 0.0, []
+
+    def drop_some(connection: sqlite3.Connection, _now: float) -> bool:
+        nonlocal now
+        waits.append(connection.execute("PRAGMA busy_timeout").fetchone()[0] / 1000)
+        now += waits[-1]
+        return len(waits) < 100
+
+    monkeypatch.setattr(sqlite_upkeep, "drop_expired", drop_some)
+    sqlite_upkeep.vacuum(file, time.time(), clock=lambda: now)
+    assert sum(waits[:3]) <= sqlite_upkeep.LOCKED_SECONDS + sqlite_upkeep.LEAST_WAIT
+    assert set(waits[3:]) == {sqlite_upkeep.LEAST_WAIT}
 
 
 @pytest.mark.parametrize("action", ["list", "check", "vacuum"])

@@ -408,3 +408,17 @@ async def test_a_cancel_of_the_call_before_its_task_is_known_cancels_the_task(mo
                 nursery.cancel_scope.cancel()
             await wait_all_tasks_blocked()
             assert not running
+
+
+# forgotten awaits
+
+
+async def test_a_forgotten_await_is_an_error_that_names_the_method(bench: Bench) -> None:
+    async with bench.client("modern") as client:
+        with pytest.raises(TypeError, match=naming("await client.start_tool")):
+            client.start_tool("endless").id  # type: ignore[attr-defined]  # noqa: B018
+        task = await client.start_tool("endless")
+        for name, forgotten in (("status", task.status), ("result", task.result), ("cancel", task.cancel)):
+            with pytest.raises(TypeError, match=naming(f"await task.{name}")):
+                assert forgotten()
+        await task.cancel()

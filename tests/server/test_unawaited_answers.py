@@ -35,6 +35,15 @@ METHODS: dict[str, Callable[[Context], Any]] = {
     "ctx.branch": lambda ctx: ctx.branch(child),
     "ctx.branch_all": lambda ctx: ctx.branch_all(child, child),
     "ctx.branch_race": lambda ctx: ctx.branch_race(child, child),
+    "ctx.progress": lambda ctx: ctx.progress(1),
+    "ctx.log": lambda ctx: ctx.log("info", "one"),
+    "ctx.debug": lambda ctx: ctx.debug("one"),
+    "ctx.info": lambda ctx: ctx.info("one"),
+    "ctx.warning": lambda ctx: ctx.warning("one"),
+    "ctx.error": lambda ctx: ctx.error("one"),
+    "ctx.status": lambda ctx: ctx.status("reading"),
+    "ctx.become_task": lambda ctx: ctx.become_task(),
+    "ctx.end_stream": lambda ctx: ctx.end_stream(),
 }
 every_method = pytest.mark.parametrize("name", list(METHODS))
 
@@ -190,7 +199,19 @@ async def drop_in_a_race(ctx: Context) -> str:
     return await ctx.branch_race(ask_and_drop)
 
 
+async def tell_and_drop(ctx: Context) -> str:
+    ctx.status("deleting")  # type: ignore[unused-coroutine]
+    return "deleted"
+
+
+async def become_and_drop(ctx: Context) -> str:
+    ctx.become_task()  # type: ignore[unused-coroutine]
+    return "deleted"
+
+
 DROPPING = {
+    tell_and_drop: "ctx.status",
+    become_and_drop: "ctx.become_task",
     ask_and_drop: "ctx.elicit.strict",
     ask_and_keep: "ctx.elicit",
     ask_and_hold: "ctx.elicit",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import pytest
@@ -14,12 +15,14 @@ from talk import Round, Talk, accept, talk_to
 from task_talk import DECLARES, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, Server, ServiceOptions
+from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.jsonrpc import RequestId
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
+from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.storage import Change, Put, StoreError, StoreFull
+from trio_mcp.runtime import Limits, MemoryBudget
+from trio_mcp.session.calls import stored_keys
+from trio_mcp.storage import Change, Put, StoreError, StoreFull, StoreTimeout
+from trio_mcp.types import ToolAnnotations
 
 KEYS = KeyRing.random()
 
@@ -92,6 +95,21 @@ class Shop:
         return functools.partial(self.done.append, what)
 
 
+class PatientShop(Shop):
+    """A tool that waits for three seconds for its user, and goes on without an answer."""
+
+    def server(self, store: CrashingStore | None = None, **options: Any) -> Server:
+        server = Server("shop", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+        server.tool(task="later", resume="replay", limit=1)(self.remind)
+        return server
+
+    async def remind(self, ctx: Context) -> str:
+        with suppress(RequestTimeout):
+            await ctx.elicit("What?", str, timeout=3)
+        await ctx.become_task()
+        return await self.ship(ctx)
+
+
 async def created(talk: Talk, request_id: RequestId) -> str:
     """Return the id of the task that a request has become."""
     task = ModernTask(talk)
@@ -119,6 +137,74 @@ async def test_a_retry_that_comes_to_the_next_process_gets_the_task_that_there_i
         assert [await created(talk, answered(asked, talk)) for _ in range(2)] == [first, first]
         await wait_all_tasks_blocked()
         assert len(talk.service.tasks) == 1
+    assert shop.done == ["ship"]
+
+
+async def asked_in(stack: AsyncExitStack, shop: Shop, tool: str = "order") -> tuple[CrashingStore, Talk, Round]:
+    """Start a process, and call a tool there that asks."""
+    store, server = shop.process()
+    talk = await stack.enter_async_context(talk_to(server))
+    return store, talk, await talk.round(talk.leg(tool, capabilities=DECLARES))
+
+
+@pytest.mark.parametrize("first_here", [True, False])
+async def test_one_retry_that_comes_to_two_living_processes_makes_one_task(first_here: bool) -> None:
+    """In one of them the call is parked."""
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        _, here, asked = await asked_in(stack, shop)
+        there = await stack.enter_async_context(talk_to(shop.process()[1]))
+        talks = [here, there] if first_here else [there, here]
+        requests = [(talk, answered(asked, talk)) for talk in talks]
+        ids = {await created(talk, request) for talk, request in requests}
+        await wait_all_tasks_blocked()
+        assert len(ids) == sum(len(talk.service.tasks) for talk in talks) == 1
+        assert [kind for kind, _ in shop.disk.records].count("task") == 1
+    assert shop.done == ["ship"]
+
+
+async def test_a_retry_that_comes_to_a_third_process_gets_the_task_that_a_living_one_has_made() -> None:
+    """Also where another process carried the call on, and lost."""
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        _, _, asked = await asked_in(stack, shop)
+        ids = set[str]()
+        for _ in range(2):
+            talk = await stack.enter_async_context(talk_to(shop.process()[1]))
+            ids.add(await created(talk, answered(asked, talk)))
+        assert len(ids) == 1
+
+
+async def test_a_task_that_was_taken_back_keeps_none_from_being_made() -> None:
+    """Its write was made after its time."""
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        store, talk, asked = await asked_in(stack, shop, "persist")
+        written = store.write
+
+        async def write_late(changes: Sequence[Change]) -> None:
+            await written(changes)
+            if is_task(changes):
+                raise StoreTimeout("the disk hung")
+
+        store.write = write_late  # type: ignore[method-assign]
+        await talk.round(answered(asked, talk))
+        assert not [kind for kind, _ in shop.disk.records if kind == "task"]
+        other = await stack.enter_async_context(talk_to(shop.process()[1]))
+        assert await created(other, answered(asked, other))
+
+
+async def test_a_retry_gets_the_task_that_there_was_also_when_its_time_is_over(autojump_clock: MockClock) -> None:
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        server = shop.server(CrashingStore(shop.disk), tasks=TaskOptions(ttl=1))
+        here = await stack.enter_async_context(talk_to(server))
+        asked = await here.round(here.leg("order", capabilities=DECLARES))
+        there = await stack.enter_async_context(talk_to(shop.process()[1]))
+        first = await created(here, answered(asked, here))
+        await trio.sleep(2)
+        shop.disk.records = {place: each for place, each in shop.disk.records.items() if place[0] != "task"}
+        assert await created(there, answered(asked, there)) == first
     assert shop.done == ["ship"]
 
 
@@ -153,6 +239,58 @@ async def test_a_repeat_that_comes_to_the_next_process_gets_the_task_that_there_
     assert shop.done == ["ship"]
 
 
+class SafeShop(Shop):
+    """Its tools may run twice, but make one task."""
+
+    def server(self, store: CrashingStore | None = None, **options: Any) -> Server:
+        server = Server("shop", version="1", options=ServiceOptions(keys=KEYS, store=store, **options))
+        annotations = ToolAnnotations(idempotent_hint=True)
+        server.tool(task="later", resume="replay", annotations=annotations)(self.sell)
+        server.tool(task="later", resume="replay", annotations=annotations)(self.ship)
+        server.tool(task=True, resume="replay", annotations=annotations)(self.report)
+        return server
+
+    async def report(self, ctx: Context) -> str:
+        return await self.ship(ctx)
+
+
+@pytest.mark.parametrize("tool", ["sell", "report"])
+@pytest.mark.parametrize("lives", [True, False])
+async def test_a_repeat_of_a_tool_that_may_run_twice_gets_the_task_that_there_is(tool: str, *, lives: bool) -> None:
+    shop = SafeShop()
+    async with AsyncExitStack() as stack:
+        store, server = shop.process()
+        first = await stack.enter_async_context(talk_to(server))
+        task = await created(first, first.leg(tool, capabilities=DECLARES, meta=KEYED))
+        await wait_all_tasks_blocked()
+        if not lives:
+            store.crash()
+        second = await stack.enter_async_context(talk_to(shop.process()[1]))
+        await wait_all_tasks_blocked()
+        assert await created(second, second.leg(tool, capabilities=DECLARES, meta=KEYED)) == task
+        assert [kind for kind, _ in shop.disk.records].count("task") == 1
+
+
+async def test_a_call_that_may_run_twice_runs_again_where_its_outcome_had_no_room(monkeypatch: Any) -> None:
+    monkeypatch.setattr(stored_keys, "MAX_STORED_BYTES", 0)
+    shop = SafeShop()
+    shop.go_on.set()
+    for _ in range(2):
+        store, server = shop.process()
+        async with talk_to(server) as talk:
+            assert await talk.text(talk.leg("ship", capabilities=DECLARES, meta=KEYED)) == "shipped"
+            store.crash()
+    assert shop.done == ["ship", "ship"]
+
+
+async def test_a_call_that_may_run_twice_runs_although_another_store_may_have_its_key() -> None:
+    shop = SafeShop()
+    shop.go_on.set()
+    async with talk_to(shop.process()[1]) as talk:
+        meta = {**KEYED, REPEAT_OF: "another"}
+        assert await talk.text(talk.leg("ship", capabilities=DECLARES, meta=meta)) == "shipped"
+
+
 @pytest.mark.parametrize("goes", [Talk.cancel, lambda talk, sent: talk.session.disconnect(talk.listeners[sent])])
 async def test_nothing_remains_when_the_client_goes_before_the_task_is_stored(
     goes: Callable[[Talk, RequestId], object],
@@ -179,6 +317,60 @@ async def test_a_call_that_was_cancelled_becomes_no_task_while_it_cleans_up() ->
         await wait_all_tasks_blocked()
         talk.cancel(sent)
         await talk.silence()
+        assert len(talk.service.tasks) == 0
+
+
+@pytest.mark.parametrize("waits", [2, 10])
+async def test_a_call_whose_question_timed_out_becomes_a_task_when_its_client_comes_back(
+    waits: float, autojump_clock: MockClock
+) -> None:
+    shop = PatientShop()
+    async with talk_to(shop.server()) as talk:
+        asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(waits)
+        assert shop.done == []
+        ids = [await created(talk, answered(asked, talk)) for _ in range(2)]
+        await wait_all_tasks_blocked()
+        assert ids == [task.record.id for task in talk.service.tasks] * 2
+    assert shop.done == ["ship"]
+
+
+async def test_a_task_does_not_ask_again_what_nobody_answered_in_time(autojump_clock: MockClock) -> None:
+    """Also not in the next process."""
+    shop = PatientShop()
+    store, server = shop.process()
+    async with talk_to(server) as talk:
+        asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(10)
+        task_id = await created(talk, answered(asked, talk))
+        store.crash()
+    shop.go_on.set()
+    async with talk_to(shop.process()[1]) as talk:
+        task = ModernTask(talk)
+        task.id = task_id
+        assert await task.status() == "completed"
+    assert shop.done == ["ship"]
+
+
+async def test_a_call_whose_client_does_not_come_back_becomes_no_task(autojump_clock: MockClock) -> None:
+    """It waits as one does that asks, and its place is free."""
+    shop = PatientShop()
+    async with talk_to(shop.server(actors=Limits(park_ttl=20))) as talk:
+        await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(10)
+        await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(50)
+        assert len(talk.service.tasks) == talk.service.statistics().actors.parked == 0
+    assert shop.done == []
+
+
+async def test_a_client_that_comes_back_and_takes_no_task_waits_for_the_result(autojump_clock: MockClock) -> None:
+    shop = PatientShop()
+    shop.go_on.set()
+    async with talk_to(shop.server()) as talk:
+        asked = await talk.round(talk.leg("remind", capabilities=DECLARES))
+        await trio.sleep(10)
+        assert await talk.text(asked.retry("tea")) == "shipped"
         assert len(talk.service.tasks) == 0
 
 

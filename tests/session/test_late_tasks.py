@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
 from naming import naming
-from peer import EVERYTHING
+from peer import EVERYTHING, Json
 from talk import Talk, session_with, talk_to
-from task_talk import DECLARES, ModernTask
+from task_talk import DECLARES, LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server, ServiceOptions, TaskOptions
@@ -155,8 +156,85 @@ def fails_for_tasks(store: CrashingStore) -> Callable[[Any], None]:
     return fail
 
 
+@pytest.mark.parametrize("is_idempotent", [True, False])
+@pytest.mark.parametrize("is_durable", [True, False])
+@pytest.mark.parametrize("capabilities", [DECLARES, EVERYTHING])
+async def test_no_step_becomes_a_task(*, is_idempotent: bool, is_durable: bool, capabilities: Json) -> None:
+    """The error is the same whatever the store, the step and the caller are, so that the first test of an author finds it."""
+    done = []
+
+    async def charge(ctx: Context) -> None:
+        done.append("charge")
+        await ctx.become_task()
+
+    server = Server("tester", options=ServiceOptions(keys=KEYS, store=CrashingStore(Disk()) if is_durable else None))
+
+    @server.tool(task="later", resume="replay")
+    async def sell(ctx: Context) -> str:
+        with pytest.raises(RuntimeError, match="step"):
+            await ctx.step("charge", charge, ctx, idempotent=is_idempotent)
+        return "sold"
+
+    async with talk_to(server) as talk:
+        assert await talk.text(talk.leg("sell", capabilities=capabilities)) == "sold"
+        assert len(talk.service.tasks) == 0
+    assert done == ["charge"]
+
+
+async def test_no_step_of_a_task_and_of_a_legacy_call_becomes_one() -> None:
+    server = Server("tester")
+
+    @server.tool(task="later", resume="replay")
+    async def sell(ctx: Context) -> str:
+        with pytest.raises(RuntimeError, match="step"):
+            await ctx.step("charge", ctx.become_task)
+        await ctx.become_task()
+        return "sold"
+
+    async with session_with(server, capabilities=EVERYTHING) as talk:
+        assert await talk.text(talk.call("sell")) == "sold"
+        task = LegacyTask(talk)
+        await task.start("sell")
+        assert (await task.result())["content"][0]["text"] == "sold"
+
+
+async def test_after_a_step_that_failed_the_call_becomes_a_task() -> None:
+    server = Server("tester")
+
+    @server.tool(task="later", resume="replay")
+    async def sell(ctx: Context) -> str:
+        with suppress(ZeroDivisionError):
+            await ctx.step("charge", lambda: 1 // 0)
+        await ctx.become_task()
+        return "sold"
+
+    async with talk_to(server) as talk:
+        task = ModernTask(talk)
+        task.id = task.created(await task.reply(talk.leg("sell", capabilities=DECLARES)))["taskId"]
+        assert (await task.result())["content"][0]["text"] == "sold"
+
+
 async def tool(ctx: Context) -> None:
     await ctx.become_task()
+
+
+@pytest.mark.parametrize("task", [True, "required"])
+async def test_a_tool_that_is_a_task_from_the_beginning_becomes_none(task: Any) -> None:
+    """Its author may think that its questions are asked in the call."""
+    server = Server("tester")
+    server.tool(task=task)(tool)
+    async with talk_to(server) as talk:
+        started = ModernTask(talk)
+        await started.start("tool")
+        assert (await started.result())["isError"]
+
+
+async def test_a_tool_that_may_be_a_task_becomes_none_for_a_caller_that_takes_none(caplog: Any) -> None:
+    server = Server("tester")
+    server.tool(task=True)(tool)
+    async with talk_to(server) as talk:
+        await talk.failure(talk.leg("tool"))
+        assert 'task="later"' in caplog.text
 
 
 async def test_only_a_tool_that_may_run_as_a_task_becomes_one(caplog: pytest.LogCaptureFixture) -> None:
@@ -168,8 +246,45 @@ async def test_only_a_tool_that_may_run_as_a_task_becomes_one(caplog: pytest.Log
 
 
 def test_a_tool_that_becomes_a_task_must_be_replayable() -> None:
-    with pytest.raises(ValueError, match="replay"):
+    with pytest.raises(ValueError, match=naming("later", "resume=", "replay")):
         Server("tester").tool(task="later")(tool)
+    with pytest.raises(ValueError, match=naming("later", "resume=", "replay")):
+        Server("tester").tool(task="later", resume="parked", annotations={"idempotentHint": True})(tool)
+    Server("tester").tool(task="later", annotations={"idempotentHint": True})(tool)
+
+
+@pytest.mark.parametrize("durable", [False, True])
+async def test_a_handoff_becomes_a_task_in_its_client_phase_and_its_other_phases_run_once(durable: bool) -> None:
+    log: list[str] = []
+
+    async def client(_value: str, ctx: Context) -> str:
+        name = await ctx.elicit.strict("Your name?", str)
+        await ctx.become_task()
+        return name
+
+    async def after(_value: str, name: str, ctx: Context) -> str:
+        with pytest.raises(TypeError, match=naming("client")):
+            await ctx.become_task()
+        log.append("after")
+        return f"Hello, {name}!"
+
+    async def undo(_value: str, _ctx: Context) -> None:
+        log.append("undo")
+
+    options = ServiceOptions(keys=KEYS, store=CrashingStore(Disk()) if durable else None)
+    server = Server("tester", version="1", options=options)
+
+    @server.handoff_tool(client=client, after=after, on_cancel=undo, task="later")
+    async def greet(ctx: Context) -> str:
+        with pytest.raises(TypeError, match=naming("client")):
+            await ctx.become_task()
+        log.append("before")
+        return "held"
+
+    async with talk_to(server) as talk:
+        task = await became(talk)
+        assert (await task.result())["content"][0]["text"] == "Hello, Ann!"
+    assert log == ["before", "after"]
 
 
 def test_a_wrong_choice_of_task_names_all_that_there_are() -> None:

@@ -84,6 +84,60 @@ async def test_a_status_is_shown_and_announced_when_it_is_stored(era: type[Legac
         assert (await task.get())["statusMessage"] == "second"
 
 
+class Asking(Stages):
+    """It says what it does, and asks at once."""
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.status("first")
+        await self.stage.wait()
+        await ctx.status("half of it is done")
+        answer = await ctx.elicit("Go on?", bool)
+        return answer.action
+
+
+async def test_a_question_is_shown_after_the_status_that_was_set_before_it(era: type[LegacyTask], disk: Disk) -> None:
+    work = Asking()
+    process = Process(disk, work)
+    async with begun(era, process) as task:
+        if era is LegacyTask:
+            task.about("tasks/result")
+        process.store.hang = trio.Event()
+        work.stage.set()
+        await wait_all_tasks_blocked()
+        assert news(task) == []
+        seen = await task.get()
+        assert (seen["statusMessage"], seen["status"]) == ("first", "working")
+        process.store.hang.set()
+        await wait_all_tasks_blocked()
+        seen = await task.get()
+        assert (seen["statusMessage"], seen["status"]) == ("half of it is done", "input_required")
+
+
+async def test_a_question_is_asked_although_the_store_does_not_take_the_status_before_it(
+    era: type[LegacyTask], disk: Disk
+) -> None:
+    work = Asking()
+    process = Process(disk, work)
+    async with begun(era, process) as task:
+        process.store.failing = True
+        work.stage.set()
+        assert await task.status() == "input_required"
+        process.store.failing = False
+
+
+async def test_a_task_is_cancelled_while_its_question_waits_for_the_status(era: type[LegacyTask], disk: Disk) -> None:
+    work = Asking()
+    process = Process(disk, work)
+    async with begun(era, process) as task:
+        process.store.hang = trio.Event()
+        work.stage.set()
+        await wait_all_tasks_blocked()
+        task.about("tasks/cancel")
+        await wait_all_tasks_blocked()
+        process.store.hang.set()
+        assert await task.status() == "cancelled"
+
+
 async def test_an_outcome_is_shown_when_it_is_stored(era: type[LegacyTask], disk: Disk) -> None:
     work = Stages()
     process = Process(disk, work)

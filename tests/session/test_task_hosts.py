@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+import trio
 from peer import Json
 from talk import Talk, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, ProtocolError, Server
+from trio_mcp import Context, ProtocolError, Server, ServiceOptions, TaskOptions
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session.tasks.unattended import POLLS
 
@@ -137,6 +138,29 @@ async def test_a_question_that_nobody_answers_is_sent_once(mock_clock: MockClock
         mock_clock.jump(600)
         assert await status(talk, task_id) == "input_required"
         assert prompts(talk) == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [ServiceOptions(outbox=4), ServiceOptions(tasks=TaskOptions(waiting_per_owner=4))],
+    ids=["the channel is full", "as many questions wait as may"],
+)
+async def test_the_questions_of_many_tasks_are_asked_when_there_is_room_for_them(
+    options: ServiceOptions, autojump_clock: MockClock
+) -> None:
+    server, count = Server("tester", version="1", options=options), 20
+    server.tool(task=True)(confirm)
+    async with talk_to(server) as talk:
+        await talk.initialize(capabilities=CAPABILITIES)
+        for _ in range(count):
+            await talk.result(talk.request("tools/call", {"name": "confirm", "arguments": {}, "task": {}}))
+            await wait_all_tasks_blocked()
+            talk.waiting()
+        with trio.fail_after(600):
+            while len(talk.service.tasks):
+                for question in prompts(talk):
+                    talk.answer(question, {"action": "decline"})
+                await trio.sleep(options.tasks.poll_interval)
 
 
 async def test_a_session_without_a_channel_is_asked_when_it_has_one(mock_clock: MockClock) -> None:

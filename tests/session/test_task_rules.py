@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import trio
+from naming import naming
 from peer import EVERYTHING
 from talk import Talk, talk_to
 from task_talk import DECLARES, TASK_ERAS, LegacyTask, ModernTask
@@ -238,6 +239,12 @@ async def test_the_end_of_the_ttl_ends_the_work_and_the_task(
 async def test_the_ttl_that_a_caller_wants_has_bounds(wanted: int | None, granted: int) -> None:
     async with task_in(LegacyTask, Work(), tasks=TaskOptions(ttl=60, max_ttl=120)) as task:
         assert (await task.start("wait", ttl=wanted))["ttl"] == granted
+
+
+@pytest.mark.parametrize("times", [{"ttl": 6000, "max_ttl": 3600}, {"max_ttl": 60}, {"ttl": 1_000_000}], ids=str)
+def test_a_task_lives_no_longer_than_a_caller_may_ask_for(times: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=naming("ttl", "max_ttl")):
+        TaskOptions(**times)
 
 
 async def test_open_tasks_are_limited_for_each_owner(era: type[LegacyTask]) -> None:

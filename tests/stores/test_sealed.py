@@ -106,11 +106,24 @@ async def test_a_record_that_cannot_be_opened_is_logged_once(caplog: pytest.LogC
     await sealed(OLD, inner).write([thing("a"), thing("b")])
     store = sealed(NEW, inner)
     for _ in range(3):
-        assert await keys_of(store) == []
         with pytest.raises(UnreadableRecord):
             await store.read("thing", "a")
+        assert await keys_of(store) == []
     assert len(caplog.records) == 2
     assert all("secret" not in record.getMessage() for record in caplog.records)
+
+
+async def test_records_of_another_key_are_counted_in_one_line_that_names_the_variable(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    inner = MemoryStore()
+    await sealed(OLD, inner).write([thing(f"a{number:02}") for number in range(25)])
+    store = sealed(NEW, inner)
+    for _ in range(2):
+        assert await store.list("thing", limit=10) == []
+    (line,) = caplog.messages
+    assert "25" in line
+    assert "TRIO_MCP_KEYS" in line
 
 
 async def test_a_record_that_cannot_be_opened_stays() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sqlite3
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -261,6 +263,39 @@ def test_a_full_disk_fails_the_writes_that_do_not_fit_and_no_other(path: Path) -
         # With room again it goes on.
         connection.execute("PRAGMA max_page_count = 10000")
         assert sqlite_file.write_together(connection, batch[1:2], 0) == [None]
+
+
+LIMITED = """
+import resource, sys, trio
+from trio_mcp.storage import Put, Record, StoreFull
+from trio_mcp.stores.sqlite import open_sqlite
+
+async def main(path):
+    async with open_sqlite(path) as store:
+        await store.write([Put(Record("thing", "before", b"value"))])
+        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+        for key in ("large", "larger"):
+            try:
+                await store.write([Put(Record("thing", key, bytes(1_000_000)))])
+            except StoreFull as error:
+                print(error)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        await store.write([Put(Record("thing", "after", b"value"))])
+        print(*[record.key for record in await store.list("thing")])
+
+trio.run(main, sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("limit", [100_000, 512 * 1024])
+def test_a_limit_of_the_size_of_files_is_a_full_store(path: Path, limit: int) -> None:
+    """`ulimit -f`, which the system reports in another way than a disk without room."""
+    command = [sys.executable, "-c", LIMITED, str(path), str(limit)]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 0, ended.stderr
+    *refused, kept = ended.stdout.splitlines()
+    assert len(refused) == 2
+    assert kept == "after before"
 
 
 async def test_a_database_that_another_process_keeps_locked_is_an_error_in_time(

@@ -6,7 +6,6 @@ import logging
 import math
 import os
 import re
-import secrets
 import shlex
 import sys
 from argparse import ArgumentParser, Namespace
@@ -24,6 +23,7 @@ from ..errors import CapabilityError, McpError
 from ..printable import printable
 from ..protocol.meta import REQUIRED_CAPABILITIES
 from ..protocol.revisions import REVISIONS, SUPPORTED, Era
+from ..session.calls.services import ONE_CLIENT
 from ..types import CallToolResult, JsonObject, Tool
 from .arguments import pairs, read_arguments, signature
 from .child_stderr import printable_stderr
@@ -124,9 +124,8 @@ def connection(options: Namespace, prompting: Prompting, stderr: int | None = No
         form = "NAME=VALUE, such as authorization='Bearer ...'"
         return connect(headers=dict(pairs(options.header, "--header ", form)))
     # A command gets the whole environment, and not only the safe part that a host would pass on: the user who wrote the command
-    # could have run it in this shell. And a key: without one, a server warns that no other process can continue its calls, which
-    # no other will.
-    return connect(env={KEYS: secrets.token_urlsafe(32), **os.environ}, stderr=stderr)
+    # could have run it in this shell. No keys that it does not have: a store would be sealed with them for good.
+    return connect(env={**os.environ, ONE_CLIENT: "1"}, stderr=stderr)
 
 
 def is_file(target: str) -> bool:
@@ -134,7 +133,6 @@ def is_file(target: str) -> bool:
     return SCHEME.match(target) is None and len(target.split()) == 1 and target.partition(":")[0].endswith(".py")
 
 
-KEYS = "TRIO_MCP_KEYS"
 SCHEME = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
 SCHEMES = ("http", "https", "ws", "wss")
 """The URL schemes for which there is a transport."""

@@ -8,10 +8,14 @@ import trio
 
 from ..types import (
     BooleanSchema,
+    CreateMessageRequest,
     CreateMessageRequestParams,
+    ElicitRequest,
     ElicitRequestFormParams,
+    ElicitRequestURLParams,
     ElicitResult,
     ElicitValue,
+    InputRequest,
     PrimitiveSchemaDefinition,
     TextContent,
 )
@@ -207,6 +211,27 @@ def prepared_value(name: str, field: PrimitiveSchemaDefinition, text: str) -> El
         raise CommandError(f"--answer {name}={text}: {error}") from None
     note(f"  {name}: {text}")
     return value
+
+
+def question_lines(question: InputRequest) -> list[str]:
+    """Return what a task asks, for a person to read: the message, and the fields as `--answer` names them."""
+    match question:
+        case CreateMessageRequest(params=params):
+            return ["asks the model:", *(f"  {line}" for line in prompt_lines(params))]
+        case ElicitRequest(params=ElicitRequestURLParams(message=message, url=url)):
+            return [f"asks: {message}", f"  open {url}"]
+        case ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema)):
+            fields = schema.properties or {CONFIRMATION: BooleanSchema()}
+            required = {*(schema.required or ()), CONFIRMATION}
+            return [
+                f"asks: {message}",
+                *(
+                    f"  {name} ({hint(field)}){empty_line_meaning(field, name in required)}"
+                    for name, field in fields.items()
+                ),
+            ]
+        case _:
+            return ["asks for the folders to work in"]
 
 
 def prompt_lines(params: CreateMessageRequestParams) -> list[str]:

@@ -83,11 +83,13 @@ def check(path: Path, as_json: bool) -> int:
 
 
 def vacuum(path: Path, as_json: bool) -> int:
-    before, after = sqlite_upkeep.vacuum(path, time.time())
+    before, after, is_read = sqlite_upkeep.vacuum(path, time.time())
     if as_json:
         show_json({"before": before, "after": after})
     else:
         show_lines([f"{path} had {before} bytes, and has {after} now"])
+    if is_read:
+        note(f"another process was reading {path}, so it is not smaller yet: vacuum it again when that has finished")
     return Status.OK
 
 

@@ -6,13 +6,14 @@ import json
 import math
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping
 from functools import partial
 
 import trio
 
 from ..client import Client, ClientTask
-from ..printable import printable
-from ..types import CallToolResult, Task
+from ..printable import one_line
+from ..types import CallToolResult, InputRequest, Task
 from .arguments import pairs
 from .call import check_mode, configure_log, connection, is_file, is_legacy, name_server, show_outcome
 from .child_stderr import printable_stderr
@@ -20,7 +21,7 @@ from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
 from .numbers import seconds
 from .output import note, show_change, show_result
-from .prompting import Prompting
+from .prompting import Prompting, question_lines
 from .terminal import Terminal
 
 EXAMPLES = """\
@@ -33,10 +34,10 @@ examples:
   trio-mcp tasks follow http://127.0.0.1:8000/mcp ID --answer value=yes
   trio-mcp tasks cancel http://127.0.0.1:8000/mcp ID
 
-`show` writes the state of a task, and the result of one that is over. `follow` writes each change, answers what the task asks as
-`call` does, and writes the result; Ctrl-C ends the command, and the task goes on. `list` needs a server of 2025-11-25: modern
-servers list no tasks. A server that authenticates its callers lists those of the caller (--header authorization='Bearer ...');
-any other lists those of the connection, and this command opens a new one.
+`show` writes the state of a task, what it asks, and the result of one that is over. `follow` writes each change, answers what the
+task asks as `call` does, and writes the result; Ctrl-C ends the command, and the task goes on. `list` needs a server of
+2025-11-25: modern servers list no tasks. A server that authenticates its callers lists those of the caller
+(--header authorization='Bearer ...'); any other lists those of the connection, and this command opens a new one.
 """
 
 ENDED = ("completed", "failed", "cancelled")
@@ -97,7 +98,7 @@ async def list_tasks(client: Client, options: Namespace) -> int:
         write_json([task.wire() for task in tasks])
         return Status.OK
     for task in tasks:
-        sys.stdout.write(printable(one_line(task)) + "\n")
+        sys.stdout.write(summary(task) + "\n")
     if not tasks:
         note("no tasks; a server that does not authenticate its callers lists only those of this connection")
     return Status.OK
@@ -109,10 +110,12 @@ async def show_task(client: Client, options: Namespace) -> int:
     # Only of a task that is over: waiting for it, and answering it, is what `follow` is for.
     result = await task.result() if state.status in ("completed", "failed") else None
     if options.json:
-        write_task(state, result)
+        write_task(state, result, task.questions)
         return Status.OK
     for name, value in state.wire().items():
-        note(f"{name}: {value}")
+        note(one_line(f"{name}: {value}"))
+    for line in asked_lines(state, task.questions):
+        note(line)
     if result is not None:
         show_result(result)
     return Status.TOOL_ERROR if result is not None and result.is_error else Status.OK
@@ -125,7 +128,7 @@ async def follow_task(client: Client, options: Namespace, prompting: Prompting) 
     result = await task.result(on_change=show_change)
     if not options.json or prompting.problem is not None:
         return show_outcome(result, prompting)
-    write_task(await task.status(), result)
+    write_task(await task.status(), result, task.questions)
     return Status.TOOL_ERROR if result.is_error else Status.OK
 
 
@@ -139,7 +142,7 @@ async def cancel_task(client: Client, options: Namespace) -> int:
     if options.json:
         write_json(state.wire())
     else:
-        sys.stdout.write(printable(one_line(state)) + "\n")
+        sys.stdout.write(summary(state) + "\n")
     return Status.OK
 
 
@@ -153,14 +156,24 @@ def find(client: Client, task_id: str) -> ClientTask[CallToolResult]:
 ACTIONS = {"list": list_tasks, "show": show_task, "cancel": cancel_task}
 
 
-def one_line(task: Task) -> str:
+def summary(task: Task) -> str:
     """Return a task for a person to read: its id, its state, when it was created, and its message."""
     message = f"  {task.status_message}" if task.status_message else ""
-    return f"{task.task_id}  {task.status}  {task.created_at}{message}"
+    return one_line(f"{task.task_id}  {task.status}  {task.created_at}{message}")
 
 
-def write_task(task: Task, result: CallToolResult | None) -> None:
-    write_json({**task.wire(), **({} if result is None else {"result": result.wire()})})
+def asked_lines(task: Task, questions: Mapping[str, InputRequest]) -> list[str]:
+    """Return what a task asks its user and what to do about it, for a person to read; nothing if it does not ask."""
+    if task.status != "input_required":
+        return []
+    lines = [line for question in questions.values() for line in question_lines(question)]
+    return [*lines, "`trio-mcp tasks follow` answers it" if lines else "`trio-mcp tasks follow` shows what it asks"]
+
+
+def write_task(task: Task, result: CallToolResult | None, questions: Mapping[str, InputRequest]) -> None:
+    asked = {key: question.wire() for key, question in questions.items()}
+    outcome = {} if result is None else {"result": result.wire()}
+    write_json({**task.wire(), **({"inputRequests": asked} if asked else {}), **outcome})
 
 
 def write_json(value: object) -> None:

@@ -78,6 +78,7 @@ class ReconnectingChannel(MessageChannel):
         """The client is just told that the connection was lost."""
         self._lacks_session = False
         """The connection was lost, and no `initialize` was sent since."""
+        self._has_received = False
         self._closed = False
 
     # connections
@@ -212,6 +213,7 @@ class ReconnectingChannel(MessageChannel):
 
         Raises:
             trio.ClosedResourceError: this channel was closed.
+            trio.EndOfChannel: the server exited before it said anything.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._is_telling = False
@@ -226,11 +228,13 @@ class ReconnectingChannel(MessageChannel):
         raise trio.ClosedResourceError("this channel was closed")
 
     async def _read(self, inner: MessageChannel) -> Iterable[Envelope[Received]] | None:
-        """Return what has come; None at the end of the connection."""
+        """Return what has come; None at the end of the connection. Raises `trio.EndOfChannel` as `receive_many`."""
         ending: Exception | None = None
         try:
             with trio.CancelScope() as self._reading:
-                return await inner.receive_many()
+                received = await inner.receive_many()
+                self._has_received = True
+                return received
         except trio.EndOfChannel:
             pass
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
@@ -239,6 +243,9 @@ class ReconnectingChannel(MessageChannel):
             self._reading = None
         # Closing ends it too.
         if self._inner is inner and not self._closed:
+            # A server that exits instead of its first answer, such as one that lacks a setting, would do so again.
+            if inner.ended_by_itself and not self._has_received:
+                raise trio.EndOfChannel
             self._lose(why_ended(inner, ending))
         return None
 

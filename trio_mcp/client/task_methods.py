@@ -10,6 +10,7 @@ from typing import TypedDict, TypeVar, Unpack, overload
 from ..checks import check_names, check_seconds, check_str
 from ..protocol.codec.tasks import MAX_TASK_ID
 from ..types import CallToolResult, JsonObject, JsonValue, Task
+from ..unawaited import unawaited
 from .calls import MAX_ROUNDS, CallOptions, Calls
 from .listing import Listing
 from .returned import value_reader
@@ -47,6 +48,7 @@ class TaskMethods(Listing):
         returns: type[T],
         **options: Unpack[StartKeywords],
     ) -> ClientTask[T]: ...
+    @unawaited("client.start_tool")
     async def start_tool(
         self,
         name: str,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Generic, Self, TypeVar
 
 import trio
 
 from ..checks import check_seconds, check_sync_callback
 from ..errors import RequestTimeout
-from ..types import CallToolResult, Task
+from ..types import CallToolResult, InputRequest, Task
+from ..unawaited import unawaited
 from .task_follow import Follower
 from .timeouts import run_with_timeout
 
@@ -40,10 +42,20 @@ class ClientTask(Generic[T_co]):
         """What names the task at the server, also to another client. Empty if the server has answered at once with a result."""
         return self._follower.known.id
 
+    @property
+    def questions(self) -> Mapping[str, InputRequest]:
+        """What the task asked in the newest state that is known, by key; empty unless its status was `input_required`.
+
+        A server of 2025-11-25 asks on the stream of the result instead, so that there are none here.
+        """
+        return MappingProxyType(self._follower.known.questions)
+
+    @unawaited("task.status")
     async def status(self, *, timeout: float = math.inf) -> Task:
         """Ask the server for the state of the task, and return it: `status`, `status_message`, and its times."""
         return await run_with_timeout(timeout, "tasks/get", self._follower.status)
 
+    @unawaited("task.result")
     async def result(self, *, timeout: float = math.inf, on_change: Callable[[Task], None] | None = None) -> T_co:
         """Wait until the task is over, and return its result, validated as `call_tool` does.
 
@@ -67,6 +79,7 @@ class ClientTask(Generic[T_co]):
             return self._read(await self._follower.result(on_change))
         raise RequestTimeout(f"the task {self.id[:64]} was not over within {timeout:g} seconds; it goes on")
 
+    @unawaited("task.cancel")
     async def cancel(self, *, timeout: float = math.inf) -> None:
         """Cancel the task; returns when the server has agreed, which may be before the work has ended.
 

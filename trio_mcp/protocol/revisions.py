@@ -8,10 +8,9 @@ themselves barely differ; what an older revision lacks inside a shape is in `cod
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
-from typing import Final
+from typing import Final, NamedTuple
 
 from ..errors import RemoteProtocolError
 from ..types import (
@@ -109,8 +108,7 @@ class TaskStyle(Enum):
     DECLARED = "declared"
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(NamedTuple):
     """A request or a notification of one revision.
 
     Attributes:
@@ -132,11 +130,10 @@ class Method:
     gate: str | None = None
     needs: str | None = None
     as_task: str | None = None
-    modes: Mapping[str, type[Model]] = field(default_factory=dict[str, type[Model]])
+    modes: Mapping[str, type[Model]] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Revision:
+class Revision(NamedTuple):
     """One revision of MCP.
 
     Attributes:
@@ -206,7 +203,7 @@ _SAMPLE = Method("sampling/createMessage", _S2C, CreateMessageRequestParams, Cre
 _ROOTS = Method("roots/list", _S2C, RequestParams, ListRootsResult, "roots")
 _COMPLETE = Method("completion/complete", _C2S, CompleteRequestParams, CompleteResult)
 _ELICIT_FORM = Method("elicitation/create", _S2C, ElicitRequestFormParams, ElicitResult, "elicitation")
-_ELICIT = replace(_ELICIT_FORM, modes={"url": ElicitRequestURLParams})
+_ELICIT = _ELICIT_FORM._replace(modes={"url": ElicitRequestURLParams})
 _ELICITED = Method(
     "notifications/elicitation/complete", _S2C, ElicitationCompleteNotificationParams, gate="elicitation.url"
 )
@@ -248,27 +245,24 @@ _2024_11_05 = Revision(
     inputs=_by_name(),
 )
 
-_2025_03_26 = replace(
-    _2024_11_05,
+_2025_03_26 = _2024_11_05._replace(
     name="2025-03-26",
-    requests=_changed(_2024_11_05.requests, [replace(_COMPLETE, gate="completions")]),
+    requests=_changed(_2024_11_05.requests, [_COMPLETE._replace(gate="completions")]),
     batches=True,
 )
 
-_2025_06_18 = replace(
-    _2025_03_26,
+_2025_06_18 = _2025_03_26._replace(
     name="2025-06-18",
     requests=_changed(_2025_03_26.requests, [_ELICIT_FORM]),
     batches=False,
 )
 
-_2025_11_25 = replace(
-    _2025_06_18,
+_2025_11_25 = _2025_06_18._replace(
     name=NEWEST_LEGACY,
     requests=_changed(
         _2025_06_18.requests,
         [
-            *(replace(method, as_task=TASK_GATES[method.name]) for method in (_CALL_TOOL, _SAMPLE, _ELICIT)),
+            *(method._replace(as_task=TASK_GATES[method.name]) for method in (_CALL_TOOL, _SAMPLE, _ELICIT)),
             _GET_TASK,
             Method("tasks/result", _BOTH, TaskRequestParams, GetTaskPayloadResult, "tasks"),
             Method("tasks/list", _BOTH, PaginatedRequestParams, ListTasksResult, "tasks.list"),
@@ -287,17 +281,16 @@ _2025_11_25 = replace(
     ended_task_is_error=True,
 )
 
-_2026_07_28 = replace(
-    _2025_11_25,
+_2026_07_28 = _2025_11_25._replace(
     name=MODERN,
     era=Era.MODERN,
     requests=_changed(
         _2025_11_25.requests,
         [
-            replace(_CALL_TOOL, as_task=TASKS_GATE),
-            replace(_GET_TASK, senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
+            _CALL_TOOL._replace(as_task=TASKS_GATE),
+            _GET_TASK._replace(senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
             Method("tasks/update", _C2S, UpdateTaskRequestParams, EmptyResult, TASKS_GATE, TASKS_GATE),
-            replace(_CANCEL_TASK, senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
+            _CANCEL_TASK._replace(senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
             Method("server/discover", _C2S, RequestParams, DiscoverResult),
             Method("subscriptions/listen", _C2S, SubscriptionsListenRequestParams, SubscriptionsListenResult),
         ],
@@ -317,7 +310,7 @@ _2026_07_28 = replace(
     notifications=_changed(
         _2025_11_25.notifications,
         [
-            replace(_PROGRESS, senders=_S2C),
+            _PROGRESS._replace(senders=_S2C),
             Method("notifications/subscriptions/acknowledged", _S2C, SubscriptionsAcknowledgedNotificationParams),
             Method("notifications/tasks", _S2C, TaskStatusNotificationParams, gate=TASKS_GATE),
         ],

@@ -126,22 +126,19 @@ FINISHED_STATES = (ActorState.STUCK, ActorState.DONE)
 CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it gets no more answers"
 
 
-@dataclass(frozen=True, slots=True)
-class Returned:
+class Returned(NamedTuple):
     """The body returned this value."""
 
     value: object
 
 
-@dataclass(frozen=True, slots=True)
-class Raised:
+class Raised(NamedTuple):
     """The body raised this."""
 
     error: BaseException
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(NamedTuple):
     """The body was cancelled, for this reason."""
 
     reason: CancelReason

@@ -19,15 +19,16 @@ given to the new question.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class EntryKind(Enum):
     """What a journal entry records.
 
-    The last five are in the log of a call only, which a store keeps: a step that is about to run, one that has failed, a question
-    that is about to be sent, one that is no longer asked, and the task that the call has become.
+    INTENT, FAILED, ASKED and WITHDRAWN are in the log of a call only, which a store keeps: a step that is about to run, one that
+    has failed, a question that is about to be sent, and one that is no longer asked. TIMED_OUT is in the journal of a task only,
+    which a call has become: a question that nobody had answered in time.
     """
 
     STEP = "step"
@@ -38,11 +39,10 @@ class EntryKind(Enum):
     FAILED = "failed"
     ASKED = "asked"
     WITHDRAWN = "withdrawn"
-    BECAME = "became"
+    TIMED_OUT = "timed_out"
 
 
-@dataclass(frozen=True, slots=True)
-class JournalEntry:
+class JournalEntry(NamedTuple):
     """One record: `value` is a step's result, an answer or its error, `digest` identifies the question (empty for a step)."""
 
     kind: EntryKind

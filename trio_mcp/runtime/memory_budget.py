@@ -15,7 +15,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, NamedTuple, Self, TypeVar
 
 from ..checks import check_int
 from ..errors import LimitExceeded
@@ -32,8 +32,7 @@ LEAST_SHARE: Final = 128 * 1024
 """Bytes that every connection may hold while there is room, however many there are: enough for a call."""
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryStatistics:
+class MemoryStatistics(NamedTuple):
     """A snapshot of a memory budget.
 
     Attributes:

@@ -86,7 +86,9 @@ class Outbox(Generic[T]):
                     self.account.draw(held - self._drawn)
                     self._drawn = held
             self.is_full = len(self.items) >= self.limit or self._queued_bytes >= MAX_QUEUED_BYTES
-            self._ready()
+            # One call tells of both, so that a reader can know at once that this is all.
+            if not last:
+                self._ready()
         if last:
             self.close()
 

@@ -19,7 +19,7 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import NamedTuple, TypeVar, cast
 
 import trio
 
@@ -28,8 +28,7 @@ from ..errors import LimitExceeded
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class ThreadStatistics:
+class ThreadStatistics(NamedTuple):
     """Numbers of threads that run a function, of those among them that were abandoned, and of calls that wait for a thread."""
 
     running: int

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from ..checks import check_names, check_sequence
 from ..runtime import TokenBudget
@@ -62,8 +61,7 @@ def check_branch_options(options: BranchOptions) -> None:
     check_sequence("messages", options.get("messages", ()), SamplingMessage, expected, each)
 
 
-@dataclass(frozen=True, slots=True)
-class BranchTerms:
+class BranchTerms(NamedTuple):
     """What applies to a body or a branch from its beginning to its end.
 
     Attributes:
@@ -87,8 +85,7 @@ class BranchTerms:
         prompt, max_depth, tokens = options.get("system_prompt"), options.get("max_depth"), options.get("token_budget")
         if prompt is None and options.get("inherit_system_prompt", True):
             prompt = self.system_prompt
-        return replace(
-            self,
+        return self._replace(
             max_depth=self.max_depth if max_depth is None else max_depth,
             budget=self.budget if tokens is None else TokenBudget(tokens, self.budget, "a branch of this call"),
             allow_elicit=self.allow_elicit and options.get("allow_elicit", True),
@@ -99,7 +96,7 @@ class BranchTerms:
 
     def within(self, parent: BranchTerms) -> BranchTerms:
         """Return the terms of a handler that runs for another one: its own questions, and what the other one may do."""
-        return replace(self, max_depth=parent.max_depth, budget=parent.budget, allow_elicit=parent.allow_elicit)
+        return self._replace(max_depth=parent.max_depth, budget=parent.budget, allow_elicit=parent.allow_elicit)
 
 
 BODY = BranchTerms()

@@ -25,6 +25,7 @@ from .branching import NO_OPTIONS, BranchOptions, Messages, check_branch_options
 from .elicitation import Elicitation
 from .nested import get_prompt, read_resource
 from .options import check_branch
+from .reporting import runs_on_trio
 from .sampling import ToolLooper
 from .step_results import run_step
 from .unawaited import must_be_awaited
@@ -124,6 +125,23 @@ class Context(ToolLooper, Generic[StateT_co]):
         If `fn` is cancelled, nothing is recorded, and a replay runs it again.
         """
         return await run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
+
+    @runs_on_trio
+    @must_be_awaited("ctx.become_task")
+    async def become_task(self) -> None:
+        """Go on as a task from here on, in a tool with `task="later"`: what it asked before was asked in the call itself.
+
+        Where the caller takes no task, or the call is one already, this does nothing. Else the caller gets the task, and the tool
+        runs once more from its beginning, in the task: answers and steps return at once what they did, up to here, and questions
+        that timed out raise so again. After such a question no request may be open: this then waits for the next one of the
+        client, as a question does.
+
+        Raises:
+            RuntimeError: the tool has another `task=` than "later", or a branch or a step of it is running.
+            LimitExceeded: the server, or this caller, has as many open tasks as may be.
+            StoreError: the store does not keep the task.
+        """
+        await self._call.become_task(self._lane)
 
     @must_be_awaited("ctx.read_resource")
     async def read_resource(self, uri: str) -> ReadResourceResult:

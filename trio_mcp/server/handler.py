@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar, cast
 
@@ -97,7 +97,7 @@ class Handler:
         actor = lane.actor
         # Kept by the actor, since all runs of the body share it.
         actor.budget = actor.budget or TokenBudget(self.token_budget)
-        return Context(call, lane, replace(self.terms, budget=actor.budget))
+        return Context(call, lane, self.terms._replace(budget=actor.budget))
 
     async def _in_thread(self, values: dict[str, object]) -> object:
         # In a tuple, because Trio would otherwise complain about a coroutine as the value of a thread.

@@ -32,7 +32,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar, cast, get_type_hints
 
 import trio
@@ -62,6 +62,13 @@ def refuse_to_ask(*_: object) -> NoReturn:
     )
 
 
+def refuse_to_become_task(*_: object) -> NoReturn:
+    """Raise `TypeError` where the tool would run once more from its beginning."""
+    raise TypeError(
+        "only `client` may become a task in a handoff tool: `before`, `after` and `on_cancel` run once, without a replay"
+    )
+
+
 class PhaseContext(Context[StateT_co]):
     """The context of `before`, `after` and `on_cancel`. It cannot ask, and `step` records nothing.
 
@@ -72,6 +79,7 @@ class PhaseContext(Context[StateT_co]):
 
     if not TYPE_CHECKING:  # they keep their types: all phases are annotated with the same class
         elicit = elicit_url = sample = roots = property(refuse_to_ask)
+        become_task = property(refuse_to_become_task)
 
     async def step(
         self,
@@ -122,7 +130,7 @@ class Handoff(Generic[V, C, S]):
                 await self._clean_up(self.on_cancel, value, ctx)  # noqa: ASYNC102  it opens a shielded scope
             raise
         phase, memory = phase_context(ctx, "after"), ctx._call.memory  # noqa: SLF001
-        if memory is not None and memory.is_durable:
+        if memory is not None:
             # It has no result in the journal: the call ends with it.
             await memory.begin_step(phase_path(ctx, "after"))
         return await checked(phase, after(value, answer, phase))
@@ -136,7 +144,7 @@ class Handoff(Generic[V, C, S]):
             await trio.lowlevel.checkpoint()
             return cast("V", self.value.from_json(recorded.value))
         phase = phase_context(ctx, BEFORE)
-        if memory is not None and memory.is_durable:
+        if memory is not None:
             await memory.begin_step(entry)
         value = await checked(phase, before(phase))
         try:
@@ -185,7 +193,7 @@ def phase_context(ctx: Context[S], phase: str) -> PhaseContext[S]:
     """Return the context of a phase that may not ask."""
     call, terms = ctx._call, ctx._terms  # noqa: SLF001
     # The terms reach resources and prompts that the phase reads, whose contexts are their own.
-    return PhaseContext(call, Lane(call.actor, f"/{phase_path(ctx, phase)}"), replace(terms, allow_elicit=False))
+    return PhaseContext(call, Lane(call.actor, f"/{phase_path(ctx, phase)}"), terms._replace(allow_elicit=False))
 
 
 async def checked(phase: PhaseContext[S], running: Awaitable[T]) -> T:

@@ -52,8 +52,7 @@ class ProviderKind(Enum):
     MANAGER = "manager"
 
 
-@dataclass(frozen=True, slots=True)
-class Provider:
+class Provider(NamedTuple):
     """One function that provides a value.
 
     Attributes:
@@ -86,8 +85,7 @@ class Provider:
                 return await stack.enter_async_context(ThreadedManager(plain, threads))
 
 
-@dataclass(frozen=True, slots=True)
-class Providers:
+class Providers(NamedTuple):
     """The providers of a function. Make one with `providers_of`.
 
     Attributes:

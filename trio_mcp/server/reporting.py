@@ -11,6 +11,7 @@ import trio
 from ..checks import check_choice, check_seconds, check_str
 from ..session import Call, Caller, RequestFacts
 from ..types import LOGGING_LEVELS, JsonValue, LoggingLevel
+from .unawaited import must_be_awaited
 
 P = ParamSpec("P")
 
@@ -39,6 +40,7 @@ class Reporter:
         self._call = call
 
     @runs_on_trio
+    @must_be_awaited("ctx.progress")
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the caller requested them.
 
@@ -49,6 +51,7 @@ class Reporter:
         await self._call.progress(progress, total, message)
 
     @runs_on_trio
+    @must_be_awaited("ctx.log")
     async def log(self, level: LoggingLevel, data: JsonValue, *, logger: str | None = None) -> None:
         """Send a log message to the client, if it wants messages of that level. Never put secrets in it (L-LOG-1s).
 
@@ -59,26 +62,31 @@ class Reporter:
         await self._call.log(level, data, logger)
 
     @runs_on_trio
+    @must_be_awaited("ctx.debug")
     async def debug(self, data: JsonValue, logger: str | None = None) -> None:
         """Send a log message of the level "debug"; see `log`."""
         await self._call.log("debug", data, logger)
 
     @runs_on_trio
+    @must_be_awaited("ctx.info")
     async def info(self, data: JsonValue, logger: str | None = None) -> None:
         """Send a log message of the level "info"; see `log`."""
         await self._call.log("info", data, logger)
 
     @runs_on_trio
+    @must_be_awaited("ctx.warning")
     async def warning(self, data: JsonValue, logger: str | None = None) -> None:
         """Send a log message of the level "warning"; see `log`."""
         await self._call.log("warning", data, logger)
 
     @runs_on_trio
+    @must_be_awaited("ctx.error")
     async def error(self, data: JsonValue, logger: str | None = None) -> None:
         """Send a log message of the level "error"; see `log`."""
         await self._call.log("error", data, logger)
 
     @runs_on_trio
+    @must_be_awaited("ctx.status")
     async def status(self, message: str) -> None:
         """Say how the work stands, in words for the user: what a task shows as its status message until the next call of this.
 
@@ -89,20 +97,7 @@ class Reporter:
         await trio.lowlevel.checkpoint()
 
     @runs_on_trio
-    async def become_task(self) -> None:
-        """Go on as a task from here on, in a tool with `task="later"`: what it asked before was asked in the call itself.
-
-        Where the caller takes no task, or the call is one already, this does nothing. Else the caller gets the task, and the tool
-        runs once more from its beginning, in the task: answers and steps return at once what they did, up to here.
-
-        Raises:
-            RuntimeError: the tool is not one that may run as a task, or a branch or a step of it is running.
-            LimitExceeded: the server, or this caller, has as many open tasks as may be.
-            StoreError: the store does not keep the task.
-        """
-        await self._call.become_task()
-
-    @runs_on_trio
+    @must_be_awaited("ctx.end_stream")
     async def end_stream(self, retry: float | None = None) -> None:
         """End the HTTP stream of this call, so that the client reconnects after `retry` seconds (L-HTTP-7s).
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, cast
+from typing import Final, NamedTuple, cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
@@ -68,8 +68,7 @@ class ResourceKeywords(OfferKeywords, total=False):
     cache_scope: CacheScope
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceReader:
+class ResourceReader(NamedTuple):
     """A function that reads a resource, and what is the same for all that it reads."""
 
     arguments: Arguments

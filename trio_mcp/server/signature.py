@@ -54,8 +54,7 @@ class ArgumentsModel(BaseModel):
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Arguments:
+class Arguments(NamedTuple):
     """What a function takes from a request.
 
     Attributes:

@@ -37,8 +37,8 @@ async def run_step(
         await trio.lowlevel.checkpoint()
         return cast("T", step_result(fn).from_json(recorded.value))
     try:
-        if memory is not None and memory.is_durable and not idempotent:
-            await memory.begin_step(key)
+        if memory is not None:
+            await memory.begin_step(key, may_run_twice=idempotent)
         value = fn(*args)
         result = cast("T", await value if isinstance(value, Awaitable) else value)
         if memory is not None:
@@ -46,7 +46,7 @@ async def run_step(
     except BaseException:
         # A step that failed was not done: the body may catch the error and run a step of that name again.
         lane.free_name(name)
-        if memory is not None and memory.is_durable:
+        if memory is not None:
             memory.fail_step(key, was_given_up=call.actor.scope.cancel_called)
         raise
     if memory is not None and memory.is_durable:

@@ -297,8 +297,9 @@ def make_tool(
     check_tool_options(options)
     name = name_for(function, options)
     check_tool_name(name)
-    support = task_support(options)
     hints, requires = tool_hints(options.get("annotations")), required_capabilities(name, options)
+    resume = resume_mode(options, harmless=before is not None or is_harmless(hints))
+    support = task_support(options, resume)
     arguments = tool_arguments(name, function, options, parameters)
     returned = tool_return_spec(function, arguments.returns, options.get("output_schema"))
     model = ToolModel(
@@ -328,7 +329,7 @@ def make_tool(
             None if limit is None else ConcurrencyLimit(name, limit, options.get("queue", 0)),
         ),
         returned.convert,
-        resume_mode(options, harmless=before is not None or is_harmless(hints)),
+        resume,
         options.get("heartbeat"),
         is_harmless(hints),
         lambda others: make_tool(function, options, others, parameters=parameters, before=before),

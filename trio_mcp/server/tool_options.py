@@ -8,7 +8,7 @@ from typing import Literal
 
 from ..checks import check_instance, check_int, check_seconds, nearest
 from ..sampling import SCHEMA_TOOL
-from ..session.calls.facts import TaskSupport
+from ..session.calls.facts import ResumeMode, TaskSupport
 from ..types import JsonObject, ToolAnnotations
 from .large_results import LEAST_MAX_RESULT
 from .options import OfferKeywords, check_count, check_offer
@@ -54,7 +54,7 @@ class ToolKeywords(OfferKeywords, total=False):
     limit: how many calls of the tool run at once. A modern call does not count while it waits for an answer.
     queue: how many more calls may wait for one of these to end (default 0); all others are rejected.
     task: True: a caller may have a call as a task, which outlives its request and its connection; "required": the tool runs only
-        so; "later": it becomes one at `await ctx.become_task()`, and needs resume="replay". See docs/tasks.md.
+        so; "later": it becomes one at `await ctx.become_task()`, and must be one that is replayed (`resume`). See docs/tasks.md.
     """
 
     annotations: ToolAnnotations | JsonObject
@@ -96,15 +96,22 @@ def check_tool_options(options: ToolKeywords) -> None:
         raise TypeError(f"requires: a set of capabilities, such as {{{requires!r}}}, not {requires!r}")
 
 
-def task_support(options: ToolKeywords) -> TaskSupport:
-    """Return whether calls run as tasks. Raises `TypeError` or `ValueError` for what is no value of `task=`."""
+def task_support(options: ToolKeywords, resume: ResumeMode | None = None) -> TaskSupport:
+    """Return whether calls run as tasks.
+
+    Args:
+        resume: what happens to calls of the tool whose process ends; None if that is not known yet.
+
+    Raises:
+        TypeError, ValueError: `task=` has a wrong value, or does not go with `resume`.
+    """
     task: Literal["required", "later"] | bool = options.get("task", False)
     if isinstance(task, bool):
         return TaskSupport.OPTIONAL if task else TaskSupport.FORBIDDEN
     check_instance("task", task, str, 'True, False, "required" or "later"')
     if task not in ("required", "later"):
         raise ValueError(f'task must be True, False, "required" or "later", not {task!r}')
-    if task == "later" and options.get("resume") != "replay":
+    if task == "later" and resume is ResumeMode.PARKED:
         raise ValueError(
             'task="later" needs resume="replay": in the task the tool runs again from its beginning, with its answers and steps'
         )

@@ -102,8 +102,8 @@ class OpenBatch:
         """Nothing for a batch whose requests were all cancelled: an array is never empty (JSON-RPC 2.0, 6)."""
         self._count(-self._drawn)
         if self._answers:
-            self.outbox.post(Envelope(Answers(tuple(self._answers))))
-        if self.owns_outbox:
+            self.outbox.post(Envelope(Answers(tuple(self._answers))), last=self.owns_outbox)
+        elif self.owns_outbox:
             self.outbox.close()
 
 

@@ -6,8 +6,7 @@ Both ends use them: a server announces a change, and a client reports it to its 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..types import (
     JsonObject,
@@ -32,8 +31,7 @@ METHODS: Final[Mapping[ChangeKind, str]] = {
 KINDS: Final[Mapping[str, ChangeKind]] = {method: kind for kind, method in METHODS.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """A list or a resource of the server has changed.
 
     Attributes:

@@ -90,6 +90,11 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         """Why the peer ended the connection, as text for an error message; None if it has not, or the reason is unknown."""
         return None
 
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the peer is a process that has exited with a status, and was not killed. The default does not know."""
+        return False
+
 
 async def read_all(
     channel: MessageChannel,

@@ -20,10 +20,9 @@ import logging
 import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Final, TypeAlias, TypedDict
+from typing import Final, NamedTuple, TypeAlias, TypedDict
 
 import trio
 
@@ -90,8 +89,7 @@ class RequestOptions(TypedDict, total=False):
     headers: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class SessionTerms:
+class SessionTerms(NamedTuple):
     """What applies to every message of a session; the client's dialect sets it.
 
     Attributes:

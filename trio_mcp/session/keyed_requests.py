@@ -12,7 +12,6 @@ from ..runtime import CancelReason
 from ..storage import Change, StoreError
 from ..types import Model
 from .calls.asks_requests import CallByRequests
-from .calls.became import answer_in
 from .calls.call import Call, Plan
 from .calls.earlier import EarlierRun, earlier_run, failing_body, read_log
 from .calls.facts import RequestFacts, ResumeMode
@@ -84,7 +83,8 @@ class KeyedRequests:
             alone: no other process may have received the first request in place of this one.
         """
         calls = self._service.calls
-        if calls.stored_keys is not None and not runs_again(plan):
+        # One that may run twice makes one task all the same.
+        if calls.stored_keys is not None and (as_task or not runs_again(plan) or self._may_become_task(plan, facts)):
             calls.keyed.check_room()
             keyed = calls.keyed.begin(key, None)
             # A fact of the session, which the transport stores before it sends the response.
@@ -110,6 +110,22 @@ class KeyedRequests:
         else:
             call = self._start_call(plan, facts, params, target, None)
             call.keyed = calls.keyed.begin(key, call)
+
+    def _may_become_task(self, plan: Plan, facts: RequestFacts) -> bool:
+        return plan.becomes is not None and self._service.tasks.is_wanted(facts, plan.becomes)
+
+    def start_again(self, claiming: Claiming) -> None:
+        """Start a call that may run twice, and whose key belongs to an earlier run with an outcome that is not known.
+
+        Raises:
+            LimitExceeded: the server runs too many calls, or has too many tasks.
+        """
+        keyed, plan, facts = claiming.keyed, claiming.plan, claiming.facts
+        if claiming.as_task:
+            self._service.tasks.start(plan, facts, claiming.params, claiming.target, keyed.end_with)
+        else:
+            keyed.call = call = self._start_call(plan, facts, claiming.params, claiming.target, None)
+            call.keyed = keyed
 
     def start_claimed(self, claiming: Claiming, claim: Claim, run: EarlierRun | None) -> None:
         """Start the call of a key that was claimed.
@@ -194,21 +210,26 @@ class Claiming:
         is_foreign = repeat_of is not None and not await self._keys.knows(repeat_of)
         claim = await self._keys.claim(self.keyed.key)
         if isinstance(claim, StoredKey):
-            return CALL_LOST if claim.outcome is None else told_outcome(self.facts, claim.outcome, claim.owner)
+            if claim.outcome is not None:
+                return told_outcome(self.facts, claim.outcome, claim.owner)
+            if not runs_again(self.plan) or self.target.finished:
+                return CALL_LOST
+            self.requests.start_again(self)
+            return None
         services = self.requests._service.calls  # noqa: SLF001
         is_lost = self.plan.resume is ResumeMode.PARKED and not services.options.always_replay and not self.as_task
-        if (is_foreign and not claim.is_adopted) or (claim.is_adopted and is_lost):
+        is_lost = (is_lost and claim.is_adopted) or (is_foreign and not claim.is_adopted)
+        if is_lost and not runs_again(self.plan):
             await self._keys.end(claim, None)
             return CALL_LOST
         self.stored = StoredCall(self._keys, claim, services.supervisor.spawn, self.keyed.owner)
         try:
             run = None
             if claim.is_adopted and not self.as_task:
-                logged = await read_log(services.store, claim.name)
-                if (task := answer_in(logged)) is not None:
+                if (task := await self.requests._service.tasks.answer_of(claim.name)) is not None:  # noqa: SLF001
                     await self._keys.end(claim, task)
                     return task
-                run = earlier_run(logged)
+                run = earlier_run(await read_log(services.store, claim.name))
             if self.target.finished:
                 # Its client has gone: what an earlier run has left is for the next repeat.
                 await (self._keys.leave(claim) if claim.is_adopted else self._keys.remove(claim))

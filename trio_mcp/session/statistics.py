@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..runtime import MemoryStatistics, SupervisorStatistics, ThreadStatistics
 
 
-@dataclass(frozen=True, slots=True)
-class ReplyStatistics:
+class ReplyStatistics(NamedTuple):
     """Replies of clients that matched no open question, since the service was opened.
 
     Attributes:
@@ -22,8 +21,7 @@ class ReplyStatistics:
     unknown: int
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceStatistics:
+class ServiceStatistics(NamedTuple):
     """A snapshot of one service.
 
     Attributes:

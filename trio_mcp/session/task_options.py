@@ -15,9 +15,12 @@ LEAST_TTL: Final = 1.0
 class TaskOptions:
     """Limits and times of tasks; pass it as `ServiceOptions(tasks=...)`. Times are in seconds.
 
+    Raises:
+        TypeError, ValueError: a value is of the wrong type or out of range, or `ttl` is above `max_ttl`.
+
     Attributes:
         ttl: how long a task exists, from its creation on, if its caller does not say; its work is cancelled then.
-        max_ttl: the longest time that a caller may ask for.
+        max_ttl: the longest time that a caller may ask for, at least `ttl`.
         poll_interval: how often clients should ask for the state of a task.
         open: tasks that are worked on, or wait for an answer; a further one is refused.
         open_per_owner: the same for one principal, or one session without authentication.
@@ -41,6 +44,11 @@ class TaskOptions:
             check_seconds(name, getattr(self, name), positive=True, finite=True)
         for name in ("open", "open_per_owner", "waiting", "waiting_per_owner"):
             check_int(name, getattr(self, name))
+        if self.ttl > self.max_ttl:
+            # A default, or a mistake, of which only one of both would count.
+            raise ValueError(
+                f"ttl must be at most max_ttl: {self.ttl:g} is above {self.max_ttl:g}, so change one of them"
+            )
 
     def granted_ttl(self, wanted_ms: float | None) -> float:
         """Return the seconds for which a task exists whose caller asked for this many milliseconds; None for the default."""

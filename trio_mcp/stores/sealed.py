@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import trio
@@ -53,9 +53,9 @@ class SealedStore:
             record = await self._store.read(kind, key)
             try:
                 return None if record is None else self._opened(record)
-            except UnreadableRecord as error:
-                self._set_aside(Record(kind, key, b""), error)
-                raise
+            except Unsealable as error:
+                self._set_aside(kind, {key: str(error)})
+                raise UnreadableRecord(f"the {kind} {key!r:.80} cannot be opened: {error}") from None
         raise self._timeout("find something")
 
     async def list(self, kind: str, *, owner: str | None = None, after: str = "", limit: int = 100) -> Sequence[Record]:
@@ -68,17 +68,19 @@ class SealedStore:
     async def _list(self, kind: str, owner: str | None, name: str | None, after: str, limit: int) -> Sequence[Record]:
         """Return records of the owner who is stored under that name."""
         opened: list[Record] = []
+        closed: dict[str, str] = {}
         # On and on: a page of records that cannot be opened must not look like the end of the list.
         while len(opened) < limit:
             page = await self._page(kind, name, after, limit)
             for record in page:
                 try:
                     opened.append(self._opened(record, owner))
-                except UnreadableRecord as error:
-                    self._set_aside(record, error)
+                except Unsealable as error:
+                    closed[record.key] = str(error)
             if len(page) < limit:
                 break
             after = page[-1].key
+        self._set_aside(kind, closed)
         return opened[:limit]
 
     async def _page(self, kind: str, name: str | None, after: str, limit: int) -> Sequence[Record]:
@@ -129,20 +131,27 @@ class SealedStore:
         return change
 
     def _opened(self, record: Record, owner: str | None = None) -> Record:
-        try:
-            value = self._vault.open(record.value, record_place(record.kind, record.key))
-        except Unsealable as error:
-            raise UnreadableRecord(f"the {record.kind} {record.key!r:.80} cannot be opened: {error}") from None
+        """Return a record with its value opened. Raises `Unsealable`."""
+        value = self._vault.open(record.value, record_place(record.kind, record.key))
         return record._replace(value=value, owner=record.owner if owner is None else owner)
 
-    def _set_aside(self, record: Record, error: UnreadableRecord) -> None:
-        """Log that a record cannot be opened, each one once."""
-        place = record.kind, record.key
-        if place not in self._set_aside_before:
-            self._set_aside_before[place] = None
-            logger.error("%s; it is set aside, and stays in the store %s", error, self._name)
-            if len(self._set_aside_before) > MOST_SET_ASIDE:
-                del self._set_aside_before[next(iter(self._set_aside_before))]
+    def _set_aside(self, kind: str, closed: Mapping[str, str]) -> None:
+        """Log records that cannot be opened, each of them once: a line for each reason.
+
+        Args:
+            closed: why, by the keys of the records.
+        """
+        keys_by_reason: dict[str, list[str]] = {}
+        for key, reason in closed.items():
+            if (kind, key) not in self._set_aside_before:
+                self._set_aside_before[kind, key] = None
+                keys_by_reason.setdefault(reason, []).append(key)
+        while len(self._set_aside_before) > MOST_SET_ASIDE:
+            del self._set_aside_before[next(iter(self._set_aside_before))]
+        for reason, (first, *others) in keys_by_reason.items():
+            # A wrong key closes everything: a line for each record would say the same thousands of times.
+            what = f"{len(others) + 1} records of kind {kind}" if others else f"the {kind} {first!r:.80}"
+            logger.error("%s cannot be opened: %s; set aside in the store %s", what, reason, self._name)
 
     def _timeout(self, what: str) -> StoreTimeout:
         return StoreTimeout(f"the store {self._name} took more than {self._seconds:g} seconds to {what}")

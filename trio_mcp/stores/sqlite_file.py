@@ -22,7 +22,7 @@ from ..storage import (
     StoreError,
     StoreFull,
 )
-from .file_places import FilePlace, place_of
+from .file_places import FilePlace, has_reached_limit, place_of
 from .sqlite_schema import BUSY_SECONDS, is_busy, primary_code
 
 SLICE: Final = 500
@@ -31,6 +31,8 @@ FREE_PAGES: Final = 1024
 """Pages that are given back to the file system at once."""
 MOST: Final = 2**63 - 1
 """The largest integer of SQLite."""
+
+FULL: Final = "the disk is full, or the database has reached its limit"
 
 _LIVE: Final = "(expires_at IS NULL OR expires_at > ?)"
 _PUT_NEW: Final = (
@@ -88,7 +90,8 @@ def write_together(
     except sqlite3.Error as error:
         # Each would wait as long for another process.
         if len(batch) == 1 or is_busy(error):
-            return [failure_of(error) for _ in batch]
+            is_full = exceeds_limit(connection, error)
+            return [StoreFull(FULL) if is_full else failure_of(error) for _ in batch]
     failures: list[StoreError | None] = []
     for changes in batch:
         failures += write_together(connection, [changes], now)
@@ -270,11 +273,22 @@ def stored_expiry(expires_at: float) -> float | None:
     return None if expires_at == math.inf else expires_at
 
 
+def exceeds_limit(connection: sqlite3.Connection, error: sqlite3.Error) -> bool:
+    """Return whether a write has failed because the system lets no file of this process grow further (`ulimit -f`).
+
+    SQLite reports that as it does a broken disk. It has then filled a file up to the limit.
+    """
+    if getattr(error, "sqlite_errorcode", 0) != sqlite3.SQLITE_IOERR_WRITE:
+        return False
+    path = connection.execute("PRAGMA database_list").fetchone()[2]
+    return any(has_reached_limit(Path(f"{path}{suffix}")) for suffix in ("", "-wal"))
+
+
 def failure_of(error: sqlite3.Error) -> StoreError:
     """Return an error of SQLite as a store raises it."""
     code = primary_code(error)
     if code == sqlite3.SQLITE_FULL:
-        return StoreFull("the disk is full, or the database has reached its limit")
+        return StoreFull(FULL)
     if is_busy(error):
         return StoreError(f"another process has kept the database locked for {BUSY_SECONDS:g} seconds")
     if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):

@@ -247,7 +247,9 @@ def unusable(path: Path, error: sqlite3.Error) -> ConfigurationError:
     if primary_code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
         return damaged(path, str(error))
     if is_busy(error):
-        return ConfigurationError(f"another process keeps the store {path} locked: end it, or name another file")
+        return ConfigurationError(
+            f"another process keeps the store {path} locked: try again when it has finished, end it, or name another file"
+        )
     return ConfigurationError(f"the store {path} cannot be opened: {error}")
 
 
@@ -266,7 +268,8 @@ def primary_code(error: sqlite3.Error) -> int:
 
 def is_busy(error: sqlite3.Error) -> bool:
     """Return whether another process is in the way."""
-    return primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    # The last is a lock that SQLite has waited for by itself, for ten seconds.
+    return primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

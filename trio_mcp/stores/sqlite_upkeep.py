@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -16,6 +17,10 @@ from .sealed import entry_place, record_place
 from .sqlite_file import drop_expired
 
 MOST_FINDINGS: Final = 20
+LOCKED_SECONDS: Final = 5.0
+"""How long a file is waited for that other processes lock again and again."""
+LEAST_WAIT: Final = 0.2
+"""Seconds that each statement waits after that: a server that is busy locks the file for milliseconds."""
 
 
 class KindSummary(NamedTuple):
@@ -116,19 +121,43 @@ def _values(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
         yield entry_place(kind, key, number), value
 
 
-def vacuum(path: Path, now: float) -> tuple[int, int]:
-    """Delete what has expired and write the file anew; return the bytes of the file before and after.
+class Vacuumed(NamedTuple):
+    """The bytes of a file before and after it was written anew.
+
+    Attributes:
+        is_read: another process reads the file, which becomes smaller when that has ended.
+    """
+
+    before: int
+    after: int
+    is_read: bool
+
+
+def vacuum(path: Path, now: float, clock: Callable[[], float] = time.monotonic) -> Vacuumed:
+    """Delete what has expired and write the file anew.
+
+    Args:
+        clock: measures how long this has waited for other processes that write.
 
     Raises:
-        ConfigurationError: it is no store of this version, another process keeps it locked, or there is no room. Nothing is lost.
+        ConfigurationError: it is no store of this version, other processes keep it locked, or there is no room. Nothing is lost.
     """
     with open_file(path) as connection:
+        until = clock() + LOCKED_SECONDS
         before = size_of(path)
         while drop_expired(connection, now):
-            pass
+            # A process that locks the file again and again must not be waited for at each slice.
+            wait_at_most(connection, until - clock())
         connection.execute("VACUUM")
-        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    return before, size_of(path)
+        wait_at_most(connection, until - clock())
+        ((is_busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    return Vacuumed(before, size_of(path), bool(is_busy))
+
+
+def wait_at_most(connection: sqlite3.Connection, seconds: float) -> None:
+    """Let each statement wait that long for other processes: at least `LEAST_WAIT`, and at most as long as by default."""
+    seconds = min(max(seconds, LEAST_WAIT), sqlite_schema.BUSY_SECONDS)
+    connection.execute(f"PRAGMA busy_timeout = {round(seconds * 1000)}").fetchall()
 
 
 def size_of(path: Path) -> int:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
-from urllib.request import url2pathname
 
 from .base import MAX_RECEIVED, MetaModel, Model, at_most
 from .messages import RequestParams
@@ -22,6 +21,8 @@ class Root(MetaModel):
         Raises:
             ValueError: `uri` is not the `file://` URI of a local path.
         """
+        from urllib.request import url2pathname  # noqa: PLC0415  loads the HTTP client and the mail parser of the library
+
         parts = urlsplit(self.uri)
         if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path:
             raise ValueError(f"a root is the file:// URI of a local path, not {self.uri[:128]!r}")

@@ -298,7 +298,8 @@ def test_a_server_that_a_file_does_not_have_is_named(tmp_path: Path) -> None:
 
 def test_a_file_that_fails_is_reported_once(tmp_path: Path) -> None:
     file = server_file(tmp_path, "\n1 / 0\n")
-    assert unnamed(refused(3, "call", file, "tool"), file, "ZeroDivisionError") == []
+    (line,) = trio_mcp("call", file, "tool").stderr.splitlines()
+    assert unnamed(line, file, "ZeroDivisionError") == []
 
 
 def test_a_lifespan_for_asyncio_is_reported_with_the_page_to_read(tmp_path: Path) -> None:
@@ -308,7 +309,9 @@ def test_a_lifespan_for_asyncio_is_reported_with_the_page_to_read(tmp_path: Path
         "async def lifespan(server):\n    await asyncio.sleep(1)\n    yield\n"
         "server = Server('one', lifespan=lifespan)\n",
     )
-    assert unnamed(refused(3, "run", file), "line 6", "lifespan", "docs/asyncio.md") == []
+    for command in (["run", file], ["serve", file, "--port", "0"]):
+        assert unnamed(refused(3, *command), "line 6", "lifespan", "docs/asyncio.md") == []
+        assert len(trio_mcp(*command).stderr.splitlines()) == 1
 
 
 def test_answers_that_no_question_used_are_named(tmp_path: Path) -> None:
@@ -318,9 +321,27 @@ def test_answers_that_no_question_used_are_named(tmp_path: Path) -> None:
     assert unnamed(warning, "warning", "--answer seat=aisle", "--sample 'hop'") == []
 
 
-def test_a_call_of_a_file_says_nothing_about_keys() -> None:
+def test_a_call_of_a_file_says_nothing_about_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(ENVIRONMENT, "TRIO_MCP_KEYS", raising=False)
     done = trio_mcp("call", TRAVEL, "book_flight", "destination=Lisbon", *ANSWERS)
     assert "TRIO_MCP_KEYS" not in done.stderr
+
+
+def test_a_call_of_a_file_with_a_store_needs_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(ENVIRONMENT, "TRIO_MCP_KEYS", raising=False)
+    store = tmp_path / "state.db"
+    file = server_file(
+        tmp_path,
+        f"from trio_mcp import ServiceOptions\nserver = Server('one', options=ServiceOptions(store={str(store)!r}))\n",
+    )
+    for target in (file, running(file)):
+        done = trio_mcp("call", target, "--list")
+        assert (done.returncode, done.stdout) == (3, "")
+        assert done.stderr.count("set TRIO_MCP_KEYS") == 1
+    for command in ("run", "serve"):
+        done = trio_mcp(command, file)
+        assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
+    assert not store.exists()
 
 
 def test_a_traceback_shows_only_when_it_is_asked_for(tmp_path: Path) -> None:

@@ -51,8 +51,13 @@ def test_tasks_of_a_running_server_are_listed_shown_and_cancelled() -> None:
 
 
 async def start_report(url: str) -> str:
+    """Start a task, and leave it when it asks."""
     async with Client.connect(url, on_elicit=lambda _: accept(value=0)) as client:
-        return (await client.start_tool("report", {"year": 3})).id
+        task = await client.start_tool("report", {"year": 3})
+        async for change in task:
+            if change.status == "input_required":
+                break
+        return task.id
 
 
 def test_a_task_that_its_client_has_left_is_followed_and_answered() -> None:
@@ -67,6 +72,19 @@ def test_a_task_that_its_client_has_left_is_followed_and_answered() -> None:
         done = trio_mcp("tasks", "list", url, "--mode", "legacy")
         assert (done.returncode, done.stdout) == (0, "")
         assert "no tasks" in done.stderr
+
+
+def test_show_says_what_a_task_asks() -> None:
+    with started("serve", TASKS, "--port", "0") as server:
+        assert server.stderr is not None
+        url = next(found[0] for line in server.stderr if (found := re.search(r"http://\S+/mcp", line)))
+        task_id = trio.run(start_report, url)
+        done = trio_mcp("tasks", "show", url, task_id)
+        assert (done.returncode, done.stdout) == (0, "")
+        assert unnamed(done.stderr, "input_required", "asks: how many pages?", "value (a whole number)", "follow") == []
+        shown = json.loads(trio_mcp("tasks", "show", url, task_id, "--json").stdout)
+        (question,) = shown["inputRequests"].values()
+        assert question["params"]["message"] == "how many pages?"
 
 
 def test_an_option_of_calls_is_not_called_an_argument_of_python() -> None:

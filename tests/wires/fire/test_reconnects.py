@@ -69,6 +69,16 @@ async def test_a_server_that_keeps_crashing_is_given_up_with_how_it_ended(tmp_pa
             await client.call_tool("crash")
 
 
+@pytest.mark.parametrize("mode", ["auto", NEWEST_LEGACY, MODERN])
+async def test_a_server_that_exits_before_it_says_anything_is_started_once(tmp_path: Path, mode: str) -> None:
+    starts = tmp_path / "starts"
+    program = f"import sys; open({str(starts)!r}, 'a').write('.'); sys.exit(3)"
+    with trio.fail_after(BOUND), pytest.raises(Disconnected, match="status 3"):
+        async with Client.connect([sys.executable, "-c", program], mode=mode):
+            pass
+    assert starts.read_text() == "."
+
+
 @eras
 async def test_without_reconnect_the_client_ends_with_its_server(tmp_path: Path, mode: str) -> None:
     async with connected(tmp_path, mode, reconnect=False) as client:

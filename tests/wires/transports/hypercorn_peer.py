@@ -167,12 +167,13 @@ class Server:
 
 @asynccontextmanager
 async def running(
-    app: App, config: Config | None = None, limit: float = LIMIT, *, ours: bool = True
+    app: App, config: Config | None = None, limit: float = LIMIT, *, ours: bool = True, bare: bool = False
 ) -> AsyncIterator[Server]:
     """`app` served by hypercorn in a separate nursery, whose failure is kept in the server's `error`; for `limit` seconds.
 
     Args:
         ours: as one of our applications.
+        bare: without anything round it that would make it so.
     """
     server, listening = Server(), trio.Event()
     config = config or Config()
@@ -193,7 +194,7 @@ async def running(
 
     async def run() -> None:
         try:
-            await serve(marked, config, shutdown_trigger=server.stop.wait, task_status=Started())
+            await serve(app if bare else marked, config, shutdown_trigger=server.stop.wait, task_status=Started())
         except trio.Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001

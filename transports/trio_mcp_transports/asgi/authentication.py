@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping
+from contextlib import suppress
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import trio
 
-from trio_mcp.logs import RepeatedRecords
+from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.protocol.meta import REQUIRED_SCOPES
 from trio_mcp.session import Caller, Peer, Service
@@ -18,6 +19,8 @@ from trio_mcp.types import JsonObject
 
 from .access import HttpRejection
 from .failures import log_failures
+
+logger = peer_logger("trio_mcp.http")
 
 Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | Caller | None]]
 """An async function from the headers of a request (names in lower case) to its principal or `Caller`, or None to reject it."""
@@ -87,6 +90,25 @@ async def call_hook(
 def has_same_rights(peer: Peer, other: Peer) -> bool:
     """Return whether two requests come from the same principal with the same scopes; claims may change."""
     return peer.principal == other.principal and scopes_of(peer) == scopes_of(other)
+
+
+async def wait_until_expired(
+    peer: Peer, ask: Callable[[Mapping[str, str], None], Awaitable[Peer]], seconds: float
+) -> None:
+    """Ask the hook again and again; return when the principal or its scopes are no longer the same (reliability row 57).
+
+    Args:
+        ask: calls the hook with headers; see `authenticated_peer` for its errors.
+        seconds: after an answer, before the hook is asked again.
+    """
+    # A hook that fails ends it as well: whether the credentials are still good is not known then.
+    with suppress(HttpRejection):
+        while True:
+            # After the answer and not at fixed times: a slow hook is not asked again while it still works.
+            await trio.sleep(seconds)
+            if not has_same_rights(await ask(peer.headers, None), peer):
+                break
+    logger.info("an open connection is ended: its credentials are no longer accepted")
 
 
 def scopes_of(peer: Peer) -> frozenset[str]:

@@ -12,7 +12,7 @@ A message is processed in one step, without waiting, and nothing of it is kept b
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from functools import partial
 
@@ -46,6 +46,7 @@ from trio_mcp.session.session_state import LISTEN_METHOD
 from ..background import open_background
 from .access import HttpRejection
 from .authentication import Expiry
+from .direct import KnownResponse, OpenResponse
 from .fast_path import events_of
 from .messages import AuthorizedRequest, Respond, respond
 
@@ -85,6 +86,7 @@ class Exchange:
         "_receive",
         "_request",
         "_send",
+        "_silent_since",
         "_statuses",
         "_wake",
         "closing_bytes",
@@ -105,6 +107,7 @@ class Exchange:
         self._headers: list[tuple[bytes, bytes]] = []
         self._opened = False
         self._wake: Callable[[], None] | None = None
+        self._silent_since: float | None = None
 
     def add_header(self, name: bytes, value: bytes) -> None:
         """For the head of the answer, which has not been sent yet."""
@@ -124,6 +127,32 @@ class Exchange:
         except OSError:
             return False
         return True
+
+    def watch(self, on_ready: Callable[[], None]) -> bool:
+        """See `OpenResponse.watch`."""
+        if self.outbox.items or self.outbox.closed or self.is_ending:
+            return False
+        self._silent_since = trio.current_time()
+        self._wake = self.outbox.on_ready = on_ready
+        return True
+
+    def stop_watching(self) -> None:
+        """Undo `watch`."""
+        self._wake = self.outbox.on_ready = None
+
+    def take_known(self) -> KnownResponse | None:
+        """Return the whole response, if it is all that there is to send and nothing was sent before; else None."""
+        # Decided at the end and not at the beginning: most calls say nothing but their answer, and a plain body is
+        # cheaper for both.
+        if self._opened or self.is_ending or not self.outbox.closed or len(self.outbox.items) > 1:
+            return None
+        envelopes = self.outbox.take_nowait()
+        # The client cancelled the call by a message, so nothing answers it.
+        if not envelopes:
+            return KnownResponse(self._send, 202, b"", self._headers)
+        message = envelopes[0].message
+        status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
+        return KnownResponse(self._send, status, dump(message), self._headers)
 
     async def listen(self, first: bytes = b"") -> bool:
         """Open the stream before there is anything to send, and go on as `run` does.
@@ -160,10 +189,9 @@ class Exchange:
 
     async def _end(self) -> None:
         """The last of it. What was all said before anything was sent needs no stream."""
-        # Decided at the end and not at the beginning: most calls say nothing but their answer, and a plain body is
-        # cheaper for both.
-        if not (self._opened or self.is_ending) and len(self.outbox.items) < 2:
-            await self._answer()
+        whole = self.take_known()
+        if whole is not None:
+            await whole()
             return
         await self._send_events()
         await self._send_part(self.closing_bytes, more=False)
@@ -171,7 +199,8 @@ class Exchange:
     async def _wait(self) -> bool:
         """Wait for something to send; False when the client has gone."""
         self.outbox.written()
-        with trio.CancelScope(deadline=trio.current_time() + self._max_silence) as ready:
+        since, self._silent_since = self._silent_since or trio.current_time(), None
+        with trio.CancelScope(deadline=since + self.max_silence) as ready:
             wake = partial(expire, ready) if self._request is None else self._request.stop_waiting
             self._wake = self.outbox.on_ready = wake
             try:
@@ -192,7 +221,7 @@ class Exchange:
         return True
 
     @property
-    def _max_silence(self) -> float:
+    def max_silence(self) -> float:
         """Seconds after which `_keep_alive` is called if there is nothing to send."""
         return KEEP_ALIVE_SECONDS
 
@@ -200,20 +229,6 @@ class Exchange:
         if not self._opened:
             await self._send_events()
         await self._send_part(KEEP_ALIVE)
-
-    async def _answer(self) -> None:
-        """Send the whole response; without a message, end the exchange (its client cancelled the call)."""
-        await respond(self._send, *self._whole_answer(), self._headers)
-
-    def _whole_answer(self) -> tuple[int, bytes]:
-        """Return the status and the body. They alone are kept while the body is sent, which may take a while."""
-        envelopes = self.outbox.take_nowait()
-        # The client cancelled the call by a message, so nothing answers it.
-        if not envelopes:
-            return 202, b""
-        message = envelopes[0].message
-        status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
-        return status, dump(message)
 
     async def _send_events(self) -> None:
         """Send what there is as events; opens the stream even if there is nothing."""
@@ -265,12 +280,6 @@ async def _end_when_expired(exchange: Exchange, expiry: Expiry) -> None:
     exchange.end_response()
 
 
-async def run_listening(exchange: Exchange, expiry: Expiry | None) -> bool:
-    """Run the exchange of a `subscriptions/listen`; False if its client left first, or is no longer accepted."""
-    async with ended_when_expired(exchange, expiry):
-        return await exchange.run() and not exchange.is_ending
-
-
 def process_modern(
     session: ServerSession, inbound: Inbound, envelope: Envelope[Received], incoming: AuthorizedRequest
 ) -> Respond:
@@ -286,7 +295,7 @@ def process_modern(
     # MCP defines no notification that a client sends over HTTP; one is accepted and has no effect (M-HTTP-9s).
     if isinstance(message, Notification):
         session.receive_ignored(envelope, headers[VERSION_HEADER])
-        return partial(respond, incoming.send, 202)
+        return KnownResponse(incoming.send, 202)
     if not isinstance(message, Request):
         raise HttpRejection(400, "A modern client sends requests only.")
     # The version header alone makes a request modern, but its body must name the version too (M-META-1s). This comes before the
@@ -298,17 +307,73 @@ def process_modern(
     outbox = session.service.open_outbox(envelope.peer)
     target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
     exchange = Exchange(incoming, MODERN_STATUS, outbox)
-    listens = message.method == LISTEN_METHOD
-    run = partial(run_listening, exchange, incoming.expiry) if listens else exchange.run
-    return partial(respond_modern, session, exchange, target, run)
+    if not isinstance(target, ReplyTarget):
+        return partial(reject_modern, exchange)
+    if message.method == LISTEN_METHOD:
+        return partial(respond_listening, session, exchange, target, incoming.expiry)
+    return ModernResponse(session, exchange, target)
 
 
-async def respond_modern(
-    session: ServerSession, exchange: Exchange, target: object, run: Callable[[], Awaitable[bool]]
-) -> None:
-    """Send what a modern request says, to its answer; the end of its connection is its cancellation (M-HTTP-10s)."""
+class ExchangeResponse(OpenResponse):
+    """The response that an exchange sends."""
+
+    __slots__ = ("exchange",)
+
+    def __init__(self, exchange: Exchange) -> None:
+        self.exchange = exchange
+
+    @property
+    def max_silence(self) -> float:
+        return self.exchange.max_silence
+
+    def watch(self, on_ready: Callable[[], None]) -> bool:
+        return self.exchange.watch(on_ready)
+
+    def take_known(self) -> KnownResponse | None:
+        return self.exchange.take_known()
+
+
+class ModernResponse(ExchangeResponse):
+    """What a modern request says, to its answer; the end of its connection is its cancellation (M-HTTP-10s)."""
+
+    __slots__ = ("_session", "_target")
+
+    def __init__(self, session: ServerSession, exchange: Exchange, target: ReplyTarget) -> None:
+        super().__init__(exchange)
+        self._session = session
+        self._target = target
+
+    def finish(self) -> None:
+        close_outbox(self.exchange.outbox)
+
+    def lose(self) -> None:
+        self.exchange.stop_watching()
+        self._session.disconnect(self._target)
+        self.finish()
+
+    async def __call__(self) -> None:
+        with self.exchange.outbox:
+            if not await self.exchange.run():
+                self._session.disconnect(self._target)
+
+
+async def reject_modern(exchange: Exchange) -> None:
     with exchange.outbox:
-        if not isinstance(target, ReplyTarget):
-            await exchange.reject(MODERN_STATUS, other=400)
-        elif not await run():
+        await exchange.reject(MODERN_STATUS, other=400)
+
+
+async def respond_listening(
+    session: ServerSession, exchange: Exchange, target: ReplyTarget, expiry: Expiry | None
+) -> None:
+    """Send what a `subscriptions/listen` says, until its client leaves or is no longer accepted."""
+    with exchange.outbox:
+        async with ended_when_expired(exchange, expiry):
+            is_over = await exchange.run() and not exchange.is_ending
+        if not is_over:
             session.disconnect(target)
+
+
+def close_outbox(outbox: Outbox[Envelope]) -> None:
+    """Close an outbox and its account, as its context does at its end."""
+    with outbox:
+        pass

@@ -161,6 +161,14 @@ async def send_error(send: Send, error: ProtocolError) -> None:
     await respond(send, status, dump(error_response(error)), headers)
 
 
+async def send_or_reject(respond: Respond, send: Send) -> None:
+    """Send a response, or the error that comes in its place."""
+    try:
+        await respond()
+    except ProtocolError as error:
+        await send_error(send, error)
+
+
 async def reject_upgrade(scope: Scope, receive: Receive, send: Send, rejection: HttpRejection) -> None:
     """Answer what asked for a WebSocket as any request (the extension `websocket.http.response`), and never accept it.
 

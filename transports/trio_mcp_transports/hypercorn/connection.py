@@ -17,6 +17,7 @@ import trio
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account
 
+from ..asgi.exchange import expire
 from .config import limits_of
 from .connections import connections_of
 from .exchange import ConnectionFacts
@@ -63,7 +64,11 @@ class Connection:
                 self._writer = Writer(self._stream, self._account, nursery, self._limits.send_timeout, self._lose)
                 self._http = Http1(self._facts, self, self._writer, self._account, nursery)
                 nursery.start_soon(self._watch)
-                await self._read_all()
+                try:
+                    await self._read_all()
+                finally:
+                    # Before the nursery ends: what a call says after that has no place to go.
+                    self._http.lose_direct()
                 self._watching.cancel()
                 # A write that is still stalled ends here: it fails once the stream is closed.
                 await close_stream(self._stream)
@@ -113,12 +118,29 @@ class Connection:
 
     async def _read_all(self) -> None:
         self._reading.deadline = trio.current_time() + self._limits.header_timeout
-        with self._reading:
-            while await self._feed(await (self._receive_next() if self._http.paused else self._receive())):
-                pass
+        is_over = False
+        while not is_over:
+            with self._reading:
+                while await self._feed(await (self._receive_next() if self._http.paused else self.receive())):
+                    pass
+                is_over = True
+            if not is_over:
+                is_over = not self._is_to_go_on()
         await self._http.lose()
 
-    async def _receive(self) -> bytes:
+    def _is_to_go_on(self) -> bool:
+        """Return whether reading goes on after a deadline that has passed."""
+        deadline = self._reading.deadline
+        # Its request may have ended in the meantime, in the same turn of the event loop; else it was that of a silent one.
+        if deadline <= trio.current_time():
+            if not self._http.break_silence():
+                return False
+            deadline = inf
+        self._reading = trio.CancelScope(deadline=deadline)
+        return True
+
+    async def receive(self) -> bytes:
+        """Receive bytes; b"" at the end of the connection."""
         try:
             if self._readable is None:
                 return bytes(await self._stream.receive_some(self._most_bytes()))
@@ -174,7 +196,7 @@ class Connection:
         Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
         """
         while self._http.paused:
-            ahead = await self._http.read_ahead(self._receive)
+            ahead = await self._http.read_ahead(self.receive)
             if ahead is not None and not self._http.paused:
                 return ahead
             if ahead is not None and not (ahead and self._store(ahead)):
@@ -183,7 +205,7 @@ class Connection:
             if not self._http.paused:
                 await self._http.resume()
             self._count_stored()
-        return await self._receive()
+        return await self.receive()
 
     def _has_room_ahead(self, size: int) -> bool:
         """Return whether so many bytes more may be stored that were sent before an answer; the budget counts a refusal."""
@@ -224,6 +246,14 @@ class Connection:
             self._start_head()
         else:
             self._reading.deadline = trio.current_time() + self._facts.config.keep_alive_timeout
+
+    def limit_silence(self, seconds: float) -> None:
+        """Call `break_silence` after so many seconds of the request in progress."""
+        self._reading.deadline = trio.current_time() + seconds
+
+    def end(self) -> None:
+        """Read nothing more, and close the connection."""
+        expire(self._reading)
 
     def _start_head(self) -> None:
         self._in_head = True

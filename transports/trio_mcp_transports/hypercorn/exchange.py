@@ -18,7 +18,7 @@ from hypercorn.typing import AppWrapper, HTTPResponseStartEvent, LifespanState, 
 from trio_mcp.logs import RepeatedRecords
 
 from ..asgi.failures import ClientDisconnected, log_failures
-from ..asgi.messages import Headers, Message, Receive, Scope, Send
+from ..asgi.messages import Headers, Message, Receive, Respond, Scope, Send
 from .inbox import Inbox
 from .writes import LAST_SEND
 
@@ -27,6 +27,7 @@ Call: TypeAlias = Callable[..., object]
 App: TypeAlias = Callable[[Scope, Receive, Send, Call, Call], Awaitable[None]]
 """An application as hypercorn wraps it. Hypercorn has a type for each ASGI message; ours are dicts, as ASGI has them."""
 
+RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 NO_BODY: Final = frozenset({204, 304})
 
 
@@ -83,10 +84,8 @@ class HttpExchange:
 
     __slots__ = ("_began", "_facts", "_response", "_start", "_state", "inbox", "is_lost", "over", "scope")
 
-    def __init__(self, facts: ConnectionFacts, request: h11.Request, inbox: Inbox, response: Response) -> None:
-        self.scope = {"type": "http", "scheme": "https" if facts.tls else "http", **scope_of(facts, request)}
-        self.scope |= {"asgi": {"spec_version": "2.1", "version": "3.0"}, "extensions": {}}
-        self.scope["method"] = request.method.decode("ascii").upper()
+    def __init__(self, facts: ConnectionFacts, scope: Scope, inbox: Inbox, response: Response) -> None:
+        self.scope = scope
         self.inbox = inbox
         self.over = False
         self.is_lost = False
@@ -165,6 +164,14 @@ class HttpExchange:
         await self._facts.config.log.access(cast(WWWScope, self.scope), summary, time() - self._began)
 
 
+def http_scope(facts: ConnectionFacts, request: h11.Request) -> Scope:
+    """Return the scope of a request that asks for no WebSocket."""
+    scope = {"type": "http", "scheme": "https" if facts.tls else "http", **scope_of(facts, request)}
+    scope |= {"asgi": {"spec_version": "2.1", "version": "3.0"}, "extensions": {}}
+    scope["method"] = request.method.decode("ascii").upper()
+    return scope
+
+
 def scope_of(facts: ConnectionFacts, request: h11.Request) -> Scope:
     """Return what the scopes of both kinds of exchanges have in common."""
     path, _, query = request.target.partition(b"?")
@@ -204,6 +211,15 @@ async def run_app(
             await end()
         raise
     await end()
+
+
+async def run_respond(respond: Respond, exchange: HttpExchange, records: RepeatedRecords) -> None:
+    """Send a response that an application has begun without ASGI messages, to its end; see `run_app`."""
+
+    async def app(*_: object) -> None:
+        await respond()
+
+    await run_app(cast(AppWrapper, app), exchange.scope, exchange.inbox, exchange.send, exchange.end, records)
 
 
 def checked(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from itertools import groupby
-from typing import Final, Protocol
+from typing import Protocol
 
 import h11
 import trio
@@ -18,21 +18,14 @@ from trio_mcp.runtime import Account
 
 from ..asgi.exchange import expire
 from ..asgi.messages import CONNECTION_KEY, Headers
+from .apps import directly_served
 from .connections import connections_of
-from .exchange import ConnectionFacts, HttpExchange, run_app
+from .direct import DirectWay
+from .exchange import RESPONSE_500, ConnectionFacts, HttpExchange, http_scope, run_app
 from .inbox import MAX_QUEUED_MESSAGES, Inbox
+from .request_checks import check_request, has_short_body
 from .websocket import WebSocketExchange
-from .writes import Writer
-
-RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-# These two are lists of tokens (RFC 9110, 5.6.2).
-ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})
-# How long a body may be whose rest is read and discarded when its request was answered before it came.
-MAX_DISCARDED_BYTES: Final = 64 * 1024
-# Lines of a head. Each is kept as several objects while its request runs, however short it is.
-MAX_HEADERS: Final = 100
-# The parts of a response are joined into one write if none is larger.
-MAX_JOINED_BYTES: Final = 64 * 1024
+from .writes import MAX_JOINED_BYTES, Writer
 
 
 class Owner(Protocol):
@@ -40,6 +33,16 @@ class Owner(Protocol):
 
     def set_idle(self, idle: bool) -> None:
         """Note that a request begins, or that its response has been written."""
+
+    async def receive(self) -> bytes:
+        """Receive bytes; b"" at the end of the connection."""
+        ...
+
+    def limit_silence(self, seconds: float) -> None:
+        """Call `break_silence` after so many seconds of the request in progress."""
+
+    def end(self) -> None:
+        """Read nothing more, and close the connection."""
 
     async def close(self) -> None:
         """Close the connection, with a moment for a client that is still sending."""
@@ -73,6 +76,8 @@ class Http1:
         self._out: list[bytes] = []
         self._ahead = trio.CancelScope()
         self._short_body = False
+        app = directly_served(facts)
+        self._direct = None if app is None else DirectWay(facts, app, self, writer, account, nursery)
 
     @property
     def peer_still_sending(self) -> bool:
@@ -110,12 +115,28 @@ class Http1:
         if self._websocket is not None:
             await self._websocket.receive(data)
             return
+        if self._direct is not None and self._is_between_requests:
+            data = await self._direct.receive(data)
+            if not data:
+                return
         self._h11.receive_data(data)
-        await self._parse()
+        if not self.paused:
+            await self._parse()
+
+    def break_silence(self) -> bool:
+        """A request has been silent for as long as it may be; return whether there is one."""
+        return self._direct is not None and self._direct.break_silence()
+
+    def lose_direct(self) -> None:
+        """Tell the application that the connection is over, if a direct request is in progress."""
+        if self._direct is not None:
+            self._direct.lose()
 
     async def lose(self) -> None:
         """Tell the application of the exchange in progress that the connection is over."""
         exchange, self._exchange = self._exchange, None
+        if exchange is None and self._direct is not None:
+            exchange = self._direct.lose()
         if exchange is not None:
             await exchange.lose()
 
@@ -169,9 +190,8 @@ class Http1:
         if is_websocket:
             await self._upgrade(request)
             return False
-        exchange = self._exchange = HttpExchange(
-            facts, request, Inbox(facts.config.max_app_queue_size, self._account), self
-        )
+        inbox = Inbox(facts.config.max_app_queue_size, self._account)
+        exchange = self._exchange = HttpExchange(facts, http_scope(facts, request), inbox, self)
         await self._start(exchange, request)
         return True
 
@@ -210,7 +230,7 @@ class Http1:
         # First, so that an app that is running cannot answer as well.
         await self.lose()
         if unanswered:
-            headers = [(b"content-length", b"0"), (b"connection", b"close"), *self._own_headers()]
+            headers = [(b"content-length", b"0"), (b"connection", b"close"), *self.own_headers()]
             self._head = h11.Response(status_code=status, headers=headers)
             self._serialise(h11.EndOfMessage())
             await self._flush()
@@ -220,21 +240,17 @@ class Http1:
 
     def set_head(self, status: int, headers: Headers) -> None:
         """Hold the head of a response until the first bytes of its body."""
-        head = [*headers, *self._own_headers()]
+        head = [*headers, *self.own_headers()]
         # Said in the head of the last answer, so that a client sends no further request into a connection that is about
         # to close (RFC 9112, 9.6).
-        is_last = (
-            self._requests >= self._facts.config.keep_alive_max_requests
-            or self._facts.context.terminated.is_set()
-            or (self._h11.their_state is h11.SEND_BODY and not self._short_body)
-        )
+        is_last = self.is_last_direct() or (self._h11.their_state is h11.SEND_BODY and not self._short_body)
         if is_last and (b"connection", b"close") not in head:
             head.append((b"connection", b"close"))
         self._head = h11.Response(status_code=status, headers=head)
 
     async def accept(self, headers: Headers) -> None:
         """Switch protocols (101)."""
-        self._head = h11.InformationalResponse(status_code=101, headers=[*headers, *self._own_headers()])
+        self._head = h11.InformationalResponse(status_code=101, headers=[*headers, *self.own_headers()])
         self._serialise(None)
         await self._flush()
 
@@ -272,7 +288,8 @@ class Http1:
         await self.lose()
         await self._owner.close()
 
-    def _own_headers(self) -> list[tuple[bytes, bytes]]:
+    def own_headers(self) -> list[tuple[bytes, bytes]]:
+        """Return the headers that every response has."""
         return self._facts.config.response_headers("h11")
 
     def _serialise(self, event: h11.Data | h11.EndOfMessage | h11.InformationalResponse | None) -> None:
@@ -301,50 +318,51 @@ class Http1:
         elif parts:
             await self._writer.write(b"".join(parts), last=last)
 
+    # Of the direct way
+
+    @property
+    def _is_between_requests(self) -> bool:
+        return self._h11.our_state is h11.IDLE and self._h11.their_state is h11.IDLE and not self.buffered
+
+    def begin_direct(self) -> None:
+        """Note that a request begins: nothing more is parsed before its end."""
+        self._owner.set_idle(False)
+        self.paused = True
+        self._requests += 1
+
+    async def receive_more(self) -> bytes:
+        """Receive what comes next of the request that has begun."""
+        return await self._owner.receive()
+
+    def leave_direct(self) -> None:
+        """Note that the request that has begun goes the long way."""
+        self.paused = False
+        self._requests -= 1
+
+    def limit_silence(self, seconds: float) -> None:
+        """Have `break_silence` called after so many seconds, unless the request ends before."""
+        self._owner.limit_silence(seconds)
+
+    def is_last_direct(self) -> bool:
+        """Return whether the connection is closed after the response in progress, whatever the client sends."""
+        config, context = self._facts.config, self._facts.context
+        return self._requests >= config.keep_alive_max_requests or context.terminated.is_set()
+
+    def end_direct(self, *, closes: bool) -> None:
+        """Go on with the next request, or close the connection."""
+        if closes or self._facts.context.terminated.is_set():
+            self._owner.end()
+        else:
+            self._go_on()
+
     def _recycle(self) -> None:
         """Make the connection ready for its next request."""
         self._h11.start_next_cycle()
+        self._go_on()
+
+    def _go_on(self) -> None:
         self._owner.set_idle(True)
         self.paused = False
         # Else the reader goes on waiting for the next request: to cancel its wait would cost more than to parse one.
         if self.buffered:
             expire(self._ahead)
-
-
-def has_short_body(request: h11.Request) -> bool:
-    """Whether the head promises so short a body that its rest may be read and discarded."""
-    framing = {name: value for name, value in request.headers if name in {b"content-length", b"transfer-encoding"}}
-    return b"transfer-encoding" not in framing and int(framing.get(b"content-length", 0)) <= MAX_DISCARDED_BYTES
-
-
-def check_request(request: h11.Request, max_head: int) -> tuple[int | None, bool]:
-    """The status to refuse `request` with, or None; and whether it asks for a WebSocket."""
-    if len(request.headers) > MAX_HEADERS:
-        return 431, False
-    length = len(request.target)
-    upgrade = connection = b""
-    framings = 0
-    for name, value in request.headers:
-        length += len(name) + len(value)
-        if name in ASCII_ONLY and not value.isascii():
-            return 400, False
-        if name == b"upgrade":
-            upgrade = value
-        elif name == b"connection":
-            connection += b"," + value
-        elif name == b"content-length" or name == b"transfer-encoding":
-            framings += 1
-    if not request.http_version.startswith(b"1."):
-        return 505, False
-    # h11 applies its limit to a head that is incomplete. One that came whole in a single read was never measured.
-    if length > max_head:
-        return 431, False
-    # Two ways to frame one body: RFC 9112, 6.1 lets a server refuse what request smuggling needs.
-    if framings > 1:
-        return 400, False
-    websocket = (
-        request.method == b"GET"
-        and upgrade.strip().lower() == b"websocket"
-        and any(token.strip() == b"upgrade" for token in connection.lower().split(b","))
-    )
-    return None, websocket

@@ -29,13 +29,13 @@ from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
 from ..hard_end import HardEnd
 from ..signals import noticed_in_thread, signal_handlers, unignored_signals
+from .apps import AsgiApp, LifespanWrapper
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
 from .worker import install
 
 logger = peer_logger("trio_mcp.http")
 
-AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 Address: TypeAlias = tuple[str | int | bytes, ...]
 
 AFTER_DRAIN: Final = 1.0
@@ -188,9 +188,6 @@ class Shutdown:
         """Return `app`, to which `lifespan.shutdown` is sent only after `on_drain` has ended."""
 
         async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
-            if scope["type"] != "lifespan":
-                await app(scope, receive, send)
-                return
             try:
                 await app(scope, partial(self._receive_lifespan, receive), partial(self._send_lifespan, send))
             except Exception:
@@ -199,7 +196,7 @@ class Shutdown:
                     self.begun.set()
                 raise
 
-        return guarded
+        return LifespanWrapper(app, guarded)
 
     async def _send_lifespan(self, send: Send, event: Message) -> None:
         # Noted before hypercorn sees it: it raises in the task of the lifespan, while the task that listens goes on.

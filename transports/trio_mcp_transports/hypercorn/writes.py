@@ -21,6 +21,8 @@ from trio_mcp.runtime import Account
 Stream: TypeAlias = trio.SSLStream[trio.SocketStream] | trio.SocketStream
 
 SEND_SLICE: Final = 1 << 16
+# The parts of a response are joined into one write if none is larger.
+MAX_JOINED_BYTES: Final = 1 << 16
 LAST_SEND: Final = 1.0
 """Seconds that a write may still take once its connection is being cut."""
 
@@ -82,7 +84,21 @@ class Writer:
             self._nursery.start_soon(self.write, b"")
         return True
 
-    async def write(self, data: bytes, *, last: bool = False) -> None:
+    def write_or_start(self, data: bytes, on_written: Callable[[], None]) -> None:
+        """Write all of `data` and call `on_written`: at once if the kernel takes it, else in a task."""
+        left = b"" if self.is_over else data if self._unsent else self._offer(data)
+        if left:
+            self._nursery.start_soon(self._write_rest, left, on_written)
+        else:
+            on_written()
+
+    async def _write_rest(self, left: bytes | memoryview, on_written: Callable[[], None]) -> None:
+        try:
+            await self.write(left, last=True)
+        finally:
+            on_written()
+
+    async def write(self, data: bytes | memoryview, *, last: bool = False) -> None:
         """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off.
 
         Args:
@@ -118,7 +134,7 @@ class Writer:
         for scope in self._sending:
             scope.deadline = min(scope.deadline, self._last_send_at)
 
-    def _offer(self, data: bytes) -> bytes | memoryview:
+    def _offer(self, data: bytes | memoryview) -> bytes | memoryview:
         """Write what the kernel takes at once, if no other write is under way; return what is left."""
         if self._plain is None or self._unsent or self._lock.locked():
             return data

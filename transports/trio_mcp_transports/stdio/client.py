@@ -119,6 +119,11 @@ class ProcessChannel(LineChannel):
         """How the process ended, as text; None while `outcome` is None."""
         return None if self.outcome is None else f"its process {self.outcome}"
 
+    @property
+    def ended_by_itself(self) -> bool:
+        """Whether the process has exited, and was not ended by a signal."""
+        return self.process.returncode is not None and self.process.returncode >= 0
+
     def process_ended(self) -> None:
         """Make `send` raise, and `receive` end after the lines that have arrived. `connect` calls it when the child has died."""
         self.break_sending(f"the server process {self.outcome}")

@@ -62,14 +62,14 @@ class Vault:
 
         header, nonce = sealed[:_HEADER_BYTES], sealed[_HEADER_BYTES : _HEADER_BYTES + _NONCE_BYTES]
         if len(sealed) < OVERHEAD or not header.startswith(_VERSION):
-            raise Unsealable("it was not sealed by this version of trio_mcp")
+            raise Unsealable("the value was not sealed by this version of trio_mcp")
         key = self._keys.get(header.removeprefix(_VERSION))
         if key is None:
-            raise Unsealable("it was sealed with a key that is not in the ring")
+            raise Unsealable("the key is not among those of TRIO_MCP_KEYS or ServiceOptions.keys")
         try:
             return key.decrypt(nonce, sealed[_HEADER_BYTES + _NONCE_BYTES :], header + place)
         except InvalidTag:
-            raise Unsealable("it was changed, or moved") from None
+            raise Unsealable("the value was changed or moved") from None
 
     def names(self, name: str) -> list[str]:
         """Return what stands for a name in the store, one text for each key: the first is for writing, all are for finding."""

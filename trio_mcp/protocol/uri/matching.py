@@ -25,9 +25,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 from urllib.parse import quote, unquote
 
 from pydantic_core import SchemaValidator, core_schema
@@ -36,8 +36,7 @@ from .expressions import Expression, Operator, Part, Variable
 from .uris import MAX_URI
 
 
-@dataclass(frozen=True, slots=True)
-class VariableSegment:
+class VariableSegment(NamedTuple):
     """A segment that holds the value of one variable, or of all variables of an expression that writes their names.
 
     Attributes:
@@ -168,7 +167,7 @@ def _disambiguate(segments: Sequence[Segment], at: int) -> Segment:
         if other.follows:
             continue
         if not segment.operator.named and other.lead and other.lead in "?#;&":
-            segment = replace(segment, excluded=segment.excluded | {other.lead})
+            segment = segment._replace(excluded=segment.excluded | {other.lead})
         if not other.lead or other.lead not in segment.excluded:
             names = f"{segment.variables[-1].name!r} and {other.variables[0].name!r}"
             raise ValueError(f"The variables {names} of a URI template cannot be told apart: put text between them.")

@@ -10,9 +10,9 @@ a `Client`, or `ClientTools` of one       a call of the other server's tool
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from ...checks import check_sequence, mistake
 from ...errors import (
@@ -139,8 +139,7 @@ class LoopTools:
         return result
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedTool:
+class PlannedTool(NamedTuple):
     """A tool of this server, or one that was made of a function."""
 
     tool: RunnableTool
@@ -162,7 +161,7 @@ class PlannedTool:
         body = cast("NestedBody", plan.run)
         if self.tool.token_budget is not None:
             budget = TokenBudget(self.tool.token_budget, terms.budget, f"the tool {use.name}")
-            terms = replace(terms, budget=budget)
+            terms = terms._replace(budget=budget)
         try:
             result = await with_timeout(partial(run_in_lane, body, call, terms), plan.timeout)(lane)
         except BreakToolLoop:
@@ -183,8 +182,7 @@ class PlannedTool:
         return cast("Plan | CallToolResult", plan)
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteTool:
+class RemoteTool(NamedTuple):
     """A tool of another server."""
 
     client: ToolClient

@@ -9,7 +9,7 @@ call and the leg that ended; its answers are posted and the next leg begins. `le
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import trio
 
@@ -21,7 +21,7 @@ from ...protocol.sealing.request_state import Claims, RequestDigest
 from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
 from ..replies import LegOutcome, ReplyTarget
-from .call import Call
+from .call import BECOMES_OUTSIDE, Call
 from .ended import EndedCall, repeat_or_reject
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
@@ -31,6 +31,9 @@ from .places import claim_place
 from .timeouts import with_timeout
 
 T = TypeVar("T", bound=Model)
+
+NEXT_LEG: Final = "\0next leg"
+"""The slot of a body that waits for its client to come back; no question has this key."""
 
 
 class CallInRounds(Call[RequestDigest]):
@@ -70,6 +73,9 @@ class CallInRounds(Call[RequestDigest]):
         except BaseException:
             slot.give_up()
             claim_place(self.actor, question)
+            timeout = question.timeout
+            if self.memory is not None and timeout is not None and trio.current_time() >= timeout.deadline:
+                self.memory.note_timeout(key, timeout.text, fingerprint)
             raise
         finally:
             legs.questions.pop(key, None)
@@ -78,22 +84,18 @@ class CallInRounds(Call[RequestDigest]):
             await self.actor.place.enter()
         return answer
 
-    async def become_task(self) -> None:
-        await super().become_task()
+    async def become_task(self, lane: Lane) -> None:
+        await super().become_task(lane)
         starter, params = self.services.tasks, self._plan.becomes
-        if starter is None or params is None or self.memory is None or not self.is_answering:
+        if starter is None or params is None or not starter.is_wanted(self.facts, params):
             return
-        if not starter.is_wanted(self.facts, params):
-            return
-        if self.actor.scope.cancel_called:
-            # In its clean-up, behind a shield.
-            raise LocalProtocolError("the call was cancelled, and does not become a task")
         legs = self.legs = self.legs or LegBook()
-        if self.actor.busy > 1 or self.memory.runs_step or legs.questions or legs.is_storing:
-            # The task runs the body again, and what a branch was doing would be done twice.
-            raise RuntimeError(
-                "a call becomes a task while none of its branches and steps runs: call become_task() outside"
-            )
+        self._check_becoming(legs)
+        if not self.is_answering:
+            await self._next_leg(lane)
+            if not starter.is_wanted(self.facts, params):
+                return
+            self._check_becoming(legs)
         # What another task of the body asks from now on ends no leg.
         legs.is_storing, answer = True, None
         try:
@@ -107,6 +109,27 @@ class CallInRounds(Call[RequestDigest]):
         self._end_as_task(legs, answer)
         await trio.lowlevel.checkpoint_if_cancelled()
         raise RuntimeError("the call has become a task, and ends here: call become_task() in no shielded scope")
+
+    def _check_becoming(self, legs: LegBook) -> None:
+        if self.actor.scope.cancel_called:
+            # In its clean-up, behind a shield.
+            raise LocalProtocolError("the call was cancelled, and does not become a task")
+        is_waiting = self.actor.opened_mailbox is not None and NEXT_LEG in self.actor.opened_mailbox
+        runs_step = self.memory is None or self.memory.runs_step
+        if self.actor.busy > 1 or runs_step or legs.questions or legs.is_storing or is_waiting:
+            # The task runs the body again, and what a branch was doing would be done twice.
+            raise RuntimeError(BECOMES_OUTSIDE)
+
+    async def _next_leg(self, lane: Lane) -> None:
+        """Wait for the client, as a question does: the body went on while the call is parked, and no request is open."""
+        slot = lane.open_question(NEXT_LEG, bool)
+        try:
+            self.on_quiescent()
+            await slot.take()
+        finally:
+            slot.give_up()
+        if self.actor.place is not None:
+            await self.actor.place.enter()
 
     def _end_as_task(self, legs: LegBook, answer: LegOutcome) -> None:
         """End the call, which goes on as the task that this answer names; None if its client has gone, which cancelled it."""
@@ -123,12 +146,14 @@ class CallInRounds(Call[RequestDigest]):
     def on_quiescent(self) -> None:
         """End the leg with the open questions if no lane is busy; else do so when the round delay is over."""
         legs = self.legs
-        if legs is None or legs.joining or not legs.questions:
+        if legs is None or legs.joining:
             return
         if not self.is_answering:
             # Parked, and its body went on for a while, without an answer.
             if self.actor.place is not None and not self.actor.busy:
                 self.actor.place.leave()
+            return
+        if not legs.questions:
             return
         if not self.actor.busy:
             self._end_round(legs)
@@ -322,6 +347,8 @@ class CallInRounds(Call[RequestDigest]):
     def _open_leg(self, legs: LegBook, facts: RequestFacts, target: ReplyTarget) -> None:
         legs.begin()
         self.answer(facts, target)
+        assert self.actor.opened_mailbox is not None, "a question was asked"
+        self.actor.opened_mailbox.post(NEXT_LEG, True)
 
 
 def decoded_answer(codec: Codec, key: str, method: str, answer: JsonValue) -> Model:

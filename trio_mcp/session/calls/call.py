@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import Generic, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias
 
 import trio
 from typing_extensions import TypeVar
@@ -233,14 +233,17 @@ class Call(ABC, Generic[OriginT_co]):
         """How it runs."""
         return self._plan
 
-    async def become_task(self) -> None:
+    async def become_task(self, lane: Lane) -> None:  # noqa: ARG002
         """Go on as a task, if the caller of a tool that becomes one later takes it; this then does not return.
 
         Raises:
-            RuntimeError: the tool never becomes a task, or has branches that run.
+            RuntimeError: the tool never becomes a task, or a branch or a step of it runs.
         """
-        if self._plan.task is TaskSupport.FORBIDDEN:
-            raise RuntimeError('the tool never becomes a task: register it with task="later"')
+        # Both also where the call becomes none: whether the author hears of it does not depend on the caller.
+        if self._plan.task is not TaskSupport.LATER:
+            raise RuntimeError('the tool never becomes a task while it runs: register it with task="later"')
+        if self.memory is not None and self.memory.runs_step:
+            raise RuntimeError(BECOMES_OUTSIDE)
         await trio.lowlevel.checkpoint()
 
     async def end_stream(self, retry: float | None) -> None:
@@ -439,6 +442,8 @@ class Call(ABC, Generic[OriginT_co]):
         ids = [target.request_id for target in (self.target, *self._copies) if target is not None]
         return f"<Call {self._plan.target} {self.facts.method} ids={ids} {'open' if self.is_answering else 'ended'}>"
 
+
+BECOMES_OUTSIDE: Final = "a call becomes a task while none of its branches and steps runs: call become_task() outside"
 
 Body: TypeAlias = Callable[[Call, Actor | Lane], Awaitable[Model]]
 """What the actor runs. It runs in `Lane(actor)`, unless it gets a lane: middleware gives one, and may run it several times."""

@@ -111,9 +111,6 @@ def earlier_run(logged: Sequence[JournalEntry], recorded: Iterable[JournalEntry]
                 begun.pop(entry.name, None)
             case EntryKind.ANSWER | EntryKind.REJECTED | EntryKind.WITHDRAWN:
                 requests.pop(entry.name, None)
-            case EntryKind.BECAME:
-                # Read before the call is resumed: see `became`.
-                continue
             case EntryKind.NUMBER:
                 pass
         if entry.kind is not EntryKind.WITHDRAWN:

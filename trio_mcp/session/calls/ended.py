@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import InvalidRequestState, LimitExceeded
 from ...runtime import CancelReason
@@ -12,8 +12,7 @@ from .legs import Decision, LegBook
 from .memory import StatePayload
 
 
-@dataclass(frozen=True, slots=True)
-class EndedCall:
+class EndedCall(NamedTuple):
     """The leg book of a call that has ended.
 
     Attributes:

@@ -51,12 +51,12 @@ class CallLog:
 
     Args:
         key: of the log; the name of the call.
-        expires_at: when a log that is written now expires, in Unix seconds.
+        expires_at: returns when a log that is written now expires, in Unix seconds.
         records: counts how often the store failed.
         count: entries that are in it already.
     """
 
-    __slots__ = ("_closed", "_count", "_expires_at", "_lock", "_pending", "_records", "_store", "key")
+    __slots__ = ("_closed", "_count", "_lock", "_pending", "_records", "_store", "expires_at", "key")
 
     def __init__(
         self, store: Store, key: str, expires_at: Callable[[], float], records: RepeatedRecords, count: int = 0
@@ -64,7 +64,7 @@ class CallLog:
         self.key = key
         self._records = records
         self._store = store
-        self._expires_at = expires_at
+        self.expires_at = expires_at
         self._count = count
         self._pending: list[bytes] = []
         self._closed = False
@@ -79,11 +79,6 @@ class CallLog:
         """Write nothing more: the call goes on elsewhere. What is about to be done here raises `StoreError`."""
         self._closed = True
         self._pending.clear()
-
-    def ending_with(self, *last: JournalEntry) -> Append:
-        """Return the change that writes what was added, and these entries behind it; it counts as written after `close` only."""
-        entries = (*self._pending, *map(encoded_entry, last))
-        return Append(LOG_KIND, self.key, self._count + 1, entries, self._expires_at())
 
     async def commit(self, *first: Change) -> None:
         """Return when everything that was added before is in the store.
@@ -102,7 +97,7 @@ class CallLog:
             if wanted <= self._count and not first:
                 return
             entries = tuple(self._pending)
-            appended = [Append(LOG_KIND, self.key, self._count + 1, entries, self._expires_at())] if entries else []
+            appended = [Append(LOG_KIND, self.key, self._count + 1, entries, self.expires_at())] if entries else []
             await self._store.write([*first, *appended])
             del self._pending[: len(entries)]
             self._count += len(entries)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
-from ...errors import InvalidRequestState, PeerError, RemoteProtocolError
+from ...errors import InvalidRequestState, PeerError, RemoteProtocolError, RequestTimeout
 from ...logs import RepeatedRecords
 from ...protocol.sealing.request_state import Claims, digest
 from ...protocol.strict_json import dumps
@@ -45,6 +45,8 @@ class CallMemory:
 
     Attributes:
         log: where it is kept; None while nothing could come back for the call after the end of the process.
+        timed_out: the questions that nobody answered in time, for the task that the call becomes. A replay asks them again, as an
+            answer may have come by then.
     """
 
     journal: Journal
@@ -52,8 +54,9 @@ class CallMemory:
     _on_divergence: Callable[[str], None]
     is_durable: bool = False
     log: CallLog | None = field(default=None, init=False)
-    _running: dict[str, None] | None = field(default=None, init=False)
-    """The steps that are running; None if there was none."""
+    timed_out: tuple[JournalEntry, ...] = field(default=(), init=False)
+    _running: dict[str, bool] | None = field(default=None, init=False)
+    """The steps that are running, and whether the log says so; None if there was none."""
 
     # in a durable store
 
@@ -63,7 +66,7 @@ class CallMemory:
         Args:
             requests: the entries of the questions that are open.
         """
-        log.add(*self.journal.entries, *(intent(name) for name in self._running or ()), *requests)
+        log.add(*self.journal.entries, *self._intents(), *requests)
         self.log = log
 
     def continue_in(self, log: CallLog) -> None:
@@ -75,7 +78,7 @@ class CallMemory:
 
         What was recorded before is in the state that leads to the log.
         """
-        running = [intent(name) for name in self._running or ()]
+        running = self._intents()
         log.add(*running)
         self.log = log
         return bool(running)
@@ -90,21 +93,24 @@ class CallMemory:
         if self.log is not None:
             self.log.add(entry)
 
-    async def begin_step(self, name: str) -> None:
-        """Record that a step is about to run, and return when that would survive a crash.
+    def _intents(self) -> list[JournalEntry]:
+        return [intent(name) for name, is_logged in (self._running or {}).items() if is_logged]
+
+    async def begin_step(self, name: str, *, may_run_twice: bool = False) -> None:
+        """Record that a step is about to run, and return when that would survive a crash; one that may run twice needs no record.
 
         Raises:
             StoreError: the store did not record it; the step must not run, because it could run again after a crash.
         """
         self._running = self._running or {}
-        self._running[name] = None
-        if self.log is not None:
+        self._running[name] = not may_run_twice
+        if self.log is not None and not may_run_twice:
             self.log.add(intent(name))
             await self.log.commit_in_time()
 
     def fail_step(self, name: str, *, was_given_up: bool) -> None:
         """Record that a step was not done, unless the whole call was given up while it ran."""
-        if self._running is not None and self._running.pop(name, 0) is None and not was_given_up:
+        if self._running is not None and self._running.pop(name, False) and not was_given_up:
             self.add_to_log(JournalEntry(EntryKind.FAILED, name, None))
 
     async def commit(self) -> bool:
@@ -139,6 +145,16 @@ class CallMemory:
 
     def record_answer(self, key: str, answer: Model, fingerprint: str) -> None:
         self._record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
+
+    def note_timeout(self, key: str, text: str, fingerprint: str) -> None:
+        """Note that nobody answered a question in time; `text` is what the error says."""
+        self.timed_out = (*self.timed_out, JournalEntry(EntryKind.TIMED_OUT, key, text, fingerprint))
+
+    def check_timeout(self, key: str, fingerprint: str) -> None:
+        """Raise `RequestTimeout` if this very question timed out before the call became a task."""
+        found = self.journal.find(EntryKind.TIMED_OUT, key)
+        if found is not None and found.digest == fingerprint:
+            raise RequestTimeout(cast("str", found.value))
 
     def recall_reply(
         self, key: str, question: Question[T], fingerprint: str

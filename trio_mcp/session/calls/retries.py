@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ...errors import CallLost, InvalidRequestState, LimitExceeded, ProtocolError, RequestTimeout
 from ...protocol.sealing.request_state import Claims, ExpiredRequestState, RequestDigest
@@ -13,7 +13,6 @@ from ...storage import StoreError
 from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CallInRounds, decoded_answer
-from .became import answer_in
 from .call import Call, Plan, Route
 from .claims import claim_leg
 from .earlier import earlier_run, failing_body, read_log
@@ -26,8 +25,7 @@ from .services import CallServices
 from .timeouts import expired_timeout
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(NamedTuple):
     """A request that carries a call forward, with its state opened."""
 
     services: CallServices[Call]
@@ -99,14 +97,14 @@ class Retry:
         """Replay a call of which something is in the store. The client may disconnect, or send a copy, until it has come."""
         services = self.services
         try:
-            await self._claim(plan)
+            if (task := await self._claim(plan)) is not None:
+                if not self.target.finished:
+                    self.target.finish(task)
+                return
             fetched = payload if payload.journal_key is None else await payload.fetched(services.journals)
             logged = () if services.log_store is None else await read_log(services.log_store, self.claims.call_id)
             # Both again: another request of the client may have carried the call on while this one waited for the store.
             if self.target.finished or self.join(fetched):
-                return
-            if (task := answer_in(logged)) is not None:
-                self.target.finish(task)
                 return
             self.check_not_replayed(payload.node)
             self.replay(plan, fetched, logged)
@@ -114,18 +112,22 @@ class Retry:
             if not self.target.finished:
                 self.target.finish(error_detail(self.services.failures, self.facts, error))
 
-    async def _claim(self, plan: Plan) -> None:
-        """See to it that no other process runs the call from this leg on.
+    async def _claim(self, plan: Plan) -> LegOutcome:
+        """See to it that no other process runs the call from this leg on; return its answer if it has become a task.
 
         Raises:
             LimitExceeded: one does, or the store cannot tell.
         """
         services, claims = self.services, self.claims
         if services.log_store is None or plan.resume is ResumeMode.PARKED:
-            return
+            return None
         lifetime = services.options.actors.park_ttl
         try:
             node = await claim_leg(services.log_store, services.node, claims.call_id, claims.leg, lifetime)
+            if plan.becomes is not None and services.tasks is not None:
+                task = await services.tasks.answer_of(claims.call_id)
+                if task is not None:
+                    return task
         except StoreError as error:
             services.records.log(NOT_CLAIMED, level=logging.ERROR, exc_info=error)
             raise LimitExceeded("the store of this server fails now; send the request again later") from None
@@ -133,6 +135,7 @@ class Retry:
             raise LimitExceeded(
                 "another process of this server carries this call on; send the request again to that one"
             )
+        return None
 
     def check_not_replayed(self, node: str) -> None:
         """Raise `InvalidRequestState` if the call was replayed from this very state of that process before."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.connection import StrayKind
@@ -33,6 +34,9 @@ from .url_elicitations import UrlElicitations
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
 logger = peer_logger("trio_mcp.session")
+
+ONE_CLIENT: Final = "TRIO_MCP_ONE_CLIENT"
+"""The environment variable of a server whose only client starts it for itself, and carries no call on with another process."""
 
 
 class RunnableTool(Protocol):
@@ -82,6 +86,17 @@ class TaskStarter(Protocol[C_contra]):
 
     async def start_from(self, call: C_contra, params: Model) -> LegOutcome:
         """Create a task that goes on with what a call has recorded; return the answer to its request."""
+        ...
+
+    async def answer_of(self, call: str) -> LegOutcome:
+        """Return the answer to the request of a call that has become a task, in whichever process; None if it has not.
+
+        Args:
+            call: the key of the log of the call.
+
+        Raises:
+            StoreError: whatever the store raises.
+        """
         ...
 
 
@@ -176,7 +191,7 @@ class CallServices(Generic[C]):
     @cached_property
     def sealer(self) -> Sealer:
         """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
-        if self.keys is None and not self.in_process:
+        if self.keys is None and not self.in_process and not os.environ.get(ONE_CLIENT):
             logger.warning(
                 "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to "
                 "another process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."

@@ -1,7 +1,8 @@
 """Idempotency keys in a durable store: the next process knows what ran under a key, has its outcome, or goes on with it.
 
 A call that must not run twice claims its key before its body runs; its outcome is stored before it is answered. So a key that is
-not in the store is one of a call that has not run. Calls that may run twice (`runs_again`) claim nothing.
+not in the store is one of a call that has not run. Calls that may run twice (`runs_again`) claim nothing, unless a task may come
+of them, since it must be one.
 """
 
 # The record of a key, and what a repeat of its request gets from another process:

@@ -48,11 +48,14 @@ class CallAsTask(Call[OpenTask]):
         fingerprint = ""
         if self.memory is not None:
             fingerprint = self.memory.fingerprint(question)
+            self.memory.check_timeout(key, fingerprint)
             known = self.memory.recall_answer(key, question, fingerprint)
             if known is not None:
                 await trio.lowlevel.checkpoint()
                 return known
-        slot, task = lane.open_question(key, question.answer_type), self._origin
+        task = self._origin
+        await task.wait_said()
+        slot = lane.open_question(key, question.answer_type)
         task.questions[key] = OpenQuestion(cast("Question[Model]", question), fingerprint, order)
         try:
             task.home.questions_changed(task)

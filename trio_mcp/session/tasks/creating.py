@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 import trio
 
 from ...errors import LimitExceeded, LocalProtocolError, without_traceback
 from ...runtime import CancelReason, Journal
-from ...storage import Append, Change, Forget, Put, Remove, Store, StoreError, StoreTimeout
-from ..calls.became import LoggedAnswer
+from ...storage import Append, Change, Forget, Put, Remove, Store, StoreConflict, StoreError, StoreTimeout
+from ...types import Model
 from ..calls.call import Call, Plan
 from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
@@ -19,6 +20,7 @@ from ..calls.failures import NO_REPLY_REASONS, error_detail
 from ..calls.log import LOG_KIND, encoded_entry
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
+from .became import NOT_YET, OneTask, find_answer
 from .call import CallAsTask
 from .open_task import OpenTask
 from .record import KIND, stored_form
@@ -30,6 +32,14 @@ class TaskTable(Protocol):
 
     services: CallServices[Call]
     store: Store
+
+    def clock(self) -> float:
+        """Return the time in Unix seconds."""
+        ...
+
+    def new(self, plan: Plan, facts: RequestFacts, params: Model) -> OpenTask:
+        """Return a task that is counted as open, and not stored yet. Raises `LimitExceeded`."""
+        ...
 
     def forget(self, task: OpenTask) -> None:
         """Count a task as open no longer."""
@@ -122,20 +132,48 @@ class NewTask:
             await self._tasks.store.write([Remove(KIND, key), Forget(LOG_KIND, key), *taken_back])
 
 
-def task_of(tasks: TaskTable, task: OpenTask, call: Call) -> NewTask:
-    """Return the task that goes on with what a call has recorded, unless its client goes before it is stored."""
+async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome:
+    """Create a task that goes on with what a call has recorded; return the answer to its request.
+
+    If another process was faster, nothing is created, and the answer is the same as there.
+
+    Returns:
+        None if its client goes before the task is stored; nothing remains.
+
+    Raises:
+        LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
+        StoreError: the store does not keep it; nothing remains.
+    """
     memory = call.memory
-    entries = () if memory is None else memory.journal.entries
     log = None if memory is None else memory.log
-    return NewTask(
-        tasks,
-        task,
-        call.plan,
-        call.facts,
-        None if log is None else LoggedAnswer(log),
-        EarlierRun(entries, logged=len(entries) if tasks.store.durable else 0),
-        lambda: call.is_answering and call.actor.cancel_reason not in NO_REPLY_REASONS,
-    )
+    entries = () if memory is None else (*memory.journal.entries, *memory.timed_out)
+    run = EarlierRun(entries, logged=len(entries) if tasks.store.durable else 0)
+    earlier = NOT_YET
+    for _ in range(ATTEMPTS):
+        task = tasks.new(call.plan, call.facts, params)
+        place = stored_form(task.record, 0)
+        stored = None if log is None else OneTask(log.key, log.expires_at(), place, earlier.version)
+        conflict: StoreConflict | None = None
+        try:
+            answer = await NewTask(tasks, task, call.plan, call.facts, stored, run, partial(still_waits, call)).create()
+        except StoreConflict as error:
+            conflict, answer = without_traceback(error), None
+        except BaseException:
+            tasks.forget(task)
+            raise
+        if answer is None:
+            tasks.forget(task)
+        if conflict is None or log is None:
+            return answer
+        earlier = await find_answer(tasks.store, log.key, tasks.clock())
+        if earlier.answer is not None:
+            return earlier.answer if still_waits(call) else None
+    raise StoreConflict("other processes make a task of the same call, again and again")
+
+
+def still_waits(call: Call) -> bool:
+    """Return whether the client of a call waits for its answer."""
+    return call.is_answering and call.actor.cancel_reason not in NO_REPLY_REASONS
 
 
 @dataclass(slots=True, eq=False)
@@ -183,6 +221,9 @@ class Creating:
         else:
             target.finish(answer)
 
+
+ATTEMPTS = 3
+"""How often the record of a call may change before its task is written."""
 
 TAKE_BACK_SECONDS = 2.0
 """Seconds for removing the record of a task that was not created."""

@@ -71,6 +71,8 @@ class OpenTask:
         is_forgotten: nothing is shown of it from here any more.
         is_unsaved: `record` is newer than what is in the store.
         is_saving: a task of the supervisor saves it.
+        said: how many status messages its body has set.
+        shown_said: how many of them had been set when the state was made that is shown.
     """
 
     record: TaskRecord
@@ -87,6 +89,8 @@ class OpenTask:
     is_forgotten: bool = False
     is_unsaved: bool = False
     is_saving: bool = False
+    said: int = 0
+    shown_said: int = 0
     _changed: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot)
 
     def __post_init__(self) -> None:
@@ -112,6 +116,12 @@ class OpenTask:
         """Settle the outcome. The first one counts, whatever the work still does (L-TSK-5)."""
         if not self.is_over:
             self.record = self.record._replace(outcome=outcome, updated_at=now, call=None)
+
+    async def wait_said(self) -> None:
+        """Wait until the status messages are shown that its body has set so far: what it asks next comes after them."""
+        said = self.said
+        while self.shown_said < said and self.is_open:
+            await self.wait_change()
 
     async def wait_change(self) -> None:
         """Wait until something about it changes, or it is forgotten."""

@@ -38,7 +38,8 @@ from ..calls.legs import OpenQuestion
 from ..calls.log import LOG_KIND
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
-from .creating import Creating, NewTask, StoredAnswer, task_of
+from .became import find_answer
+from .creating import Creating, NewTask, StoredAnswer, create_from
 from .faces import NO_QUESTIONS, task_state
 from .open_task import OpenTask
 from .owners import ANYBODY, may_see, owner_of, session_owner
@@ -120,32 +121,27 @@ class Tasks:
         Raises:
             LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
         """
-        task = self._new(plan, facts, params)
+        task = self.new(plan, facts, params)
         creating = Creating(self, NewTask(self, task, plan, facts, stored), target, on_answer)
         target.work = creating
         self.services.supervisor.spawn(creating.run)
 
     async def start_from(self, call: Call, params: Model) -> LegOutcome:
-        """Create a task that goes on with what a call has recorded; return the answer to its request.
+        """Create a task that goes on with what a call has recorded; return the answer to its request. See `create_from`."""
+        return await create_from(self, call, params)
 
-        Returns:
-            None if its client has gone meanwhile; nothing remains.
+    async def answer_of(self, call: str) -> LegOutcome:
+        """Return the answer to the request of a call that has become a task, here or elsewhere; None if it has not.
+
+        Args:
+            call: the key of the log of the call.
 
         Raises:
-            LimitExceeded: as `start`; nothing remains.
-            StoreError: the store does not keep it; nothing remains.
+            StoreError: whatever the store raises.
         """
-        task = self._new(call.plan, call.facts, params)
-        try:
-            answer = await task_of(self, task, call).create()
-        except BaseException:
-            self.forget(task)
-            raise
-        if answer is None:
-            self.forget(task)
-        return answer
+        return (await find_answer(self.store, call, self.clock())).answer
 
-    def _new(self, plan: Plan, facts: RequestFacts, params: Model) -> OpenTask:
+    def new(self, plan: Plan, facts: RequestFacts, params: Model) -> OpenTask:
         """Return a task that is counted as open, and not stored yet. Raises as `start`."""
         assert isinstance(params, CallToolRequestParams)
         owner, now = owner_of(facts), self.clock()
@@ -270,6 +266,7 @@ class Tasks:
     def set_message(self, task: OpenTask, message: str) -> None:
         if not task.is_over:
             task.record = task.record._replace(message=message, updated_at=self.clock())
+            task.said += 1
             self._save(task)
 
     def work_ended(self, task: OpenTask, outcome: TaskOutcome, reason: CancelReason | None) -> None:
@@ -324,7 +321,7 @@ class Tasks:
         try:
             while task.is_unsaved:
                 task.is_unsaved = False
-                record = task.record
+                record, said = task.record, task.said
                 try:
                     is_stored = await self._write(task, record)
                 except StoreConflict:
@@ -336,6 +333,7 @@ class Tasks:
                 if task.shown.outcome is None:
                     # A question may have been asked while it was written.
                     task.shown = record._replace(updated_at=max(record.updated_at, task.shown.updated_at))
+                    task.shown_said = said
                     self._announce(task)
                 if record.outcome is not None and not is_stored:
                     task.is_unsaved = await self._wait_to_save_again(task)

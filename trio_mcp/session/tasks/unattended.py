@@ -61,8 +61,9 @@ class Unattended:
                 await trio.sleep_until(due)
                 self._due.popleft()
                 task.is_unattended = False
-                if _has_unasked(task):
-                    _begin(task, self._waits)
+                if _has_unasked(task) and not _begin(task, self._waits):
+                    # Its channel is full, or as many ask as may.
+                    self.note(task)
         finally:
             self._is_waiting = False
 
@@ -73,15 +74,19 @@ def _has_unasked(task: OpenTask) -> bool:
     return not task.questions.keys() <= task.asked_unattended
 
 
-def _begin(task: OpenTask, waits: Waits) -> None:
+def _begin(task: OpenTask, waits: Waits) -> bool:
+    """Ask on the session's channel; return False if that has to be tried again."""
     session, work = task.session, task.work
-    if session is None or session.ask is None or work is None:
-        return
+    if session is None or session.ask is None or session.is_reachable is None or work is None:
+        return True
+    if not session.is_reachable():
+        # `Tasks.reached` comes then.
+        return True
     asking = OwnAsking(task, work.facts, waits)
     try:
         waits.begin(task.record.owner)
     except LimitExceeded:
-        return
+        return False
     try:
         asking.withdraw = session.ask(asking)
     except (LimitExceeded, LocalProtocolError):
@@ -89,9 +94,10 @@ def _begin(task: OpenTask, waits: Waits) -> None:
         asking.withdraw = None
     if asking.withdraw is None:
         waits.end(task.record.owner)
-    else:
-        # At once: a call of `tasks/result` may come before the work of this one begins.
-        task.asker = asking
+        return False
+    # At once: a call of `tasks/result` may come before the work of this one begins.
+    task.asker = asking
+    return True
 
 
 @dataclass(slots=True, eq=False)

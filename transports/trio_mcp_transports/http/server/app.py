@@ -8,7 +8,7 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeAlias
@@ -16,25 +16,24 @@ from typing import Final, TypeAlias
 import trio
 
 from trio_mcp.checks import check_callable, check_instance
-from trio_mcp.errors import ProtocolError, RemoteProtocolError
+from trio_mcp.errors import ProtocolError
 from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.json_limits import JsonLimits, measure
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request, parse, unreadable
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request
 from trio_mcp.protocol.revisions import REVISIONS, Era
-from trio_mcp.runtime import Account, CancelReason
-from trio_mcp.runtime.loop_turn import TURN
+from trio_mcp.runtime import CancelReason
 from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Service, SharedServer, make_session
-from trio_mcp.session.channel import MESSAGE_COST
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
-from ...asgi.authentication import Authenticate, authenticated_peer, check_scopes, has_same_rights
+from ...asgi.authentication import Authenticate, authenticated_peer, wait_until_expired
+from ...asgi.direct import DirectApp, DirectRequest, KnownResponse, OpenResponse
 from ...asgi.exchange import process_modern
 from ...asgi.limits import HttpLimits, default_limits
 from ...asgi.messages import (
+    CONNECTION_KEY,
     AuthorizedRequest,
     Receive,
     Respond,
@@ -42,11 +41,11 @@ from ...asgi.messages import (
     Send,
     check_room,
     connection_of,
-    read_body,
     reject_upgrade,
     root_of,
     route_of,
     send_error,
+    send_or_reject,
 )
 from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
@@ -54,6 +53,7 @@ from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint
 from ..sessions.opening import legacy_endpoint
 from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
+from .message_reader import MessageReader
 from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, not_found_text
 
 logger = peer_logger("trio_mcp.http")
@@ -111,11 +111,12 @@ def asgi_app(
     return McpApp(server, paths, access, authenticate, limits, event_store)
 
 
-class McpApp:
+class McpApp(DirectApp):
     """An ASGI 3 application; `asgi_app` returns one.
 
     Attributes:
         failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
+        raises_failure: who serves it raises `failure`, so that the log need not have it too.
         is_trio_mcp: hypercorn's worker serves it by our own connection; see `hypercorn.worker`.
     """
 
@@ -144,8 +145,9 @@ class McpApp:
         self._event_store = event_store
         self._authenticate = authenticate
         self._records = RepeatedRecords(logger)
-        self._json_limits = JsonLimits(max_bytes=self.limits.body, max_values=self.limits.values)
+        self._reader = MessageReader(self.limits)
         self.failure: BaseException | None = None
+        self.raises_failure = False
         self._running: AppState | None = None
         self._mounted: MountedApp | None = MountedApp(self._serving, server.identity.name)
         """Starts it at its first request; None once its lifespan is run by someone else."""
@@ -165,7 +167,8 @@ class McpApp:
             case "http":
                 await self._http(scope, receive, send)
             case "lifespan":
-                await serve_lifespan_events(self.lifespan(), self._server.identity.name, receive, send)
+                name, logs_startup = self._server.identity.name, not self.raises_failure
+                await serve_lifespan_events(self.lifespan(), name, receive, send, logs_startup=logs_startup)
             case "websocket":
                 await self._websocket(scope, receive, send)
 
@@ -247,7 +250,7 @@ class McpApp:
             async with self._server.open_service() as service, trio.open_nursery() as nursery:
                 legacy = legacy_endpoint(service, self._event_store, self.limits, nursery)
                 websockets = WebSockets(service, self.limits)
-                sse = SseEndpoint(service, self.limits, self._paths.messages, self._read_message)
+                sse = SseEndpoint(service, self.limits, self._paths.messages, partial(self._reader.read, service))
                 self._running = AppState(service, make_session(service, shared_channel=False), legacy, websockets, sse)
                 nursery.start_soon(legacy.sessions.reap)
                 try:
@@ -295,7 +298,9 @@ class McpApp:
         # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
         check_access(headers, self._access)
         peer = await self._peer(headers, connection_of(scope))
-        expiry = None if self._authenticate is None else partial(self._wait_until_expired, peer)
+        expiry = None
+        if self._authenticate is not None:
+            expiry = partial(wait_until_expired, peer, self._peer, self.limits.recheck_seconds)
         return AuthorizedRequest(scope, receive, send, peer, expiry)
 
     def _route(self, scope: Scope) -> Route:
@@ -309,21 +314,42 @@ class McpApp:
         return serve
 
     async def _post(self, running: AppState, incoming: AuthorizedRequest) -> None:
+        # Nothing of the message is kept while the call runs.
+        respond = await self._processed(running, incoming)
+        await respond()
+
+    @property
+    def takes_direct_requests(self) -> bool:
+        # A connection is not read while a request is processed, and `authenticate` may take its time.
+        return self._paths.streamable is not None and self._authenticate is None
+
+    async def process_directly(self, request: DirectRequest) -> Respond | None:
+        running = self._running
+        if running is None or request.path != self._paths.streamable:
+            return None
+        scope = {"headers": request.headers, "state": {CONNECTION_KEY: request.connection}}
+        try:
+            respond = await self._processed(running, await self._authorized(scope, request.receive, request.send))
+        except ProtocolError:
+            return None
+        is_plain = isinstance(respond, KnownResponse | OpenResponse)
+        return respond if is_plain else partial(send_or_reject, respond, request.send)
+
+    async def _processed(self, running: AppState, incoming: AuthorizedRequest) -> Respond:
+        """Read the message of a POST and process it; return what sends the response."""
         check_post(incoming.peer.headers)
         with running.service.open_account(incoming.peer) as account:
-            envelope = await self._read_message(incoming, account)
+            envelope = await self._reader.read(running.service, incoming, account)
         # A call draws what it keeps of the message from a separate account: counted in both, a message that was found to have
         # room would be refused after it was parsed.
-        respond = self._process(running, envelope, incoming)
-        # Not kept while the call runs.
-        del envelope
-        await respond()
+        return self._process(running, envelope, incoming)
 
     def _process(self, running: AppState, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
         """Process a message, and return what sends the response."""
         headers, message = incoming.peer.headers, envelope.message
         if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
             return partial(send_error, incoming.send, message.error)
+        # From here on what is refused is answered, since a part of it may have been processed.
         try:
             inbound = classify(message)
             # The body decides; a message whose body names no version follows the version header.
@@ -333,41 +359,7 @@ class McpApp:
             return running.legacy.process(envelope, incoming)
         except ProtocolError as error:
             error.request_id = message.id if isinstance(message, Request) else None
-            raise
-
-    async def _read_message(self, incoming: AuthorizedRequest, account: Account) -> Envelope[Received]:
-        """Read the message of a request; what it takes is drawn from `account`.
-
-        Raises:
-            HttpRejection: 503, the memory budget has no room for it; 403, its sender lacks a scope; and what `read_body` raises.
-        """
-        limits, peer = self.limits, incoming.peer
-        announced = peer.headers.get("content-length")
-        body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced, account)
-        turn = self._started().service.turn
-        # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
-        try:
-            measured = measure(body, self._json_limits)
-        except RemoteProtocolError as error:
-            turn.spent += MESSAGE_COST + len(body)
-            return Envelope(unreadable(error, body), peer=peer)
-        size = measured.size
-        check_room(account, size, measured.peak)
-        if turn.is_over or len(body) > TURN:
-            # Before it waits: every other request looks for room in the meantime.
-            account.draw(size)
-        # Many requests may have come at the same time, each on a separate connection.
-        if turn.is_over:
-            await turn.pass_on()
-        turn.spent += MESSAGE_COST + len(body)
-        message = parse(body, self._json_limits, measured)
-        if isinstance(message, Request):
-            check_scopes(self._started().service, message, peer)
-        # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
-        if len(body) > TURN:
-            await turn.pass_on()
-            turn.spent += len(body)
-        return Envelope(message, peer=peer, size=size)
+            return partial(send_error, incoming.send, error.with_traceback(None))
 
     # WebSocket
 
@@ -386,16 +378,3 @@ class McpApp:
             await reject_upgrade(scope, receive, send, rejection)
             return
         await websockets.serve(incoming)
-
-    # credentials
-
-    async def _wait_until_expired(self, peer: Peer) -> None:
-        """Ask the hook again and again; return when the principal or its scopes are no longer the same (reliability row 57)."""
-        # A hook that fails ends it as well: whether the credentials are still good is not known then.
-        with suppress(HttpRejection):
-            while True:
-                # After the answer and not at fixed times: a slow hook is not asked again while it still works.
-                await trio.sleep(self.limits.recheck_seconds)
-                if not has_same_rights(await self._peer(peer.headers, None), peer):
-                    break
-        logger.info("an open connection is ended: its credentials are no longer accepted")

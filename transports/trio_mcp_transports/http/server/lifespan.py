@@ -75,9 +75,12 @@ class MountedApp:
 
 
 async def serve_lifespan_events(
-    serving: AbstractAsyncContextManager[None], name: str, receive: Receive, send: Send
+    serving: AbstractAsyncContextManager[None], name: str, receive: Receive, send: Send, *, logs_startup: bool = True
 ) -> None:
     """Serve from the startup event to the shutdown event, and report failures of either to the ASGI server.
+
+    Args:
+        logs_startup: False if a failure of the startup is raised where the ASGI server was started.
 
     Raises:
         Exception: what ended the application in between.
@@ -97,7 +100,8 @@ async def serve_lifespan_events(
         problem = f"{name} could not be started: {error}" if step == "startup" else f"{name} failed to end: {error}"
         # Their messages name the cause and the cure, which a traceback would bury.
         is_setting = isinstance(error, WrongEventLoop | ConfigurationError)
-        logger.error(problem, exc_info=None if is_setting else error)
+        if logs_startup or step != "startup":
+            logger.error(problem, exc_info=None if is_setting else error)
         await send({"type": f"lifespan.{step}.failed", "message": problem})
     else:
         await send({"type": "lifespan.shutdown.complete"})

@@ -75,6 +75,7 @@ async def serve_http(
         )
     paths, access = Paths(path, sse_path, message_path), Access(allowed_hosts, allowed_origins)
     app = McpApp(server, paths, access, authenticate, limits, event_store)
+    app.raises_failure = True
     endpoints = [(kind, entrance) for kind, entrance in ((scheme, path), ("http", sse_path)) if entrance is not None]
     name = server.identity.name if announce else None
     calls, clean_up = drain * CALL_SHARE_OF_DRAIN, drain * CLEAN_UP_SHARE_OF_DRAIN

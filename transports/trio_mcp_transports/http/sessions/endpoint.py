@@ -8,7 +8,7 @@ session lives: that would tell the client to open another.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import trio
@@ -23,6 +23,7 @@ from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import ALLOW, HttpRejection, check_stream
+from ...asgi.direct import KnownResponse
 from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, ended_when_expired
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Respond, check_room, respond
@@ -30,9 +31,10 @@ from ...asgi.sessions import ID_LENGTH
 from .breaker import Breaker
 from .claims import Claims
 from .event_log import NOT_KEPT, read_event_id
+from .readers import Readers, StreamResponse
 from .sessions import LegacySession, LegacySessions
 from .stored import SessionHome
-from .streams import BackgroundLogger, SessionStream, StreamReader
+from .streams import SessionStream, StreamReader
 
 
 class LegacyEndpoint:
@@ -56,9 +58,8 @@ class LegacyEndpoint:
         self._store = store
         self._home = home
         self._breaker = Breaker(NOT_KEPT, service.records)
-        self._claims = None if home is None else Claims(home, self._new_session, self._new_stream, self._on_reader_gone)
-        self._grace = limits.disconnect_grace
-        self._nursery = nursery
+        self._readers = Readers(limits.disconnect_grace, nursery)
+        self._claims = None if home is None else Claims(home, self._new_session, self._new_stream, self._readers.leave)
 
     def process(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
         """Process one message of a client, or several, and return what sends the response."""
@@ -145,14 +146,14 @@ class LegacyEndpoint:
         """Return what sends the response to a message that was processed."""
         stream = reader.stream
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
-            stream.serve_request(listener, may_pause=self._grace > 0)
-            return partial(self._serve_stream, entry, reader, reader.run)
+            stream.serve_request(listener, may_pause=self._readers.grace > 0)
+            return StreamResponse(self._readers, entry, reader)
         if isinstance(message, Request):
             return partial(self._reject, reader, LEGACY_STATUS)
         if isinstance(message, Batch) and listener is not None:
             return partial(self._reject, reader, BATCH_STATUS)
         stream.retire()
-        return partial(respond, incoming.send, 202)
+        return KnownResponse(incoming.send, 202)
 
     async def get(self, incoming: AuthorizedRequest) -> None:
         """Send the stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
@@ -288,7 +289,7 @@ class LegacyEndpoint:
             await self.sessions.save(entry)
         reader = StreamReader(incoming, stream)
         async with ended_when_expired(reader, incoming.expiry):
-            await self._serve_stream(entry, reader, reader.listen)
+            await self._readers.serve(entry, reader, reader.listen)
 
     async def _resume(self, entry: LegacySession, last: str, incoming: AuthorizedRequest) -> None:
         """Send what a client missed of a stream, and carry the stream on if it has not ended."""
@@ -301,7 +302,7 @@ class LegacyEndpoint:
             check_room(account, STREAM_SIZE)
             account.draw(STREAM_SIZE)
             async with ended_when_expired(reader, incoming.expiry):
-                await self._serve_stream(entry, reader, partial(reader.resume, after, events, account))
+                await self._readers.serve(entry, reader, partial(reader.resume, after, events, account))
 
     async def _missed_events(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
         """The first part of what came after an event, or why there is none; the session may end meanwhile."""
@@ -314,58 +315,6 @@ class LegacyEndpoint:
             if not entry.ended:
                 return events
         raise self.sessions.session_over()
-
-    async def _serve_stream(
-        self, entry: LegacySession, reader: StreamReader, run: Callable[[], Awaitable[bool]]
-    ) -> None:
-        """Carry a stream until it ends, its reader goes, or another one comes; then see to what is left of it."""
-        stream = reader.stream
-        # From here on the one before is replaced. It is not waited for: it may be stuck in a write to a dead
-        # connection.
-        stream.set_consumer(reader)
-        stream.extra_grace = 0.0
-        standalone = stream is entry.streams.standalone
-        if standalone:
-            entry.session.attach(stream.outbox)
-        try:
-            await run()
-        finally:
-            reader.ended()
-            entry.seen = trio.current_time()
-            # Another reader may have taken over meanwhile; the stream, and what becomes of it, is its business then.
-            if stream.consumer is reader:
-                if standalone:
-                    entry.session.attach(None)
-                self._on_reader_gone(entry, stream)
-
-    def _on_reader_gone(self, entry: LegacySession, stream: SessionStream) -> None:
-        """A stream lost its reader. A standalone one waits, a call continues for the grace period (L-HTTP-9b)."""
-        stream.consumer = None
-        if stream.done:
-            stream.retire()
-        # While the application ends, no task may be started that outlives it.
-        elif stream is not entry.streams.standalone and not self._nursery.cancel_scope.cancel_called:
-            background = BackgroundLogger(stream)
-            stream.set_consumer(background)
-            self._nursery.start_soon(self._run_unread, entry, stream, background)
-
-    async def _run_unread(self, entry: LegacySession, stream: SessionStream, background: BackgroundLogger) -> None:
-        """Let a call go on without its client for a while, then cancel it."""
-        # A client may have resumed the stream during the grace; then it is no business of this task.
-        abandoned = False
-        try:
-            await background.run(self._grace + stream.extra_grace)
-        finally:
-            if stream.consumer is background:
-                # Asked before `retire`, which closes the outbox.
-                abandoned = not stream.outbox.closed
-                stream.retire()
-        if abandoned and stream.listener is not None:
-            entry.session.disconnect(stream.listener)
-            # Its call was cancelled without an answer, so there is no end that a client could come back for.
-            await entry.streams.log.forget(stream.number)
-            if stream.kept and entry.streams.keeper is not None:
-                await entry.streams.keeper.release(stream.kept)
 
     def _new_session(
         self, session: ServerSession, principal: str | None, account: Account, id: str | None = None

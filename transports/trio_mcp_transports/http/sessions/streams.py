@@ -326,7 +326,7 @@ class StreamReader(Exchange):
         return self.stream.sends_priming_event and not self.stream.is_open
 
     @property
-    def _max_silence(self) -> float:
+    def max_silence(self) -> float:
         return PRIMING_SECONDS if self._has_no_id else KEEP_ALIVE_SECONDS
 
     async def _keep_alive(self) -> None:

@@ -1,0 +1,566 @@
+"""The direct way of an HTTP POST: it answers byte for byte as the way through h11 and ASGI, and bypasses nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from hypercorn.config import Config
+from hypercorn_peer import Client, running, soon
+from hypercorn_peer import Server as RunningServer
+from peer import EVERYTHING, modern_meta
+
+from trio_mcp import Context, Server, ToolError
+from trio_mcp.protocol.http.headers import headers_of
+from trio_mcp_transports.asgi.direct import DirectRequest
+from trio_mcp_transports.asgi.limits import HttpLimits
+from trio_mcp_transports.http.server.app import McpApp, asgi_app
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
+from trio_mcp_transports.hypercorn.connection import Connection
+
+Json = dict[str, Any]
+
+DIRECT, LONG = "direct", "long"
+ERAS = ["2025-03-26", "2025-11-25", "2026-07-28"]
+MODERN = "2026-07-28"
+LEFT_TO_H11 = "x-empty:"
+"""A header that means nothing, and which the pattern of the direct way does not take."""
+
+
+def post(body: bytes, *headers: str, way: str = DIRECT, path: str = "/mcp", host: str = "127.0.0.1") -> bytes:
+    more = [LEFT_TO_H11] if way == LONG else []
+    lines = [
+        f"POST {path} HTTP/1.1",
+        f"Host: {host}",
+        "Accept: application/json, text/event-stream",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        *headers,
+        *more,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+def comparable(data: bytes) -> bytes:
+    """A response without what differs from one to the next: its date, and the numbers of streams in the ids of events."""
+    return re.sub(rb"\nid: \d+-", b"\nid: N-", re.sub(rb"\r\ndate: [^\r]*", b"", data))
+
+
+@dataclass
+class Peer:
+    """A client of one server over one connection, in one era, that knows the bytes which it sends."""
+
+    client: Client
+    era: str
+    server: RunningServer
+    headers: list[str] = field(default_factory=list)
+
+    async def initialize(self) -> None:
+        """Open a session, if the era has sessions."""
+        if self.era == MODERN:
+            return
+        hello = {"protocolVersion": self.era, "capabilities": EVERYTHING, "clientInfo": {"name": "c", "version": "1"}}
+        await self.client.send(post(encoded("initialize", hello)))
+        response = await self.raw_response()
+        session_id = re.search(rb"mcp-session-id: ([^\r]*)", response)
+        assert session_id is not None, response
+        self.headers = [f"Mcp-Session-Id: {session_id[1].decode()}", f"MCP-Protocol-Version: {self.era}"]
+        await self.client.send(post(encoded("notifications/initialized", {}, id=None), *self.headers))
+        assert (await self.client.response())[0] == 202
+
+    def call(self, tool: str, way: str = DIRECT, *, id: int = 1, meta: Json | None = None, **arguments: Any) -> bytes:
+        return self.request("tools/call", {"name": tool, "arguments": arguments}, way, id=id, meta=meta)
+
+    def request(self, method: str, params: Json, way: str = DIRECT, *, id: int = 1, meta: Json | None = None) -> bytes:
+        """The bytes of a request."""
+        if self.era == MODERN:
+            params = {**params, "_meta": modern_meta(EVERYTHING, meta)}
+            headers = [f"{name}: {value}" for name, value in headers_of(method, params).items()]
+            return post(encoded(method, params, id=id), *headers, way=way)
+        params = {**params, "_meta": meta} if meta else params
+        return post(encoded(method, params, id=id), *self.headers, way=way)
+
+    async def raw_response(self) -> bytes:
+        """The bytes of the next response, without what differs from one to the next: its date, and the sizes of its chunks."""
+        body, head = b"", await self.client.until(b"\r\n\r\n")
+        length = re.search(rb"content-length: (\d+)", head)
+        if length is not None:
+            return comparable(head + await self.client.exactly(int(length[1])))
+        while size := int(await self.client.until(b"\r\n"), 16):
+            body += (await self.client.exactly(size + 2))[:-2]
+        assert await self.client.exactly(2) == b"\r\n"
+        return comparable(head + body)
+
+
+def encoded(method: str, params: Json, *, id: int | None = 1) -> bytes:
+    message: Json = {"jsonrpc": "2.0", "method": method, "params": params}
+    return json.dumps(message if id is None else {**message, "id": id}).encode()
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """For each request that was offered to the application directly, whether it took it."""
+    found: list[bool] = []
+    process = McpApp.process_directly
+
+    async def noting(app: McpApp, request: DirectRequest) -> Any:
+        respond = await process(app, request)
+        found.append(respond is not None)
+        return respond
+
+    monkeypatch.setattr(McpApp, "process_directly", noting)
+    return found
+
+
+def demo() -> Server:
+    server = Server("demo")
+
+    @server.tool
+    async def echo(text: str) -> str:
+        """Return the text."""
+        return text
+
+    @server.tool
+    async def wait_a_turn(text: str) -> str:
+        """Return the text, later."""
+        await trio.lowlevel.checkpoint()
+        return text
+
+    @server.tool
+    async def count(to: int, ctx: Context) -> str:
+        """Report progress."""
+        for step in range(to):
+            await ctx.progress(step + 1, to)
+        return "done"
+
+    @server.tool
+    async def fail() -> str:
+        """Fail."""
+        raise ToolError("broken")
+
+    return server
+
+
+@asynccontextmanager
+async def connected(
+    server: Server | McpApp, era: str = MODERN, config: Config | None = None, **options: Any
+) -> AsyncIterator[Peer]:
+    """A peer of a server that runs for the length of the block; `peer.server` is the server."""
+    app = server if isinstance(server, McpApp) else asgi_app(server, **options)
+    async with running(app, config or guarded_config(), bare=True) as running_server:
+        async with running_server.client() as client:
+            peer = Peer(client, era, running_server)
+            await peer.initialize()
+            yield peer
+
+
+CALLS: dict[str, tuple[str, Json, Json | None]] = {
+    "an answer": ("tools/call", {"name": "echo", "arguments": {"text": "hello"}}, None),
+    "a large answer": ("tools/call", {"name": "echo", "arguments": {"text": "x" * 3000}}, None),
+    "a later answer": ("tools/call", {"name": "wait_a_turn", "arguments": {"text": "hello"}}, None),
+    "an error of a tool": ("tools/call", {"name": "fail", "arguments": {}}, None),
+    "wrong arguments": ("tools/call", {"name": "echo", "arguments": {"text": 1}}, None),
+    "an unknown tool": ("tools/call", {"name": "none", "arguments": {}}, None),
+    "an unknown method": ("tools/none", {}, None),
+    "a list": ("tools/list", {}, None),
+    "progress": ("tools/call", {"name": "count", "arguments": {"to": 3}}, {"progressToken": "t"}),
+}
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("call", CALLS)
+async def test_both_ways_answer_with_the_same_bytes(era: str, call: str, taken: list[bool]) -> None:
+    method, params, meta = CALLS[call]
+    async with connected(demo(), era) as peer:
+        before = len(taken)
+        responses = []
+        for way in (DIRECT, LONG, DIRECT):
+            await peer.client.send(peer.request(method, params, way, meta=meta))
+            responses.append(await peer.raw_response())
+    assert responses[0] == responses[1] == responses[2]
+    assert taken[before:] == [True, True]
+
+
+# Refusals
+
+
+def refused_posts(peer: Peer) -> dict[str, tuple[int, bytes]]:
+    """Requests that are refused: the status, and the bytes of each without the header of the long way."""
+    body = encoded("ping", {})
+    return {
+        "a foreign host": (421, post(body, host="evil.example")),
+        "a foreign origin": (403, post(body, "Origin: https://evil.example")),
+        "another path": (404, post(body, path="/elsewhere")),
+        "another encoding": (415, post(body, "Content-Encoding: gzip")),
+        "no JSON": (400, post(b"{]")),
+        "a name twice": (400, post(b'{"jsonrpc":"2.0","id":1,"method":"ping","id":2}')),
+        "no message": (400, post(b'{"jsonrpc":"2.0"}')),
+        "no session": (400, post(body)),
+        "an unknown session": (404, post(body, "Mcp-Session-Id: none")),
+        "an unknown version": (400, post(body, "MCP-Protocol-Version: 1999-01-01")),
+        "headers of another request": (
+            400,
+            peer.call("echo", text="x").replace(b"Name: echo", b"Name: other").replace(b"name: echo", b"name: other"),
+        ),
+    }
+
+
+@pytest.mark.parametrize("case", refused_posts(Peer(None, MODERN, None)))  # type: ignore[arg-type]
+async def test_both_ways_refuse_with_the_same_bytes(case: str) -> None:
+    async with connected(demo()) as peer:
+        status, data = refused_posts(peer)[case]
+        responses = []
+        for sent in (data, data.replace(b"\r\n\r\n", f"\r\n{LEFT_TO_H11}\r\n\r\n".encode(), 1)):
+            await peer.client.send(sent)
+            responses.append(await peer.raw_response())
+    assert responses[0] == responses[1]
+    assert responses[0].startswith(b"HTTP/1.1 %d " % status)
+
+
+# The order of requests on a connection
+
+
+class Gate:
+    """A server whose tool `wait` waits until the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.began, self.ended, self.opened = trio.Event(), trio.Event(), trio.Event()
+        self.was_cancelled = False
+        self.server = demo()
+
+        @self.server.tool
+        async def wait(text: str) -> str:
+            """Wait, then return the text."""
+            self.began.set()
+            try:
+                await self.opened.wait()
+            except trio.Cancelled:
+                self.was_cancelled = True
+                raise
+            finally:
+                self.ended.set()
+            return text
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_pipelined_requests_are_answered_in_order(era: str, taken: list[bool]) -> None:
+    async with connected(demo(), era) as peer:
+        before = len(taken)
+        calls = [peer.call("wait_a_turn", id=number, text=f"t{number}") for number in range(5)]
+        await peer.client.send(b"".join(calls))
+        for number in range(5):
+            assert b'"t%d"' % number in await peer.raw_response()
+    assert taken[before]
+
+
+@pytest.mark.parametrize("ways", [(DIRECT, LONG), (LONG, DIRECT), (DIRECT, DIRECT)])
+async def test_what_comes_before_an_answer_waits_for_it(ways: tuple[str, str]) -> None:
+    gate = Gate()
+    async with connected(gate.server) as peer:
+        await peer.client.send(peer.call("wait", ways[0], text="first"))
+        await soon(gate.began)
+        await peer.client.send(peer.call("echo", ways[1], text="second"))
+        gate.opened.set()
+        assert b"first" in await peer.raw_response()
+        assert b"second" in await peer.raw_response()
+
+
+async def test_a_client_that_sends_on_without_reading_is_cut_off() -> None:
+    gate = Gate()
+    config = guarded_config(limits=ConnectionLimits(max_pipelined=1000))
+    async with connected(gate.server, config=config) as peer:
+        await peer.client.send(peer.call("wait", text="first"))
+        await soon(gate.began)
+        await peer.client.send(peer.call("echo", text="x" * 2000))
+        assert await peer.client.rest() == b""
+        await soon(gate.ended)
+        assert gate.was_cancelled
+
+
+# The end of a connection
+
+
+async def test_the_end_of_its_connection_cancels_a_modern_call() -> None:
+    gate = Gate()
+    async with connected(gate.server) as peer:
+        await peer.client.send(peer.call("wait", text="x"))
+        await soon(gate.began)
+        await peer.client.stream.aclose()
+        await soon(gate.ended)
+        assert gate.was_cancelled
+
+
+async def test_the_end_of_its_connection_cancels_a_legacy_call_after_the_grace() -> None:
+    gate = Gate()
+    async with connected(gate.server, "2025-11-25", limits=HttpLimits(disconnect_grace=0.01)) as peer:
+        await peer.client.send(peer.call("wait", text="x"))
+        await soon(gate.began)
+        await peer.client.stream.aclose()
+        await soon(gate.ended)
+        assert gate.was_cancelled
+
+
+async def test_a_cut_connection_takes_its_calls_with_it() -> None:
+    gate = Gate()
+    async with connected(gate.server) as peer:
+        await peer.client.send(peer.call("wait", text="x"))
+        await soon(gate.began)
+    assert gate.was_cancelled
+
+
+# Silence and streams
+
+
+async def test_a_silent_call_gets_its_priming_event_when_it_would_over_asgi(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp_transports.http.sessions.streams.PRIMING_SECONDS", 0.05)
+    responses = []
+    for way in (DIRECT, LONG):
+        gate = Gate()
+        async with connected(gate.server, "2025-11-25") as peer:
+            await peer.client.send(peer.call("wait", way, text="at last"))
+            head = await peer.client.until(b"\r\n\r\n")
+            first = await peer.client.until(b"\n\n\r\n")
+            gate.opened.set()
+            rest = await peer.client.until(b"\r\n0\r\n\r\n")
+            assert b"at last" in rest
+            responses.append(comparable(head + first + rest))
+    assert responses[0] == responses[1]
+
+
+async def test_a_silent_modern_call_gets_comments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp_transports.asgi.exchange.KEEP_ALIVE_SECONDS", 0.05)
+    gate = Gate()
+    async with connected(gate.server) as peer:
+        await peer.client.send(peer.call("wait", text="at last"))
+        for _ in range(3):
+            await peer.client.until(b": ")
+        gate.opened.set()
+        assert b"at last" in await peer.client.until(b"\r\n0\r\n\r\n")
+        # The connection goes on.
+        await peer.client.send(peer.call("echo", text="again"))
+        assert b"again" in await peer.raw_response()
+
+
+async def test_a_call_that_was_answered_leaves_no_deadline_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp_transports.asgi.exchange.KEEP_ALIVE_SECONDS", 0.05)
+    async with connected(demo()) as peer:
+        for _ in range(3):
+            await peer.client.send(peer.call("wait_a_turn", text="x"))
+            await peer.raw_response()
+            await trio.testing.wait_all_tasks_blocked(0.1)
+
+
+# Writing
+
+
+@pytest.mark.parametrize("way", [DIRECT, LONG])
+@pytest.mark.parametrize("size", [60_000, 3_000_000])
+async def test_a_large_answer_arrives_whole_however_slowly_it_is_read(size: int, way: str) -> None:
+    server = Server("large")
+
+    @server.tool
+    async def large(size: int) -> str:
+        """Return much."""
+        return "x" * size
+
+    async with running(asgi_app(server), guarded_config(), bare=True) as running_server:
+        async with running_server.client(receive_buffer=4096) as client:
+            peer = Peer(client, MODERN, running_server)
+            for _ in range(2):
+                await client.send(peer.call("large", way, size=size))
+                assert (await peer.raw_response()).count(b"x") >= size
+
+
+async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, cut = Server("large"), trio.Event()
+
+    @server.tool
+    async def large() -> str:
+        """Return much."""
+        return "x" * 3_000_000
+
+    async def lose(connection: Connection) -> None:
+        await lose_connection(connection)
+        cut.set()
+
+    lose_connection = Connection._lose  # noqa: SLF001
+    monkeypatch.setattr(Connection, "_lose", lose)
+    config = guarded_config(limits=ConnectionLimits(send_timeout=0.1))
+    async with running(asgi_app(server), config, bare=True) as running_server:
+        async with running_server.client(receive_buffer=4096) as client:
+            await client.send(Peer(client, MODERN, running_server).call("large"))
+            await soon(cut)
+            assert len(await client.rest()) < 3_000_000
+
+
+# What a server adds
+
+
+async def test_the_last_response_says_that_it_is_the_last(taken: list[bool]) -> None:
+    config = guarded_config()
+    config.keep_alive_max_requests = 2
+    async with connected(demo(), config=config) as peer:
+        for is_last in (False, True):
+            await peer.client.send(peer.call("echo", text="x"))
+            assert (b"connection: close" in await peer.raw_response()) is is_last
+        assert await peer.client.rest() == b""
+    assert taken == [True, True]
+
+
+async def test_a_call_that_ends_in_the_drain_is_answered_and_its_connection_closed() -> None:
+    gate = Gate()
+    async with connected(gate.server) as peer:
+        await peer.client.send(peer.call("wait", text="at last"))
+        await soon(gate.began)
+        peer.server.stop.set()
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        gate.opened.set()
+        response = await peer.raw_response()
+        assert b"at last" in response
+        assert b"connection: close" in response
+        assert await peer.client.rest() == b""
+
+
+async def test_an_idle_connection_is_closed_in_time(taken: list[bool]) -> None:
+    async with connected(demo(), config=guarded_config(keep_alive_timeout=0.1)) as peer:
+        await peer.client.send(peer.call("echo", text="x"))
+        await peer.raw_response()
+        assert await peer.client.rest() == b""
+    assert taken == [True]
+
+
+async def test_an_error_of_the_application_is_logged_and_answered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(demo()) as peer:
+        with monkeypatch.context() as patch:
+            patch.setattr(McpApp, "process_directly", lambda *_: 1 / 0)
+            await peer.client.send(peer.call("echo", text="x"))
+            assert (await peer.raw_response()).startswith(b"HTTP/1.1 500 ")
+            assert await peer.client.rest() == b""
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+# Requests in pieces
+
+
+@pytest.mark.parametrize("size", [10, 7_000, 50_000])
+async def test_a_body_that_comes_soon_after_its_head_is_taken(size: int, taken: list[bool]) -> None:
+    async with connected(demo()) as peer:
+        for _ in range(2):
+            head, _, body = peer.call("echo", text="x" * size).partition(b"\r\n\r\n")
+            await peer.client.send(head + b"\r\n\r\n")
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            await peer.client.send(body[:5])
+            await trio.testing.wait_all_tasks_blocked(0.01)
+            await peer.client.send(body[5:])
+            assert b"x" * size in await peer.raw_response()
+    assert taken == [True, True]
+
+
+async def test_a_body_that_comes_late_goes_the_long_way(monkeypatch: pytest.MonkeyPatch, taken: list[bool]) -> None:
+    monkeypatch.setattr("trio_mcp_transports.hypercorn.direct.AWAITED_SECONDS", 0.01)
+    async with connected(demo()) as peer:
+        request = peer.call("echo", text="late")
+        await peer.client.send(request[:-5])
+        await trio.testing.wait_all_tasks_blocked(0.1)
+        await peer.client.send(request[-5:])
+        assert b"late" in await peer.raw_response()
+        await peer.client.send(request)
+        assert b"late" in await peer.raw_response()
+    assert taken == [True]
+
+
+async def test_a_body_that_is_long_goes_the_long_way(taken: list[bool]) -> None:
+    async with connected(demo()) as peer:
+        await peer.client.send(peer.call("echo", text="x" * 100_000))
+        assert b"x" * 100_000 in await peer.raw_response()
+    assert taken == []
+
+
+async def test_a_client_that_leaves_before_its_body_came_leaves_nothing(taken: list[bool]) -> None:
+    async with connected(demo()) as peer:
+        await peer.client.send(peer.call("echo", text="x")[:-5])
+        await peer.client.stream.aclose()  # type: ignore[attr-defined]
+        assert (await peer.server.ask(peer.call("echo", text="x")))[0] == 200
+    assert taken == [True]
+
+
+# What it leaves to the long way
+
+
+async def test_a_middleware_sees_every_request(taken: list[bool]) -> None:
+    seen: list[str] = []
+    app = asgi_app(demo())
+
+    async def middleware(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope["type"])
+        await app(scope, receive, send)
+
+    async with running(middleware, guarded_config(), ours=True) as running_server, running_server.client() as client:
+        peer = Peer(client, MODERN, running_server)
+        await client.send(peer.call("echo", text="x"))
+        await peer.raw_response()
+    assert "http" in seen
+    assert taken == []
+
+
+async def test_an_application_that_overrides_its_call_sees_every_request(taken: list[bool]) -> None:
+    seen: list[str] = []
+
+    class Noting(McpApp):
+        async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+            seen.append(scope["type"])
+            await super().__call__(scope, receive, send)
+
+    app = asgi_app(demo())
+    app.__class__ = Noting
+    async with connected(app) as peer:
+        await peer.client.send(peer.call("echo", text="x"))
+        await peer.raw_response()
+    assert "http" in seen
+    assert taken == []
+
+
+async def authenticate(_headers: Any) -> str:
+    return "someone"
+
+
+def logged() -> Config:
+    config = guarded_config()
+    config.accesslog = "-"
+    return config
+
+
+def below() -> Config:
+    config = guarded_config()
+    config.root_path = "/api"
+    return config
+
+
+def named() -> Config:
+    config = guarded_config()
+    config.server_names = ["127.0.0.1"]
+    return config
+
+
+@pytest.mark.parametrize("config", [logged, below, named])
+async def test_settings_that_it_does_not_know_keep_requests_off_it(config: Any, taken: list[bool]) -> None:
+    async with connected(demo(), config=config()) as peer:
+        await peer.client.send(peer.call("echo", text="x"))
+        assert b"200" in await peer.raw_response()
+    assert taken == []
+
+
+async def test_authentication_keeps_requests_off_it(taken: list[bool]) -> None:
+    async with connected(demo(), authenticate=authenticate) as peer:
+        await peer.client.send(peer.call("echo", text="x"))
+        assert b"200" in await peer.raw_response()
+    assert taken == []

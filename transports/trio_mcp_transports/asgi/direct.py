@@ -1,0 +1,110 @@
+"""The direct way of a POST: what the connection and the application say to each other where no ASGI message is needed."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from .messages import Headers, Receive, Respond, Send, head_of, respond
+
+
+class DirectRequest(NamedTuple):
+    """A POST that has come whole.
+
+    Attributes:
+        path: as it was sent.
+        headers: names in lower case, as ASGI has them.
+        connection: tells its connection from others.
+        receive: belongs to the `RequestEvents` of the request, which have its body.
+        send: for a response that is sent in parts, as ASGI messages.
+    """
+
+    path: str
+    headers: Headers
+    connection: Hashable
+    receive: Receive
+    send: Send
+
+
+class DirectApp(ABC):
+    """An ASGI application that takes POSTs without ASGI messages."""
+
+    @property
+    @abstractmethod
+    def takes_direct_requests(self) -> bool:
+        """Whether it takes any."""
+
+    @abstractmethod
+    async def process_directly(self, request: DirectRequest) -> Respond | None:
+        """Process a request, and return what sends its response.
+
+        None if the request is to be served over ASGI, which includes every request whose head or body is refused; nothing was
+        done for it then.
+        """
+
+
+def direct_app(app: object) -> DirectApp | None:
+    """Return `app` if it may be given its requests directly: it is a `DirectApp`, whose `__call__` nothing has overridden."""
+    if not isinstance(app, DirectApp):
+        return None
+    owner = next(kind for kind in type(app).__mro__ if "__call__" in vars(kind))
+    return app if "process_directly" in vars(owner) and app.takes_direct_requests else None
+
+
+@dataclass(slots=True, eq=False)
+class KnownResponse:
+    """A whole response. It is sent by a call, or by a server that knows it, in one write."""
+
+    send: Send
+    status: int
+    body: bytes = b""
+    headers: Headers = ()
+
+    async def __call__(self) -> None:
+        await respond(self.send, self.status, self.body, self.headers)
+
+    @property
+    def head(self) -> Headers:
+        """All of its headers."""
+        return head_of(self.status, self.body, self.headers)
+
+
+class OpenResponse:
+    """The response to a request whose call may still run.
+
+    A call sends it, to its end. Before that, a server without a task for the request may `watch` it:
+
+        it is known before anything was sent          `take_known`, and `finish` when it has been sent
+        its client leaves                             `lose`
+        something is to be sent before the answer     it is called, in a task
+        nothing is to be sent for `max_silence`       it is called, in a task
+    """
+
+    __slots__ = ()
+
+    @property
+    def max_silence(self) -> float:
+        """Seconds without anything to send after which it must be called."""
+        raise NotImplementedError
+
+    def watch(self, on_ready: Callable[[], None]) -> bool:
+        """Call `on_ready` once when there is something to send; return False, and do not, if there is already."""
+        raise NotImplementedError
+
+    def take_known(self) -> KnownResponse | None:
+        """Return the whole response; None if it is none, or none yet."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Note that what `take_known` returned has been sent."""
+        raise NotImplementedError
+
+    def lose(self) -> None:
+        """Note that the client has gone."""
+        raise NotImplementedError
+
+    async def __call__(self) -> None:
+        """Send it."""
+        raise NotImplementedError
