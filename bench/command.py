@@ -21,6 +21,7 @@ from .environments import Unavailable
 from .generator import Load, build
 from .page import LIMIT, not_on_page, ratios_on, regressions, with_section
 from .paths import BUILD, PAGE, PICTURE
+from .processes import ProcessFailed
 from .results import Results
 from .running import Cores, Settings, install, measure
 from .table import Ratios, Row, ratios_of, rows_of, terminal_table
@@ -136,26 +137,31 @@ async def until_signal(options: argparse.Namespace, settings: Settings) -> int:
 
 async def run(options: argparse.Namespace, settings: Settings) -> int:
     """Measure, print, and do what the options ask for; returns the exit status."""
+    on_page = ratios_on(PAGE.read_text(encoding="utf-8")) if options.check else {}
     results = Results()
     try:
         await build()
-    except Unavailable as error:
-        say(f"The load generator cannot be made: {error}.")
+    except (Unavailable, ProcessFailed) as error:
+        say(f"The load generator cannot be made: {error}")
         return 1
     installed = await install(options.targets, results, say)
     await measure(options.workloads, installed, settings, results, say)
-    fails = options.check and await worse_than_page(options.workloads, installed, settings, results)
+    await measure_worse_again(on_page, options.workloads, installed, settings, results)
     rows = rows_of(results.medians())
-    print(terminal_table(rows))
-    for failure in results.failures:
-        say(failure)
+    print(terminal_table(rows), flush=True)
+    found = regressions(on_page, ratios_of(rows))
+    missing = not_on_page(on_page, ratios_of(rows)) if options.check else []
+    for line in [*results.failures, *(f"regression at {each}" for each in found)]:
+        say(line)
+    if missing:
+        say(f"not on the page, so not compared: {', '.join(missing)}")
     if options.json:
         results.write(options.json, settings.load)
     if options.update:
-        fails = not update(rows, settings, results)
-    elif rows:
+        return 0 if update(rows, settings, results) else 1
+    if rows:
         show_picture(rows)
-    return int(fails or bool(results.failures))
+    return int(bool(found or results.failures))
 
 
 def update(rows: Sequence[Row], settings: Settings, results: Results) -> bool:
@@ -191,25 +197,18 @@ def write_picture(ratios: Ratios, file: Path) -> None:
     file.write_text(svg(ratios), encoding="utf-8")
 
 
-async def worse_than_page(
-    workloads: Sequence[Workload], installed: Sequence[Installed], settings: Settings, results: Results
-) -> bool:
-    """Say which workloads are worse than on the page, also when they are measured again; returns whether there are any."""
-    on_page = ratios_on(PAGE.read_text(encoding="utf-8"))
+async def measure_worse_again(
+    on_page: Ratios, workloads: Sequence[Workload], installed: Sequence[Installed], settings: Settings, results: Results
+) -> None:
+    """Replace the figures of the workloads that seem to be worse than on the page, in case something disturbed them."""
     suspects = {found.workload for found in regressions(on_page, ratios_of(rows_of(results.medians())))}
-    if suspects:
-        say(f"worse than on the page, so measured again: {', '.join(sorted(suspects))}")
-        again = [workload for workload in workloads if workload.name in suspects]
-        for workload in again:
-            results.forget(workload.name)
-        await measure(again, installed, settings, results, say)
-    now = ratios_of(rows_of(results.medians()))
-    if missing := not_on_page(on_page, now):
-        say(f"not on the page, so not compared: {', '.join(missing)}")
-    found = regressions(on_page, now)
-    for regression in found:
-        say(f"regression at {regression}")
-    return bool(found)
+    again = [workload for workload in workloads if workload.name in suspects]
+    if not again:
+        return
+    say(f"worse than on the page, so measured again: {', '.join(workload.name for workload in again)}")
+    for workload in again:
+        results.forget(workload.name)
+    await measure(again, installed, settings, results, say)
 
 
 def how_measured(settings: Settings) -> str:

@@ -11,6 +11,9 @@ from .workload import Goal, Unit, Workload
 from .workloads import WORKLOADS
 
 NOTHING = "-"
+LARGE = 999.5
+"""From here on a figure is shown as a whole number."""
+
 OF = "of "
 
 Ratios = Mapping[str, Mapping[str, float]]
@@ -61,17 +64,20 @@ def shown(figure: float | None, unit: Unit | None = None) -> str:
     """Return a figure with three significant digits."""
     if figure is None:
         return NOTHING
-    digits = f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}"
+    digits = f"{figure:.3g}" if figure < LARGE else f"{figure:,.0f}"
     return f"{digits} {unit.value}" if unit else digits
+
+
+def read(cell: str) -> float:
+    """Return the figure that `shown` wrote, without a unit."""
+    return float(cell.replace(",", ""))
 
 
 def reached(goal: Goal, row: Row) -> bool | None:
     """Return whether a goal is met; None if the target that it names has no figure."""
-    if goal.column == OURS:
-        return row.ours <= goal.most
-    ratio = row.ratios.get(goal.column)
-    # As it is shown, so that a reader does not see a goal that was missed by what was rounded.
-    return None if ratio is None else float(shown(ratio)) <= goal.most
+    figure = row.ours if goal.column == OURS else row.ratios.get(goal.column)
+    # As it is shown: a reader cannot see why a goal was missed by less.
+    return None if figure is None else read(shown(figure)) <= goal.most
 
 
 def goals_cell(row: Row) -> str:
@@ -148,9 +154,7 @@ def read_ratios(table: str) -> Ratios:
     for line in lines[2:]:
         named = dict(zip(lines[0], line, strict=True))
         of = {heading.removeprefix(OF): cell for heading, cell in named.items() if heading.startswith(OF)}
-        found[named["workload"]] = {
-            column: float(cell.replace(",", "")) for column, cell in of.items() if cell != NOTHING
-        }
+        found[named["workload"]] = {column: read(cell) for column, cell in of.items() if cell != NOTHING}
     return found
 
 

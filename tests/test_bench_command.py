@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from bench import command
+from bench import command, environments
 from bench.generator import Load
 from bench.page import BEGIN, END, ratios_on, with_section
 from bench.results import Results
-from bench.running import Cores, Settings
+from bench.running import Cores, Settings, install
 from bench.table import rows_of
 from bench.targets import OURS, TARGETS, Installed
 from bench.workload import Workload
@@ -165,3 +165,11 @@ def test_an_update_with_a_missing_figure_writes_nothing(
     assert status(tmp_path, "--update") == 1
     assert page.read_text(encoding="utf-8") == before
     assert not page.with_suffix(".svg").exists()
+
+
+def test_a_target_whose_program_is_not_there_is_skipped_with_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environments.shutil, "which", lambda _program: None)
+    results, lines = Results(), list[str]()
+    assert trio.run(install, [TARGETS["ts"]], results, lines.append) == []
+    assert results.failures == []
+    assert lines[-1] == "skipped ts: node and npm are not on PATH"

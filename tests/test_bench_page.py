@@ -11,7 +11,7 @@ from bench.page import BEGIN, END, not_on_page, ratios_on, regressions, with_sec
 from bench.paths import PAGE, PICTURE
 from bench.results import Results
 from bench.running import rotated
-from bench.table import Row, page_table, ratios_of, read_ratios, rows_of, terminal_table
+from bench.table import Row, page_table, ratios_of, read, read_ratios, rows_of, shown, terminal_table
 from bench.targets import OURS, TARGETS
 from bench.workloads import WORKLOADS
 
@@ -67,6 +67,14 @@ def test_a_small_ratio_keeps_three_digits() -> None:
     assert read_ratios(page_table([row]))["list500-modern"]["mcp"] == 0.00123
 
 
+@pytest.mark.parametrize(
+    ("ratio", "text"), [(0.00123456, "0.00123"), (1.2, "1.2"), (999.4, "999"), (999.6, "1,000"), (123456.7, "123,457")]
+)
+def test_a_figure_is_read_as_it_is_shown(ratio: float, text: str) -> None:
+    assert shown(ratio) == text
+    assert read(text) == pytest.approx(ratio, rel=0.005)
+
+
 def test_a_workload_without_a_figure_of_ours_has_no_row() -> None:
     assert rows_of({"stdio-1": {"mcp": 1.0}}) == []
 
@@ -80,7 +88,7 @@ def test_a_goal_is_met_missed_or_not_measured() -> None:
 
 def test_a_goal_may_be_an_absolute_figure() -> None:
     assert "≤ 20 kB: met" in page_table([only_row("suspended-1000", {OURS: 20.0})])
-    assert "≤ 20 kB: **missed**" in page_table([only_row("suspended-1000", {OURS: 20.1})])
+    assert "≤ 20 kB: **missed**" in page_table([only_row("suspended-1000", {OURS: 20.06})])
 
 
 def test_every_goal_names_a_column_of_the_table() -> None:

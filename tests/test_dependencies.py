@@ -18,7 +18,9 @@ PLUGINS = {"pytest_plugin.py": "pytest"}
 """Modules that only the program loads whose plugin they are; it is no dependency."""
 SOURCES = [ROOT / "trio_mcp", ROOT / "transports" / "trio_mcp_transports"]
 EXTRAS = {"anthropic": "trio_mcp/providers/anthropic_client.py", "openai": "trio_mcp/providers/openai_client.py"}
-"""The only file that may import what an extra installs. The extra `dev` is for the tests."""
+"""The only file that may import what an extra installs."""
+FOR_CONTRIBUTORS = {"bench", "dev"}
+"""Extras for the tests and the benchmark, of which the library imports nothing that its users do not have."""
 
 
 def imported(file: Path) -> Iterator[str]:
@@ -77,7 +79,7 @@ def test_every_package_that_is_declared_is_imported() -> None:
 
 
 def test_an_extra_is_imported_in_one_file_and_installed_for_the_tests() -> None:
-    assert set(project()["optional-dependencies"]) == {*EXTRAS, "dev"}
+    assert set(project()["optional-dependencies"]) == {*EXTRAS, *FOR_CONTRIBUTORS}
     assert {name: set(used()[name]) for name in optional()} == {name: {file} for name, file in optional().items()}
     assert set(optional()) & declared() == set()
     extras = project()["optional-dependencies"]

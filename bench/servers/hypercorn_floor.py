@@ -159,8 +159,8 @@ class LeanProtocol:
 
 def main(kind: str, port: int) -> None:
     if kind == "lean":
-        vars(hypercorn.trio.run)["TCPServer"] = LeanServer
-        vars(hypercorn.protocol)["H11Protocol"] = LeanProtocol
+        hypercorn.trio.run.__dict__["TCPServer"] = LeanServer
+        hypercorn.protocol.__dict__["H11Protocol"] = LeanProtocol
     config = Config()
     config.bind = [f"127.0.0.1:{port}"]
     config.keep_alive_max_requests = 10**9
