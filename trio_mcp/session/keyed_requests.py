@@ -75,16 +75,18 @@ class KeyedRequests:
         target: ReplyTarget,
         *,
         as_task: bool,
+        makes_task: bool,
         alone: bool,
     ) -> None:
         """Start a call under its key, unless it may have run: then it runs again only if that does no harm.
 
         Args:
+            makes_task: it is a task, or may become one.
             alone: no other process may have received the first request in place of this one.
         """
         calls = self._service.calls
         # One that may run twice makes one task all the same.
-        if calls.stored_keys is not None and (as_task or not runs_again(plan) or self._may_become_task(plan, facts)):
+        if calls.stored_keys is not None and (makes_task or not runs_again(plan)):
             calls.keyed.check_room()
             keyed = calls.keyed.begin(key, None)
             # A fact of the session, which the transport stores before it sends the response.
@@ -110,9 +112,6 @@ class KeyedRequests:
         else:
             call = self._start_call(plan, facts, params, target, None)
             call.keyed = calls.keyed.begin(key, call)
-
-    def _may_become_task(self, plan: Plan, facts: RequestFacts) -> bool:
-        return plan.becomes is not None and self._service.tasks.is_wanted(facts, plan.becomes)
 
     def start_again(self, claiming: Claiming) -> None:
         """Start a call that may run twice, and whose key belongs to an earlier run with an outcome that is not known.

@@ -356,12 +356,13 @@ class ServerSession:
             return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
         # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
         is_late = answer.task is TaskSupport.LATER and terms.asks_in_rounds
-        may_be_task = answer.task is not TaskSupport.FORBIDDEN and not is_late
-        as_task = may_be_task and service.tasks.is_wanted(facts, params)
+        makes_task = answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params)
+        as_task = makes_task and not is_late
         if key is not None:
             # Those of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
             alone = service.calls.keys is None or not (facts.own_headers and terms.asks_in_rounds)
-            self._keyed().start(key, answer, facts, params, target, as_task=as_task, alone=alone)
+            keyed = self._keyed()
+            keyed.start(key, answer, facts, params, target, as_task=as_task, makes_task=makes_task, alone=alone)
         elif as_task:
             service.tasks.start(answer, facts, params, target)
         else:

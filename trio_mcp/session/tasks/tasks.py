@@ -385,7 +385,9 @@ class Tasks:
         Its time is over, or another process has taken it over, as it took this one for dead.
         """
         if self.clock() < task.record.expires_at:
-            logger.warning("another process has taken over a task of %s", task.record.tool)
+            logger.warning(
+                "another process has a task of %s now, or the clock was set beyond its ttl", task.record.tool
+            )
         self.forget(task)
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)
