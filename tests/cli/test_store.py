@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 from contextlib import closing
@@ -175,3 +176,39 @@ def test_a_file_that_is_no_store_is_an_error_in_one_line(
         assert len(said.err.splitlines()) == 1
     assert text.read_text().startswith("no database")
     assert not (tmp_path / "none.db").exists()
+
+
+def test_what_is_no_file_is_named_as_what_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for name, word in ((str(tmp_path), "folder"), (str(pipe), "regular file"), ("~no such user/x", "home directory")):
+        assert main(["store", "list", name]) == Status.USAGE
+        assert word in one_error(capsys)
+
+
+STRANGE = {
+    "kind of bytes": "UPDATE records SET kind = x'ff00'",
+    "kind with control characters": "UPDATE records SET kind = char(27) || '[2J' || char(10) || 'task'",
+    "number as a value": "UPDATE records SET value = 5",
+    "text as a value": "UPDATE records SET value = 'text'",
+    "text as a time": "UPDATE records SET written_at = 'never', expires_at = 'never'",
+    "text as a number": "UPDATE entries SET number = 'one' || number",
+    "key that is no UTF-8": "UPDATE records SET key = CAST(x'fffe' || key AS TEXT)",
+    "schema below zero": "PRAGMA user_version = -5",
+}
+
+
+@pytest.mark.parametrize("action", ["list", "check", "vacuum"])
+@pytest.mark.parametrize("change", STRANGE.values(), ids=STRANGE)
+def test_what_another_program_has_written_into_a_file_is_no_bug(
+    file: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, action: str, change: str
+) -> None:
+    monkeypatch.setenv("TRIO_MCP_KEYS", to_base64url(KEY))
+    with closing(sqlite3.connect(file)) as other:
+        other.execute(change)
+        other.commit()
+    assert main(["store", action, str(file)]) in (Status.OK, Status.TOOL_ERROR, Status.UNREACHABLE)
+    said = capsys.readouterr()
+    assert "\x1b" not in said.out + said.err
+    assert len(said.out.splitlines()) <= 3
+    assert len(said.err.splitlines()) <= 1

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
-from naming import naming
+from naming import naming, unnamed
 from peer import EVERYTHING, Json
 from talk import Talk, session_with, talk_to
 from task_talk import DECLARES, LegacyTask, ModernTask
@@ -133,6 +133,16 @@ async def test_after_a_crash_the_task_goes_on_and_does_no_step_again() -> None:
         again.id = task.id
         assert (await again.result())["content"][0]["text"] == "Hello, Ann!"
     assert work.charged == 1
+
+
+async def test_a_store_that_fails_a_task_is_told_without_its_words() -> None:
+    store = CrashingStore(Disk())
+    async with talk_to(serving(Work(), store=store)) as talk:
+        asked = await talk.round(talk.leg("greet", capabilities=DECLARES))
+        store.on_write = fails_for_tasks(store)
+        told = await talk.failure(asked.retry("Ann", capabilities=DECLARES))
+        assert unnamed(told, "store", "again") == []
+        assert "disk" not in told
 
 
 async def test_a_store_that_fails_fails_the_call() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
+from ..printable import one_line
 from ..types import (
     BooleanSchema,
     CreateMessageRequest,
@@ -217,21 +218,23 @@ def question_lines(question: InputRequest) -> list[str]:
     """Return what a task asks, for a person to read: the message, and the fields as `--answer` names them."""
     match question:
         case CreateMessageRequest(params=params):
-            return ["asks the model:", *(f"  {line}" for line in prompt_lines(params))]
+            return ["asks the model:", *(f"  {indented(line)}" for line in prompt_lines(params))]
         case ElicitRequest(params=ElicitRequestURLParams(message=message, url=url)):
-            return [f"asks: {message}", f"  open {url}"]
+            return [f"asks: {indented(message)}", f"  open {one_line(url)}"]
         case ElicitRequest(params=ElicitRequestFormParams(message=message, requested_schema=schema)):
             fields = schema.properties or {CONFIRMATION: BooleanSchema()}
             required = {*(schema.required or ()), CONFIRMATION}
-            return [
-                f"asks: {message}",
-                *(
-                    f"  {name} ({hint(field)}){empty_line_meaning(field, name in required)}"
-                    for name, field in fields.items()
-                ),
+            hints = [
+                f"{name} ({hint(each)}){empty_line_meaning(each, name in required)}" for name, each in fields.items()
             ]
+            return [f"asks: {indented(message)}", *(f"  {one_line(each)}" for each in hints)]
         case _:
             return ["asks for the folders to work in"]
+
+
+def indented(text: str) -> str:
+    """Return a text in whose lines none after the first looks like one of the command."""
+    return "\n    ".join(text.splitlines())
 
 
 def prompt_lines(params: CreateMessageRequestParams) -> list[str]:

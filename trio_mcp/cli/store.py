@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ..printable import printable
+from ..printable import one_line, printable
 from ..protocol.sealing.at_rest import Vault
 from ..protocol.sealing.request_state import KeyRing
 from ..stores import sqlite_upkeep
@@ -44,10 +44,21 @@ def describe(parser: ArgumentParser) -> None:
 
 def execute(options: Namespace) -> int:
     """Do one of the three and return the exit status. Raises `CommandError`, `ConfigurationError`."""
-    path = Path(options.file.removeprefix(SCHEME)).expanduser()
-    if not path.is_file():
-        raise CommandError(f"there is no file {path}")
+    path = file_named(options.file.removeprefix(SCHEME))
     return {"list": show_kinds, "check": check, "vacuum": vacuum}[options.action](path, options.json)
+
+
+def file_named(text: str) -> Path:
+    """Return the path of a file that exists. Raises `CommandError`."""
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:
+        raise CommandError(f"there is no file {text}: no user has this home directory") from None
+    if path.is_dir():
+        raise CommandError(f"{path} is a folder: name the file of ServiceOptions(store=FILE)")
+    if not path.is_file():
+        raise CommandError(f"{path} is no regular file" if path.exists() else f"there is no file {path}")
+    return path
 
 
 def show_kinds(path: Path, as_json: bool) -> int:
@@ -96,7 +107,7 @@ def vacuum(path: Path, as_json: bool) -> int:
 def row_of(each: KindSummary, now: float) -> Sequence[str]:
     entries = "" if each.entries is None else str(each.entries)
     numbers = (str(each.number), entries, str(each.expired), str(each.size))
-    return (printable(each.kind), each.form, *numbers, age(now - each.oldest), age(now - each.newest))
+    return (one_line(each.kind), each.form, *numbers, age(now - each.oldest), age(now - each.newest))
 
 
 def age(seconds: float) -> str:

@@ -91,7 +91,10 @@ async def run(options: Namespace, prompting: Prompting) -> int:
 
 async def list_tasks(client: Client, options: Namespace) -> int:
     if not is_legacy(client):
-        why = f"the server speaks {client.protocol_version}, in which tasks are not listed; try --mode legacy"
+        why = (
+            f"the server speaks {client.protocol_version}, in which tasks are not listed: name one with tasks show TARGET ID, or "
+            "try --mode legacy at a server that authenticates its callers"
+        )
         raise CommandError(why, Status.REFUSED)
     tasks = [task async for task in client.tasks()]
     if options.json:

@@ -133,6 +133,8 @@ def checked_version(connection: sqlite3.Connection, path: Path) -> int:
     is_empty = version == 0 and _pragma(connection, "schema_version") == 0
     if not is_empty and _pragma(connection, "application_id") != APPLICATION_ID:
         raise ConfigurationError(f"{path} is a database of another program, not a store of trio_mcp: name another file")
+    if version < 0:
+        raise damaged(path, f"it has the schema {version}")
     if version > len(MIGRATIONS):
         raise ConfigurationError(
             f"the store {path} was written by a newer version of trio_mcp (schema {version}, this one has {len(MIGRATIONS)}). "

@@ -73,16 +73,18 @@ def open_file(path: Path) -> Iterator[sqlite3.Connection]:
 
 def summaries(path: Path, now: float) -> list[KindSummary]:
     """Return what a store has of each kind. Raises `ConfigurationError`."""
+    # Cast, because SQLite keeps values of any type in any column, and another program may have written them.
     with open_file(path) as connection:
         records = connection.execute(
-            "SELECT kind, 'records', count(*), NULL, sum(coalesce(expires_at <= ?, 0)), sum(length(value)), min(written_at), "
-            "max(written_at) FROM records GROUP BY kind ORDER BY kind",
+            "SELECT CAST(kind AS TEXT), 'records', count(*), NULL, sum(coalesce(expires_at <= ?, 0)), sum(length(value)), "
+            "CAST(min(written_at) AS REAL), CAST(max(written_at) AS REAL) FROM records GROUP BY kind ORDER BY kind",
             (now,),
         ).fetchall()
         # The entries of each log are added up first: a log without any counts, too.
         logs = connection.execute(
-            "SELECT kind, 'logs', count(*), sum(number), sum(coalesce(expires_at <= ?, 0)), sum(size), min(written_at), "
-            "max(written_at) FROM (SELECT logs.*, count(number) AS number, coalesce(sum(length(value)), 0) AS size FROM logs "
+            "SELECT CAST(kind AS TEXT), 'logs', count(*), sum(number), sum(coalesce(expires_at <= ?, 0)), sum(size), "
+            "CAST(min(written_at) AS REAL), CAST(max(written_at) AS REAL) "
+            "FROM (SELECT logs.*, count(number) AS number, coalesce(sum(length(value)), 0) AS size FROM logs "
             "LEFT JOIN entries ON log = id GROUP BY id) GROUP BY kind ORDER BY kind",
             (now,),
         ).fetchall()
@@ -106,14 +108,14 @@ def sealings(path: Path, vault: Vault) -> Sealings:
         for place, value in _values(connection):
             values += 1
             try:
-                vault.open(value, place)
+                vault.open(value if isinstance(value, bytes) else b"", place)
             except Unsealable:
                 closed += 1
     return Sealings(values, closed)
 
 
-def _values(connection: sqlite3.Connection) -> Iterator[tuple[bytes, bytes]]:
-    """Yield each sealed value, after the place that it was sealed for."""
+def _values(connection: sqlite3.Connection) -> Iterator[tuple[bytes, object]]:
+    """Yield each sealed value, bytes unless the file is damaged, after the place that it was sealed for."""
     for kind, key, value in connection.execute("SELECT kind, key, value FROM records"):
         yield record_place(kind, key), value
     entries = "SELECT kind, key, number, value FROM entries JOIN logs ON log = id"

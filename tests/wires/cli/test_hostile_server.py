@@ -69,6 +69,63 @@ def test_what_a_server_writes_is_shown_without_control_characters(
     assert UNSAFE.isdisjoint(done.stdout)
 
 
+FORGED = f"x{ESCAPE}\r\nstatus: completed"
+TASK = {"taskId": "x", "status": "working", "createdAt": "then", "lastUpdatedAt": "now"}
+FORM = {"type": "object", "properties": {FORGED: {"type": "string", "default": FORGED, "enum": [FORGED]}}}
+SAMPLED = {"messages": [{"role": "user", "content": {"type": "text", "text": FORGED}}], "maxTokens": 5}
+QUESTIONS = {
+    "a": {"method": "elicitation/create", "params": {"mode": "form", "message": FORGED, "requestedSchema": FORM}},
+    "b": {"method": "elicitation/create", "params": {"mode": "url", "message": FORGED, "url": f"https://{FORGED}"}},
+    "c": {"method": "sampling/createMessage", "params": SAMPLED},
+}
+DISCOVERED = {
+    "resultType": "complete",
+    "supportedVersions": ["2026-07-28"],
+    "capabilities": {"tools": {}, "extensions": {"io.modelcontextprotocol/tasks": {}}},
+    "serverInfo": {"name": "s", "version": "1"},
+    "ttlMs": 0,
+    "cacheScope": "public",
+}
+
+
+def on_tasks(file: Path, replies: Replies, action: str, mode: str) -> subprocess.CompletedProcess[str]:
+    file.write_text(SERVER)
+    tasks = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    opened = {**OPENED, "capabilities": {"tools": {}, "tasks": tasks}}
+    answers: Replies = {"initialize": [{"result": opened}], "server/discover": [{"result": DISCOVERED}], **replies}
+    target = shlex.join([sys.executable, str(file), json.dumps(answers)])
+    words = [action, target] if action == "list" else [action, target, "x"]
+    return trio_mcp("tasks", *words, "--mode", mode, "--timeout", "20")
+
+
+@pytest.mark.parametrize("member", ["taskId", "status", "statusMessage", "createdAt"])
+def test_what_a_listed_task_says_of_itself_stays_in_its_line(tmp_path: Path, member: str) -> None:
+    listed = {"tasks/list": [{"result": {"tasks": [{**TASK, member: FORGED}]}}]}
+    done = on_tasks(tmp_path / "server.py", listed, "list", "2025-11-25")
+    assert UNSAFE.isdisjoint(done.stdout + done.stderr)
+    assert len((done.stdout + done.stderr).splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "members",
+    [{"status": "input_required", "inputRequests": QUESTIONS}, {"statusMessage": FORGED}],
+    ids=["asks", "says"],
+)
+def test_what_a_task_shows_cannot_pass_for_its_state(tmp_path: Path, members: dict[str, Any]) -> None:
+    shown = {"tasks/get": [{"result": {"resultType": "complete", **TASK, "ttlMs": 5000, **members}}]}
+    done = on_tasks(tmp_path / "server.py", shown, "show", "2026-07-28")
+    assert done.returncode == 0, done.stderr
+    assert UNSAFE.isdisjoint(done.stdout + done.stderr)
+    assert "x\ufffd" in done.stderr
+    assert "status: completed" not in done.stderr.splitlines()
+
+
+def test_a_list_of_tasks_without_an_end_is_one_error(tmp_path: Path) -> None:
+    page = {"tasks/list": [{"result": {"tasks": [TASK], "nextCursor": "same"}}]}
+    done = on_tasks(tmp_path / "server.py", page, "list", "2025-11-25")
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (4, "", 1)
+
+
 # what a server writes to stderr
 
 NOISY = """

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +20,9 @@ from peer import EVERYTHING, modern_meta
 
 from trio_mcp import Context, Server, ToolError
 from trio_mcp.protocol.http.headers import headers_of
+from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp_transports.asgi.direct import DirectRequest
+from trio_mcp_transports.asgi.exchange import Exchange
 from trio_mcp_transports.asgi.limits import HttpLimits
 from trio_mcp_transports.http.server.app import McpApp, asgi_app
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
@@ -348,13 +351,86 @@ async def test_a_silent_modern_call_gets_comments(monkeypatch: pytest.MonkeyPatc
         assert b"again" in await peer.raw_response()
 
 
-async def test_a_call_that_was_answered_leaves_no_deadline_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp_transports.asgi.exchange.KEEP_ALIVE_SECONDS", 0.05)
+@pytest.mark.parametrize("way", [DIRECT, LONG])
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_the_silence_of_a_call_that_was_answered_ends_nothing_later(
+    way: str, is_whole: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trio_mcp_transports.asgi.exchange.KEEP_ALIVE_SECONDS", 0.02)
     async with connected(demo()) as peer:
         for _ in range(3):
             await peer.client.send(peer.call("wait_a_turn", text="x"))
             await peer.raw_response()
-            await trio.testing.wait_all_tasks_blocked(0.1)
+            request = peer.call("wait_a_turn", way, text="y")
+            if not is_whole:
+                await peer.client.send(request[:-5])
+                request = request[-5:]
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            await peer.client.send(request)
+            assert b"y" in await peer.raw_response()
+
+
+async def test_the_silence_of_a_call_that_was_answered_does_not_end_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp_transports.asgi.exchange.KEEP_ALIVE_SECONDS", 0.05)
+    for way in (DIRECT, LONG):
+        gate = Gate()
+        async with connected(gate.server) as peer:
+            await peer.client.send(peer.call("echo", text="x") + peer.call("wait_a_turn", text="y"))
+            assert b"x" in await peer.raw_response()
+            assert b"y" in await peer.raw_response()
+            await peer.client.send(peer.call("wait_a_turn", text="y"))
+            await peer.raw_response()
+            await peer.client.send(peer.call("wait", way, text="at last"))
+            for _ in range(3):
+                await peer.client.until(b"\n: ")
+            gate.opened.set()
+            assert b"at last" in await peer.client.until(b"\r\n0\r\n\r\n")
+
+
+async def test_a_request_that_waits_for_its_turn_is_not_ended_by_an_older_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("trio_mcp_transports.asgi.exchange.KEEP_ALIVE_SECONDS", 0.02)
+    app = asgi_app(demo())
+    async with connected(app) as peer:
+        await peer.client.send(peer.call("wait_a_turn", text="x"))
+        await peer.raw_response()
+        turn, passed = app.service.turn, trio.Event()
+        turn.spent = TURN + 1
+
+        async def pass_on() -> None:
+            passed.set()
+            await trio.sleep(0.05)
+            turn.spent = 0
+
+        monkeypatch.setattr(type(turn), "pass_on", lambda _turn: pass_on())
+        await peer.client.send(peer.call("echo", text="y"))
+        await soon(passed)
+        assert b"y" in await peer.raw_response()
+
+
+async def test_the_task_of_a_stream_does_not_have_the_context_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    variable: ContextVar[str] = ContextVar("variable", default="of no call")
+    found = []
+    server = Server("s")
+
+    @server.tool
+    async def talk(ctx: Context) -> str:
+        """Report progress."""
+        variable.set("of a call")
+        await ctx.progress(1)
+        return "done"
+
+    async def run(exchange: Exchange) -> bool:
+        found.append(variable.get())
+        return await run_exchange(exchange)
+
+    run_exchange = Exchange.run
+    monkeypatch.setattr(Exchange, "run", run)
+    async with connected(server) as peer:
+        await peer.client.send(peer.call("talk", meta={"progressToken": "t"}))
+        assert b"done" in await peer.raw_response()
+    assert found == ["of no call"]
 
 
 # Writing
@@ -491,6 +567,19 @@ async def test_a_client_that_leaves_before_its_body_came_leaves_nothing(taken: l
         await peer.client.stream.aclose()  # type: ignore[attr-defined]
         assert (await peer.server.ask(peer.call("echo", text="x")))[0] == 200
     assert taken == [True]
+
+
+async def test_an_error_at_the_end_of_a_call_is_logged_and_answered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with connected(demo()) as peer:
+        with monkeypatch.context() as patch:
+            patch.setattr(Exchange, "take_known", lambda *_: 1 / 0)
+            await peer.client.send(peer.call("wait_a_turn", text="x"))
+            assert (await peer.raw_response()).startswith(b"HTTP/1.1 500 ")
+            assert await peer.client.rest() == b""
+        assert (await peer.server.ask(peer.call("echo", text="x")))[0] == 200
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 # What it leaves to the long way

@@ -36,6 +36,11 @@ class DirectApp(ABC):
     def takes_direct_requests(self) -> bool:
         """Whether it takes any."""
 
+    @property
+    @abstractmethod
+    def may_wait(self) -> bool:
+        """Whether `process_directly` would wait for anything now."""
+
     @abstractmethod
     async def process_directly(self, request: DirectRequest) -> Respond | None:
         """Process a request, and return what sends its response.

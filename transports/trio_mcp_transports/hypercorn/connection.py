@@ -50,6 +50,8 @@ class Connection:
         self._reading = trio.CancelScope()
         self._http: Http1
         self._writer: Writer
+        self._due = inf
+        """The deadline of reading that counts. That of `_reading` may be earlier, while nothing but `receive` is awaited."""
         # The states of reading, each with its deadline: in a head (`header_timeout`), in a request (none: the app
         # decides), idle (`keep_alive_timeout`).
         self._idle = True
@@ -84,7 +86,7 @@ class Connection:
                 await self._facts.context.terminated.wait()
                 if self._idle:
                     # An idle connection has nothing to lose. A busy one may answer first, and is closed then.
-                    self._reading.deadline = trio.current_time()
+                    self._end_reading_at(trio.current_time())
                 await trio.sleep_forever()
             finally:
                 # The connection was not at its end: the server is being cut. Writes are shielded, so nothing but their
@@ -105,7 +107,7 @@ class Connection:
         if self._http.peer_still_sending and self._lingering is None:
             self._lingering, is_writing = 0, self._writer.is_writing
             self._writer.is_over = True
-            self._reading.deadline = trio.current_time() + LINGER
+            self._end_reading_at(trio.current_time() + LINGER)
             if isinstance(self._stream, trio.SocketStream) and not is_writing:
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
                     # A half-close tells the client that the answer is complete, while we still read what it sends.
@@ -117,7 +119,7 @@ class Connection:
     # Reading
 
     async def _read_all(self) -> None:
-        self._reading.deadline = trio.current_time() + self._limits.header_timeout
+        self._end_reading_at(trio.current_time() + self._limits.header_timeout)
         is_over = False
         while not is_over:
             with self._reading:
@@ -130,13 +132,11 @@ class Connection:
 
     def _is_to_go_on(self) -> bool:
         """Return whether reading goes on after a deadline that has passed."""
-        deadline = self._reading.deadline
-        # Its request may have ended in the meantime, in the same turn of the event loop; else it was that of a silent one.
-        if deadline <= trio.current_time():
+        if self._due <= trio.current_time():
             if not self._http.break_silence():
                 return False
-            deadline = inf
-        self._reading = trio.CancelScope(deadline=deadline)
+            self._due = inf
+        self._reading = trio.CancelScope(deadline=self._due)
         return True
 
     async def receive(self) -> bytes:
@@ -241,23 +241,38 @@ class Connection:
         """Note that a request begins, or that its response has been written."""
         self._idle, self._in_head = idle, False
         if not idle:
-            self._reading.deadline = inf
+            self._due = inf
         elif self._http.buffered:
             self._start_head()
         else:
-            self._reading.deadline = trio.current_time() + self._facts.config.keep_alive_timeout
+            self._limit_reading(self._facts.config.keep_alive_timeout)
+
+    def settle_deadline(self) -> None:
+        """Let no deadline end what is done next but the one that counts."""
+        if self._reading.deadline != self._due:
+            self._reading.deadline = self._due
 
     def limit_silence(self, seconds: float) -> None:
         """Call `break_silence` after so many seconds of the request in progress."""
-        self._reading.deadline = trio.current_time() + seconds
+        self._limit_reading(seconds)
 
     def end(self) -> None:
         """Read nothing more, and close the connection."""
+        self._due = -inf
         expire(self._reading)
 
     def _start_head(self) -> None:
         self._in_head = True
-        self._reading.deadline = trio.current_time() + self._limits.header_timeout
+        self._end_reading_at(trio.current_time() + self._limits.header_timeout)
+
+    def _limit_reading(self, seconds: float) -> None:
+        # Moving a deadline costs microseconds, so one that is too early is left alone: `_is_to_go_on` sees to it.
+        self._due = trio.current_time() + seconds
+        if self._due < self._reading.deadline:
+            self._reading.deadline = self._due
+
+    def _end_reading_at(self, due: float) -> None:
+        self._due = self._reading.deadline = due
 
 
 async def close_stream(stream: Stream) -> None:

@@ -17,7 +17,9 @@ goes the long way with the same bytes: by h11, and as ASGI messages. What it cos
 from __future__ import annotations
 
 import logging
+from contextvars import copy_context
 from functools import partial
+from time import time
 from typing import Final, Protocol
 
 import trio
@@ -28,7 +30,7 @@ from ..asgi.direct import DirectApp, DirectRequest, KnownResponse, OpenResponse
 from ..asgi.fast_path import RequestEvents
 from ..asgi.messages import Headers, Message, Respond
 from .connections import connections_of
-from .exchange import RESPONSE_500, ConnectionFacts, HttpExchange, checked, run_respond
+from .exchange import RESPONSE_500, ConnectionFacts, HttpExchange, run_respond
 from .inbox import Inbox
 from .request_head import MAX_HEAD, RequestHead, read_head
 from .writes import MAX_JOINED_BYTES, Writer
@@ -47,6 +49,9 @@ class DirectOwner(Protocol):
     def begin_direct(self) -> None:
         """Note that a request begins: nothing more is parsed before its end."""
 
+    def settle_deadline(self) -> None:
+        """Let no deadline end what is done next; to be called before anything is awaited."""
+
     async def receive_more(self) -> bytes:
         """Receive what comes next of the request that has begun; b"" at the end of the connection."""
         ...
@@ -59,10 +64,6 @@ class DirectOwner(Protocol):
 
     def is_last_direct(self) -> bool:
         """Return whether the connection is closed after this response."""
-        ...
-
-    def own_headers(self) -> Headers:
-        """Return the headers that every response has."""
         ...
 
     def end_direct(self, *, closes: bool) -> None:
@@ -90,9 +91,13 @@ class DirectWay:
         self.owner = owner
         self.writer = writer
         self.account = account
-        self.nursery = nursery
+        # An actor may be what starts a task here; its context variables are none of that task's business.
+        self._context = copy_context()
+        self._nursery = nursery
         self.request: OpenRequest | None = None
         self._app = app
+        self._own_head = b""
+        self._own_head_time = 0
         self._max_head = min(MAX_HEAD, facts.config.h11_max_incomplete_size)
 
     async def receive(self, data: bytes) -> bytes:
@@ -117,6 +122,7 @@ class DirectWay:
         if size > MAX_AWAITED_BYTES or not self.account.has_room(COPIES * size):
             return data
         self.account.draw(COPIES * size)
+        self.owner.settle_deadline()
         try:
             with trio.move_on_after(AWAITED_SECONDS):
                 while len(data) < size and (more := await self.owner.receive_more()):
@@ -130,6 +136,8 @@ class DirectWay:
         asked = DirectRequest(
             head.target.decode("ascii"), head.headers, self.account.connection, request.receive, request.send
         )
+        if self._app.may_wait:
+            self.owner.settle_deadline()
         try:
             respond = await self._app.process_directly(asked)
         except Exception as error:  # noqa: BLE001  as any other application that fails
@@ -159,6 +167,21 @@ class DirectWay:
         """The response to the request has been written."""
         self.request = None
         self.owner.end_direct(closes=closes)
+
+    def run(self, send: Respond) -> None:
+        """Run `send` in a task of the connection."""
+        self._context.run(self._start_soon, send)
+
+    def _start_soon(self, send: Respond) -> None:
+        self._nursery.start_soon(send)
+
+    def own_head(self) -> bytes:
+        """Return the fields that every response has; they change once a second, with its date."""
+        now = int(time())
+        if now != self._own_head_time:
+            self._own_head_time = now
+            self._own_head = fields_bytes(self.facts.config.response_headers("h11"))
+        return self._own_head
 
     def log_failure(self, error: Exception) -> None:
         records = connections_of(self.facts.config).records
@@ -212,19 +235,20 @@ class OpenRequest(RequestEvents):
     # The response in one write
 
     def _on_ready(self) -> None:
-        # Called by the actor that ends or says something, to which nothing that fails here belongs.
         response, self._response = self._response, None
         if response is None:
             return
+        # Called by the actor that ends or says something, to which nothing that fails here belongs.
         try:
             known = response.take_known()
+        except Exception as error:  # noqa: BLE001
+            self._way.log_failure(error)
+            self.fail()
+        else:
             if known is None:
                 self._start(response)
             else:
                 self._write(known, response)
-        except Exception as error:  # noqa: BLE001
-            self._way.log_failure(error)
-            self.fail()
 
     def _write(self, known: KnownResponse, response: OpenResponse | None) -> None:
         way = self._way
@@ -233,12 +257,16 @@ class OpenRequest(RequestEvents):
             self._start(partial(send_known, known, response))
             return
         closes = way.owner.is_last_direct()
-        data = head_bytes(known.status, known.head, way.owner.own_headers(), closes=closes) + b"\r\n" + known.body
+        data = head_bytes(known.status, known.head, way.own_head(), closes=closes) + b"\r\n" + known.body
         way.writer.write_or_start(data, partial(self._end_known, response, closes=closes))
 
     def _end_known(self, response: OpenResponse | None, *, closes: bool) -> None:
-        if response is not None:
-            response.finish()
+        try:
+            if response is not None:
+                response.finish()
+        except Exception as error:  # noqa: BLE001  see `_on_ready`
+            self._way.log_failure(error)
+            closes = True
         self._way.end(closes=closes)
 
     # The response in parts
@@ -249,7 +277,7 @@ class OpenRequest(RequestEvents):
         scope = {"type": "http", "method": "POST"}
         self._exchange = HttpExchange(way.facts, scope, self._inbox, DirectResponse(way))
         records = connections_of(way.facts.config).records
-        way.nursery.start_soon(run_respond, respond, self._exchange, records)
+        way.run(partial(run_respond, respond, self._exchange, records))
 
     async def send(self, message: Message) -> None:
         """See `HttpExchange.send`."""
@@ -304,7 +332,7 @@ class DirectResponse:
         owner = self._way.owner
         self._closes = owner.is_last_direct() or (b"connection", b"close") in headers
         self._is_chunked = not any(name.lower() == b"content-length" for name, _ in headers)
-        self._head = head_bytes(status, headers, owner.own_headers(), closes=self._closes)
+        self._head = head_bytes(status, headers, self._way.own_head(), closes=self._closes)
         self._head += b"Transfer-Encoding: chunked\r\n\r\n" if self._is_chunked else b"\r\n"
 
     async def send_body(self, data: bytes, *, more: bool) -> None:
@@ -338,9 +366,15 @@ class DirectResponse:
         self._way.end(closes=closes)
 
 
-def head_bytes(status: int, headers: Headers, own: Headers, *, closes: bool) -> bytes:
-    """Return a head as h11 writes it, without the line that ends it."""
-    fields = [*checked(headers), *own]
-    if closes and (b"connection", b"close") not in fields:
-        fields.append((b"connection", b"close"))
-    return b"HTTP/1.1 %d \r\n%b" % (status, b"".join([b"%b: %b\r\n" % field for field in fields]))
+def head_bytes(status: int, headers: Headers, own: bytes, *, closes: bool) -> bytes:
+    """Return a head as h11 writes it, without the line that ends it.
+
+    Args:
+        own: the fields that every response has.
+    """
+    close = b"connection: close\r\n" if closes and (b"connection", b"close") not in headers else b""
+    return b"HTTP/1.1 %d \r\n%b%b%b" % (status, fields_bytes(headers), own, close)
+
+
+def fields_bytes(headers: Headers) -> bytes:
+    return b"".join([b"%b: %b\r\n" % field for field in headers])

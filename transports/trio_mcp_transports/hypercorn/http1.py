@@ -34,6 +34,9 @@ class Owner(Protocol):
     def set_idle(self, idle: bool) -> None:
         """Note that a request begins, or that its response has been written."""
 
+    def settle_deadline(self) -> None:
+        """Let no deadline end what is done next but that of the request, or of its head."""
+
     async def receive(self) -> bytes:
         """Receive bytes; b"" at the end of the connection."""
         ...
@@ -69,6 +72,8 @@ class Http1:
         self._account = account
         self._nursery = nursery
         self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=facts.config.h11_max_incomplete_size)
+        self._is_fed = False
+        """h11 has a part of a request."""
         self._exchange: HttpExchange | WebSocketExchange | None = None
         self._requests = 0
         self._websocket: WebSocketExchange | None = None
@@ -89,7 +94,7 @@ class Http1:
     @property
     def buffered(self) -> int:
         """The bytes received and not parsed yet."""
-        return 0 if self._websocket is not None else len(self._h11.trailing_data[0])
+        return 0 if self._websocket is not None or not self._is_fed else len(self._h11.trailing_data[0])
 
     async def read_ahead(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | None:
         """Receive while paused, or longer; None if the request in progress was answered and `resume` is due."""
@@ -102,7 +107,7 @@ class Http1:
 
     def store(self, data: bytes) -> None:
         """Keep what came while paused."""
-        self._h11.receive_data(data)
+        self._give(data)
 
     async def resume(self) -> None:
         """Go on with what was stored."""
@@ -115,11 +120,11 @@ class Http1:
         if self._websocket is not None:
             await self._websocket.receive(data)
             return
-        if self._direct is not None and self._is_between_requests:
+        if self._direct is not None and not self._is_fed:
             data = await self._direct.receive(data)
             if not data:
                 return
-        self._h11.receive_data(data)
+        self._give(data)
         if not self.paused:
             await self._parse()
 
@@ -140,7 +145,12 @@ class Http1:
         if exchange is not None:
             await exchange.lose()
 
+    def _give(self, data: bytes) -> None:
+        self._is_fed = True
+        self._h11.receive_data(data)
+
     async def _parse(self) -> None:
+        self._owner.settle_deadline()
         while await self._handle_next():
             pass
 
@@ -180,6 +190,7 @@ class Http1:
         """Start the exchange for a complete request head, or refuse it; False when nothing else is parsed."""
         facts = self._facts
         self._owner.set_idle(False)
+        self._owner.settle_deadline()
         refusal, is_websocket = check_request(request, facts.config.h11_max_incomplete_size)
         if refusal is not None:
             await self._refuse(refusal)
@@ -230,7 +241,7 @@ class Http1:
         # First, so that an app that is running cannot answer as well.
         await self.lose()
         if unanswered:
-            headers = [(b"content-length", b"0"), (b"connection", b"close"), *self.own_headers()]
+            headers = [(b"content-length", b"0"), (b"connection", b"close"), *self._own_headers()]
             self._head = h11.Response(status_code=status, headers=headers)
             self._serialise(h11.EndOfMessage())
             await self._flush()
@@ -240,7 +251,7 @@ class Http1:
 
     def set_head(self, status: int, headers: Headers) -> None:
         """Hold the head of a response until the first bytes of its body."""
-        head = [*headers, *self.own_headers()]
+        head = [*headers, *self._own_headers()]
         # Said in the head of the last answer, so that a client sends no further request into a connection that is about
         # to close (RFC 9112, 9.6).
         is_last = self.is_last_direct() or (self._h11.their_state is h11.SEND_BODY and not self._short_body)
@@ -250,7 +261,7 @@ class Http1:
 
     async def accept(self, headers: Headers) -> None:
         """Switch protocols (101)."""
-        self._head = h11.InformationalResponse(status_code=101, headers=[*headers, *self.own_headers()])
+        self._head = h11.InformationalResponse(status_code=101, headers=[*headers, *self._own_headers()])
         self._serialise(None)
         await self._flush()
 
@@ -288,8 +299,7 @@ class Http1:
         await self.lose()
         await self._owner.close()
 
-    def own_headers(self) -> list[tuple[bytes, bytes]]:
-        """Return the headers that every response has."""
+    def _own_headers(self) -> list[tuple[bytes, bytes]]:
         return self._facts.config.response_headers("h11")
 
     def _serialise(self, event: h11.Data | h11.EndOfMessage | h11.InformationalResponse | None) -> None:
@@ -320,15 +330,15 @@ class Http1:
 
     # Of the direct way
 
-    @property
-    def _is_between_requests(self) -> bool:
-        return self._h11.our_state is h11.IDLE and self._h11.their_state is h11.IDLE and not self.buffered
-
     def begin_direct(self) -> None:
         """Note that a request begins: nothing more is parsed before its end."""
         self._owner.set_idle(False)
         self.paused = True
         self._requests += 1
+
+    def settle_deadline(self) -> None:
+        """Let no deadline end what is done next, which waits for something else than the client."""
+        self._owner.settle_deadline()
 
     async def receive_more(self) -> bytes:
         """Receive what comes next of the request that has begun."""
@@ -358,6 +368,7 @@ class Http1:
     def _recycle(self) -> None:
         """Make the connection ready for its next request."""
         self._h11.start_next_cycle()
+        self._is_fed = bool(self._h11.trailing_data[0])
         self._go_on()
 
     def _go_on(self) -> None:

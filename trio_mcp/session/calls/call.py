@@ -51,13 +51,22 @@ from ...runtime import (
     Raised,
     Returned,
 )
+from ...storage import StoreError
 from ...types import JsonValue, LoggingLevel, Model
 from ..envelope import Envelope, content_size
 from ..raised import RaisedErrors
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
 from .facts import ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
-from .failures import CANCEL_ERRORS, EXPECTED_ERRORS, NO_REPLY_REASONS, error_detail, timeout_error, told_error
+from .failures import (
+    CANCEL_ERRORS,
+    EXPECTED_ERRORS,
+    NO_REPLY_REASONS,
+    error_detail,
+    store_failure,
+    timeout_error,
+    told_error,
+)
 from .legs import LegBook
 from .memory import CallMemory
 from .repeats import KeyedCall
@@ -419,6 +428,8 @@ class Call(ABC, Generic[OriginT_co]):
     def _told(self, error: BaseException) -> BaseException:
         """Return the error that the caller may read, and hand an unexpected one to a client that raises it."""
         services = self.services
+        if isinstance(error, StoreError):
+            return store_failure(services.records, error)
         if services.raised is not None and isinstance(error, Exception) and not isinstance(error, EXPECTED_ERRORS):
             self._pass_on(error, services.raised)
         tells = services.options.tell_errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import secrets
 from typing import TypeVar
 
@@ -21,9 +22,10 @@ from ...errors import (
     UrlToOpen,
 )
 from ...groups import leaf_exceptions
-from ...logs import FailureLog, peer_logger
+from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ...runtime import CancelReason
+from ...storage import StoreError, StoreFull, StoreTimeout
 from ...types import ClientCapabilities, ElicitRequestURLParams, JsonValue, Model
 from ...types.capabilities import declares, lacks
 from ..event_loop import asyncio_hint, text_of
@@ -62,6 +64,19 @@ EXPECTED_ERRORS = (
 
 MAX_TOLD = 10_000
 """Characters of an unexpected error's text that a caller is told."""
+
+
+def store_failure(records: RepeatedRecords, error: StoreError) -> LimitExceeded:
+    """Return the error for a caller whose request the store fails; what the store says is for the log, and may name a path."""
+    records.log("the store failed a request: %s", error, level=logging.ERROR)
+    match error:
+        case StoreFull():
+            why = "has no room"
+        case StoreTimeout():
+            why = "does not answer"
+        case _:
+            why = "fails"
+    return LimitExceeded(f"The store of this server {why} now. Try again later.")
 
 
 def told_error(failures: FailureLog, facts: RequestFacts, error: BaseException, target: str) -> BaseException:

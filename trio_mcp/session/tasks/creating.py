@@ -16,7 +16,7 @@ from ...types import Model
 from ..calls.call import Call, Plan
 from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
-from ..calls.failures import NO_REPLY_REASONS, error_detail
+from ..calls.failures import NO_REPLY_REASONS, error_detail, store_failure
 from ..calls.log import LOG_KIND, encoded_entry
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
@@ -24,7 +24,6 @@ from .became import NOT_YET, OneTask, find_answer
 from .call import CallAsTask
 from .open_task import OpenTask
 from .record import KIND, stored_form
-from .stored import store_failure
 
 
 class TaskTable(Protocol):
@@ -208,7 +207,7 @@ class Creating:
             answer = await new.create()
         except (StoreError, LimitExceeded, LocalProtocolError) as error:
             services = self._tasks.services
-            told = store_failure(services, error) if isinstance(error, StoreError) else error
+            told = store_failure(services.records, error) if isinstance(error, StoreError) else error
             detail = error_detail(services.failures, new.facts, told, new.plan.target)
             self._tasks.forget(new.task)
             self._on_answer(detail)

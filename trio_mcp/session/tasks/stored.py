@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import Final
 
 from ...errors import RemoteProtocolError
-from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, ErrorDetail
-from ...storage import Record, Store, StoreError, StoreFull, StoreTimeout, UnreadableRecord
+from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, ErrorDetail
+from ...storage import Record, Store, StoreError, UnreadableRecord
 from ..calls.call import Call
 from ..calls.facts import RequestFacts
+from ..calls.failures import store_failure
 from ..calls.services import CallServices
 from .ids import TaskIds, is_storage_key, storage_key
 from .owners import ANYBODY, may_see, owner_of
@@ -48,7 +49,7 @@ class StoredTasks:
         """Return the record of a task, whoever may see it; None if there is none that can be read.
 
         Raises:
-            RemoteProtocolError: -32000, the store fails.
+            LimitExceeded: the store fails.
         """
         key = storage_key(task_id)
         if key is None:
@@ -59,7 +60,7 @@ class StoredTasks:
             # The store has logged it.
             return None
         except StoreError as error:
-            raise store_failure(self._services, error) from None
+            raise store_failure(self._services.records, error) from None
         return None if stored is None else self._decoded(stored)
 
     def seen_by(self, facts: RequestFacts, task_id: str, record: TaskRecord | None) -> TaskRecord | None:
@@ -86,7 +87,8 @@ class StoredTasks:
         """Return a page of the tasks of a caller in the order of their creation, and the cursor of the next page if there is one.
 
         Raises:
-            RemoteProtocolError: -32602, the cursor is not one of this list; -32000, the store fails.
+            RemoteProtocolError: -32602, the cursor is not one of this list.
+            LimitExceeded: the store fails.
         """
         # Nobody gains anything by a made-up one: it is a position among the caller's own tasks.
         if cursor is not None and not is_storage_key(cursor):
@@ -94,7 +96,7 @@ class StoredTasks:
         try:
             page = await self._store.list(KIND, owner=owner_of(facts), after=cursor or "", limit=limit)
         except StoreError as error:
-            raise store_failure(self._services, error) from None
+            raise store_failure(self._services.records, error) from None
         decoded = [self._decoded(stored) for stored in page]
         return [record for record in decoded if record is not None], page[-1].key if len(page) == limit else None
 
@@ -105,16 +107,3 @@ class StoredTasks:
         except ValueError as error:
             self._services.records.log(SET_ASIDE, error, level=logging.ERROR)
             return None
-
-
-def store_failure(services: CallServices[Call], error: StoreError) -> RemoteProtocolError:
-    """Return the error for a caller whose request the store fails; what the store says is for the log, and may name a path."""
-    services.records.log("the store failed a request about tasks: %s", error, level=logging.ERROR)
-    match error:
-        case StoreFull():
-            why = "has no room"
-        case StoreTimeout():
-            why = "does not answer"
-        case _:
-            why = "fails"
-    return RemoteProtocolError(f"The store of this server {why} now. Try again later.", code=SERVER_BUSY)

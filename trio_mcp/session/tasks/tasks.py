@@ -217,7 +217,8 @@ class Tasks:
         """Return a page of the tasks of a caller in the order of their creation, and the cursor of the next page if there is one.
 
         Raises:
-            RemoteProtocolError: -32602, the cursor is not one of this list; -32000, the store fails.
+            RemoteProtocolError: -32602, the cursor is not one of this list.
+            LimitExceeded: the store fails.
         """
         records, after = await self.stored.page(facts, cursor, limit)
         return [self._newest(record) for record in records], after

@@ -323,6 +323,11 @@ class McpApp(DirectApp):
         # A connection is not read while a request is processed, and `authenticate` may take its time.
         return self._paths.streamable is not None and self._authenticate is None
 
+    @property
+    def may_wait(self) -> bool:
+        # See `MessageReader.read`; a body that is large goes over ASGI.
+        return self._running is not None and self._running.service.turn.is_over
+
     async def process_directly(self, request: DirectRequest) -> Respond | None:
         running = self._running
         if running is None or request.path != self._paths.streamable:
