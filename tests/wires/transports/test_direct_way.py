@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -653,3 +655,27 @@ async def test_authentication_keeps_requests_off_it(taken: list[bool]) -> None:
         await peer.client.send(peer.call("echo", text="x"))
         assert b"200" in await peer.raw_response()
     assert taken == []
+
+
+async def test_requests_over_tls_are_kept_off_it(certificate: Path, taken: list[bool]) -> None:
+    config = guarded_config(certfile=str(certificate), keyfile=str(certificate))
+    context = ssl.create_default_context(cafile=str(certificate))
+    async with running(asgi_app(demo()), config, bare=True) as running_server, running_server.client() as plain:
+        tls = trio.SSLStream(plain.stream, context, server_hostname="localhost", https_compatible=True)
+        peer = Peer(Client(tls), MODERN, running_server)
+        await peer.client.send(peer.call("echo", text="x"))
+        assert b"200" in await peer.raw_response()
+    assert taken == []
+
+
+async def test_other_verbs_go_the_long_way_on_the_same_connection(taken: list[bool]) -> None:
+    async with connected(demo(), "2025-11-25") as peer:
+        await peer.client.send(peer.call("echo", text="x"))
+        assert b"x" in await peer.raw_response()
+        before = len(taken)
+        lines = ["DELETE /mcp HTTP/1.1", "Host: 127.0.0.1", *peer.headers, "", ""]
+        await peer.client.send("\r\n".join(lines).encode())
+        assert (await peer.client.head())[0] == 204
+        assert len(taken) == before
+        await peer.client.send(peer.call("echo", text="x"))
+        assert (await peer.client.response())[0] == 404

@@ -107,28 +107,25 @@ class DirectWay:
             return data
         self.owner.begin_direct()
         end = head.end + head.length
-        if len(data) < end:
-            data = await self._with_rest(data, end)
-        if len(data) < end:
-            self.owner.leave_direct()
-            return data
-        return await self._process(head, data, end)
+        if len(data) >= end:
+            return await self._process(head, data, end)
+        if end <= MAX_AWAITED_BYTES and self.account.has_room(COPIES * end):
+            self.account.draw(COPIES * end)
+            try:
+                data = await self._with_rest(data, end)
+                if len(data) >= end:
+                    return await self._process(head, data, end)
+            finally:
+                self.account.give_back(COPIES * end)
+        self.owner.leave_direct()
+        return data
 
     async def _with_rest(self, data: bytes, size: int) -> bytes:
-        """Return `data` with what comes of its request in a moment, if that is not long.
-
-        Many clients send a body after its head, in another segment.
-        """
-        if size > MAX_AWAITED_BYTES or not self.account.has_room(COPIES * size):
-            return data
-        self.account.draw(COPIES * size)
+        """Return `data` with what comes of its request in a moment: many clients send a body in another segment than its head."""
         self.owner.settle_deadline()
-        try:
-            with trio.move_on_after(AWAITED_SECONDS):
-                while len(data) < size and (more := await self.owner.receive_more()):
-                    data += more
-        finally:
-            self.account.give_back(COPIES * size)
+        with trio.move_on_after(AWAITED_SECONDS):
+            while len(data) < size and (more := await self.owner.receive_more()):
+                data += more
         return data
 
     async def _process(self, head: RequestHead, data: bytes, end: int) -> bytes:
