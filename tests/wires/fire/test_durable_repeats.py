@@ -16,6 +16,7 @@ from serving import IMPORTS, HttpProcess, http_process
 
 from trio_mcp import Client, OutcomeUnknown
 from trio_mcp.client import accept
+from trio_mcp.errors import Unreachable
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 SERVER = Path(__file__).parent / "effects_server.py"
@@ -35,6 +36,17 @@ async def start_whenever_killed(server: HttpProcess) -> None:
         await server.restart()
 
 
+async def list_tools(client: Client) -> None:
+    """Have the tools listed; again while the server is being started, which is told at once since nothing was sent."""
+    while True:
+        try:
+            await client.list_tools()
+        except Unreachable:
+            await trio.sleep(0.05)
+        else:
+            return
+
+
 @asynccontextmanager
 async def connected(home: Path, wire: str, mode: str) -> AsyncIterator[Client]:
     """A client of a server that is started again whenever its process has ended."""
@@ -49,7 +61,7 @@ async def connected(home: Path, wire: str, mode: str) -> AsyncIterator[Client]:
         async with http_process(SERVER, EFFECTS=str(home), **KEYS) as server, trio.open_nursery() as nursery:
             nursery.start_soon(start_whenever_killed, server)
             async with connect(server.url.replace("http", wire, 1)) as client:
-                await client.list_tools()
+                await list_tools(client)
                 yield client
             nursery.cancel_scope.cancel()
 
