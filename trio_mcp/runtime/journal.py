@@ -28,7 +28,7 @@ class EntryKind(Enum):
 
     INTENT, FAILED, ASKED and WITHDRAWN are in the log of a call only, which a store keeps: a step that is about to run, one that
     has failed, a question that is about to be sent, and one that is no longer asked. TIMED_OUT is in the journal of a task only,
-    which a call has become: a question that nobody had answered in time.
+    which a call has become: a question that was not answered in time.
     """
 
     STEP = "step"

@@ -16,7 +16,7 @@ AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class LifespanWrapper:
-    """An application whose lifespan is handled by somebody else; its requests are its own.
+    """An application whose lifespan another one handles; it serves its requests itself.
 
     Args:
         app: the application.

@@ -9,7 +9,7 @@ goes the long way with the same bytes: by h11, and as ASGI messages. What it cos
 | open, no task      | its whole response is known         | written from where its call ends; over                      |
 | open, no task      | there is something to send before   | open, with a task that sends it as ASGI messages            |
 | open, no task      | silence, for as long as it may last | open, with a task                                           |
-| open, no task      | the client leaves                   | over; the application is told                               |
+| open, no task      | the client leaves                   | over; the application loses its client                      |
 | open, with a task  | the last part is written            | over                                                        |
 | open, with a task  | the client leaves                   | over; the task receives the disconnect                      |
 """

@@ -45,8 +45,8 @@ class CallMemory:
 
     Attributes:
         log: where it is kept; None while nothing could come back for the call after the end of the process.
-        timed_out: the questions that nobody answered in time, for the task that the call becomes. A replay asks them again, as an
-            answer may have come by then.
+        timed_out: the questions that were not answered in time, for the task that the call becomes. A replay asks them again, as
+            an answer may have come by then.
     """
 
     journal: Journal
@@ -56,7 +56,7 @@ class CallMemory:
     log: CallLog | None = field(default=None, init=False)
     timed_out: tuple[JournalEntry, ...] = field(default=(), init=False)
     _running: dict[str, bool] | None = field(default=None, init=False)
-    """The steps that are running, and whether the log says so; None if there was none."""
+    """The steps that are running, and whether each is recorded in the log; None if there was none."""
 
     # in a durable store
 
@@ -147,7 +147,7 @@ class CallMemory:
         self._record(JournalEntry(EntryKind.ANSWER, key, answer.wire(), fingerprint))
 
     def note_timeout(self, key: str, text: str, fingerprint: str) -> None:
-        """Note that nobody answered a question in time; `text` is what the error says."""
+        """Note that a question was not answered in time; `text` is the message of the error."""
         self.timed_out = (*self.timed_out, JournalEntry(EntryKind.TIMED_OUT, key, text, fingerprint))
 
     def check_timeout(self, key: str, fingerprint: str) -> None:

@@ -65,7 +65,7 @@ class Readers:
 
     async def _run_unread(self, entry: LegacySession, stream: SessionStream, background: BackgroundLogger) -> None:
         """Let a call go on without its client for a while, then cancel it."""
-        # A client may have resumed the stream during the grace; then it is no business of this task.
+        # If a client has resumed the stream during the grace, this task leaves it alone.
         abandoned = False
         try:
             await background.run(self.grace + stream.extra_grace)
