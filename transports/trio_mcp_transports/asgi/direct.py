@@ -76,14 +76,28 @@ class KnownResponse:
         return head_of(self.status, self.body, self.headers)
 
 
+class StreamPart(NamedTuple):
+    """A part of a response that is a stream.
+
+    Attributes:
+        headers: of the response, whose status is 200; None if an earlier part had them.
+        is_last: nothing follows.
+    """
+
+    headers: Headers | None
+    body: bytes
+    is_last: bool
+
+
 class OpenResponse:
     """The response to a request whose call may still run.
 
-    A call sends it, to its end. Before that, a server without a task for the request may `watch` it:
+    A call sends it, to its end, or the rest of it. Before that, a server without a task for the request may `watch` it:
 
         it is known before anything was sent          `take_known`, and `finish` when it has been sent
+        something is to be sent before the answer     `take_part`; sent, `watch` again, or `finish` after the last
         its client leaves                             `lose`
-        something is to be sent before the answer     it is called, in a task
+        a part can only be had by waiting             it is called, in a task
         nothing is to be sent for `max_silence`       it is called, in a task
     """
 
@@ -95,15 +109,24 @@ class OpenResponse:
         raise NotImplementedError
 
     def watch(self, on_ready: Callable[[], None]) -> bool:
-        """Call `on_ready` once when there is something to send; return False, and do not, if there is already."""
+        """Call `on_ready` when there is something to send, once or more often; return False, and do not, if there is already."""
         raise NotImplementedError
 
     def take_known(self) -> KnownResponse | None:
         """Return the whole response; None if it is none, or none yet."""
         raise NotImplementedError
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing follows what is to be sent now."""
+        raise NotImplementedError
+
+    def take_part(self) -> StreamPart | None:
+        """Return what is to be sent now of a stream; None, and nothing is taken, if it has to be waited for."""
+        raise NotImplementedError
+
     def finish(self) -> None:
-        """Note that what `take_known` returned has been sent."""
+        """Note that all of it has been sent."""
         raise NotImplementedError
 
     def lose(self) -> None:

@@ -98,6 +98,11 @@ class HttpExchange:
     async def begin(self, nursery: trio.Nursery) -> None:
         """Do what comes before the application starts: nothing."""
 
+    def go_on(self) -> None:
+        """Go on with a response of which a part was written without ASGI messages."""
+        self._start = {"status": 200, "headers": []}
+        self._state = State.RESPONSE
+
     async def receive_body(self, data: bytes, *, more: bool) -> None:
         """Hand on a part of the body; waits while the application has many unread."""
         await self.inbox.put({"type": "http.request", "body": data, "more_body": more})

@@ -30,7 +30,6 @@ from trio_mcp.storage import EventStore
 from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
 from ...asgi.authentication import Authenticate, authenticated_peer, wait_until_expired
 from ...asgi.direct import DirectApp, DirectRequest, KnownResponse, OpenResponse
-from ...asgi.exchange import process_modern
 from ...asgi.limits import HttpLimits, default_limits
 from ...asgi.messages import (
     CONNECTION_KEY,
@@ -47,6 +46,7 @@ from ...asgi.messages import (
     send_error,
     send_or_reject,
 )
+from ...asgi.modern import process_modern
 from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets

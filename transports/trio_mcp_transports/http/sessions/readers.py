@@ -85,13 +85,14 @@ class Readers:
 class StreamResponse(ExchangeResponse):
     """The response to a POST, which becomes a stream if more is to be sent than its answer."""
 
-    __slots__ = ("_entry", "_reader", "_readers")
+    __slots__ = ("_began", "_entry", "_reader", "_readers")
 
     def __init__(self, readers: Readers, entry: LegacySession, reader: StreamReader) -> None:
         super().__init__(reader)
         self._readers = readers
         self._entry = entry
         self._reader = reader
+        self._began = False
 
     def watch(self, on_ready: Callable[[], None]) -> bool:
         self._begin()
@@ -112,6 +113,7 @@ class StreamResponse(ExchangeResponse):
             self.finish()
 
     def _begin(self) -> None:
-        # Once: it would replace itself.
-        if self._reader.stream.consumer is not self._reader:
+        # Once: it would replace the reader that has replaced it.
+        if not self._began:
+            self._began = True
             self._readers.begin(self._entry, self._reader)

@@ -1,0 +1,252 @@
+"""One request of the direct way, and its response.
+
+| a request          | event                               | next                                                        |
+|--------------------|-------------------------------------|-------------------------------------------------------------|
+| begins             | the application takes it            | open, or known at once                                      |
+| open, no task      | its whole response is known         | written from where its call ends; over                      |
+| open, no task      | something is said before its end    | a part of a stream is written from there, or gathered       |
+| open, no task      | its call ends a stream              | the answer is written from there, or with what was gathered |
+| open, no task      | a part can only be had by waiting   | open, with a task that sends the rest as ASGI messages      |
+| open, no task      | silence, for as long as it may last | open, with a task                                           |
+| open, no task      | the client leaves                   | over; the application is told                               |
+| open, with a task  | the last part is written            | over                                                        |
+| open, with a task  | the client leaves                   | over; the task receives the disconnect                      |
+
+Gathering: what is said is written before the call goes on if the last part was written `GATHERING_SECONDS` ago. Else it waits for
+`GATHERING_TURNS` of the event loop, and what is said meanwhile, the answer too, shares its write. While the kernel takes no more,
+nothing is taken from the outbox, which then slows the call down.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+from typing import Final
+
+import trio
+
+from ..asgi.direct import KnownResponse, OpenResponse
+from ..asgi.fast_path import RequestEvents
+from ..asgi.messages import Message, Respond
+from .connections import connections_of
+from .direct_response import DirectResponse, RequestOwner, head_bytes
+from .exchange import RESPONSE_500, HttpExchange, run_respond
+from .inbox import Inbox
+from .writes import MAX_JOINED_BYTES
+
+# A write costs as much as four turns of the event loop.
+GATHERING_SECONDS: Final = 0.005
+GATHERING_TURNS: Final = 4
+
+
+class OpenRequest(RequestEvents):
+    """One request, from the time it has come whole until its response has been written."""
+
+    __slots__ = (
+        "_body",
+        "_exchange",
+        "_inbox",
+        "_is_gathering",
+        "_is_writing",
+        "_response",
+        "_stream",
+        "_way",
+        "_written_at",
+    )
+
+    def __init__(self, way: RequestOwner, body: bytes) -> None:
+        self._way = way
+        self._body: bytes | None = body
+        self._response: OpenResponse | None = None
+        """Without a task; None once there is one, and at the end."""
+        self._exchange: HttpExchange | None = None
+        """Of the task."""
+        self._inbox: Inbox | None = None
+        self._stream: DirectResponse | None = None
+        """Writes the parts of a stream; None before the first."""
+        self._is_writing = False
+        """A part is being written; nothing else may be before its end."""
+        self._is_gathering = False
+        self._written_at = -inf
+
+    def begin(self, respond: Respond) -> None:
+        """Write the response if it is known; else wait for something to write, without a task if that can be."""
+        if isinstance(respond, KnownResponse):
+            self._write(respond, None)
+        elif isinstance(respond, OpenResponse):
+            self._response = respond
+            self._watch(respond)
+        else:
+            self._start(respond)
+
+    def go_on(self) -> None:
+        """Send the response in a task, unless there is one or the response is known."""
+        # What is being written is no silence.
+        if self._response is not None and not self._is_writing:
+            self._start(self._response)
+
+    def lose(self) -> HttpExchange | None:
+        """The client has gone; return the exchange of the task, which has to be told."""
+        response, self._response = self._response, None
+        if response is not None:
+            response.lose()
+        return self._exchange
+
+    def fail(self) -> None:
+        """Answer 500, and close."""
+        self._way.writer.write_or_start(RESPONSE_500, partial(self._way.end, closes=True))
+
+    def _watch(self, response: OpenResponse) -> None:
+        if response.watch(self._on_ready):
+            self._way.limit_silence(response.max_silence)
+        else:
+            self._on_ready()
+
+    def _on_ready(self) -> None:
+        response = self._response
+        if response is None or self._is_writing:
+            return
+        # Called by the actor that ends or says something, to which nothing that fails here belongs.
+        try:
+            self._send_next(response)
+        except Exception as error:  # noqa: BLE001
+            self._way.log_failure(error)
+            self._abandon(response)
+
+    def _send_next(self, response: OpenResponse) -> None:
+        known = response.take_known() if self._stream is None else None
+        if known is not None:
+            self._response = None
+            self._write(known, response)
+        elif response.is_complete or trio.current_time() - self._written_at >= GATHERING_SECONDS:
+            self._write_part(response)
+        elif not self._is_gathering:
+            self._is_gathering = True
+            self._way.run(self._gather)
+
+    def _abandon(self, response: OpenResponse) -> None:
+        """It could not be sent: close the connection."""
+        self._response = None
+        response.lose()
+        if self._stream is None:
+            self.fail()
+        else:
+            self._way.end(closes=True)
+
+    # The response in one write
+
+    def _write(self, known: KnownResponse, response: OpenResponse | None) -> None:
+        way = self._way
+        # Joined with its head it would be there twice.
+        if len(known.body) > MAX_JOINED_BYTES:
+            self._start(partial(send_known, known, response))
+            return
+        closes = way.is_last()
+        data = head_bytes(known.status, known.head, way.own_head(), closes=closes) + b"\r\n" + known.body
+        way.writer.write_or_start(data, partial(self._end_known, response, closes=closes))
+
+    def _end_known(self, response: OpenResponse | None, *, closes: bool) -> None:
+        try:
+            if response is not None:
+                response.finish()
+        except Exception as error:  # noqa: BLE001  see `_on_ready`
+            self._way.log_failure(error)
+            closes = True
+        self._way.end(closes=closes)
+
+    # The response in parts
+
+    async def _gather(self) -> None:
+        for _ in range(GATHERING_TURNS - 1):
+            if self._response is None:
+                return
+            await trio.lowlevel.checkpoint()
+        self._is_gathering = False
+        # Else what was gathered has been written with the answer, or waits for a write.
+        if self._response is not None and not self._is_writing:
+            try:
+                self._write_part(self._response)
+            except Exception as error:  # noqa: BLE001  see `_on_ready`
+                self._way.log_failure(error)
+                if self._response is not None:
+                    self._abandon(self._response)
+
+    def _write_part(self, response: OpenResponse) -> None:
+        part = response.take_part()
+        if part is None:
+            self._start(response)
+            return
+        if self._stream is None:
+            self._stream = DirectResponse(self._way)
+        if part.headers is not None:
+            self._stream.set_head(200, part.headers)
+        if part.is_last:
+            self._response = None
+        on_written = partial(self._end_part, response, self._stream, is_last=part.is_last)
+        pieces = self._stream.framed(part.body, more=not part.is_last)
+        self._is_writing = True
+        if len(pieces) == 1:
+            self._way.writer.write_or_start(pieces[0], on_written)
+        else:
+            self._way.run(partial(self._write_all, pieces, on_written))
+
+    async def _write_all(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
+        try:
+            for piece in pieces:
+                await self._way.writer.write(piece)
+        finally:
+            on_written()
+
+    def _end_part(self, response: OpenResponse, stream: DirectResponse, *, is_last: bool) -> None:
+        self._is_writing = False
+        self._written_at = trio.current_time()
+        if is_last:
+            self._end_known(response, closes=stream.closes)
+        elif self._response is not None:
+            self._watch(response)
+
+    def _start(self, respond: Respond) -> None:
+        """Send it, or the rest of it, in a task."""
+        self._response = None
+        way = self._way
+        self._inbox = Inbox(way.facts.config.max_app_queue_size, way.account)
+        scope = {"type": "http", "method": "POST"}
+        self._exchange = HttpExchange(way.facts, scope, self._inbox, self._stream or DirectResponse(way))
+        if self._stream is not None:
+            self._exchange.go_on()
+        records = connections_of(way.facts.config).records
+        way.run(partial(run_respond, respond, self._exchange, records))
+
+    async def send(self, message: Message) -> None:
+        """See `HttpExchange.send`."""
+        assert self._exchange is not None
+        await self._exchange.send(message)
+
+    async def receive(self) -> Message:
+        """Receive the disconnect; the body is taken by `whole_body`."""
+        assert self._inbox is not None
+        return await self._inbox.receive()
+
+    # The events of the request
+
+    def whole_body(self) -> bytes | None:
+        body, self._body = self._body, None
+        return body
+
+    async def wait_disconnect(self) -> bool:
+        assert self._inbox is not None
+        return await self._inbox.wait_disconnect()
+
+    def stop_waiting(self) -> None:
+        if self._inbox is not None:
+            self._inbox.stop_waiting()
+
+
+async def send_known(known: KnownResponse, response: OpenResponse | None) -> None:
+    """Send a whole response in parts."""
+    try:
+        await known()
+    finally:
+        if response is not None:
+            response.finish()
