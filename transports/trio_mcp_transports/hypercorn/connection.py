@@ -124,7 +124,8 @@ class Connection:
         while not is_over:
             with self._reading:
                 while await self._feed(await (self._receive_next() if self._http.paused else self.receive())):
-                    pass
+                    if self._http.websocket is not None:
+                        await self._http.serve_websocket()
                 is_over = True
             if not is_over:
                 is_over = not self._is_to_go_on()

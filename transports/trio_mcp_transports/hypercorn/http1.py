@@ -8,6 +8,7 @@ request is in progress the connection is read on, so that a pipelined request ca
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from itertools import groupby
 from typing import Protocol
 
@@ -18,7 +19,7 @@ from trio_mcp.runtime import Account
 
 from ..asgi.exchange import expire
 from ..asgi.messages import CONNECTION_KEY, Headers
-from .apps import directly_served
+from .apps import directly_served, own_app
 from .connections import connections_of
 from .direct import DirectWay
 from .exchange import RESPONSE_500, ConnectionFacts, HttpExchange, http_scope, run_app
@@ -76,7 +77,9 @@ class Http1:
         """h11 has a part of a request."""
         self._exchange: HttpExchange | WebSocketExchange | None = None
         self._requests = 0
-        self._websocket: WebSocketExchange | None = None
+        self.websocket: WebSocketExchange | None = None
+        self._run_reader: Callable[[], Awaitable[None]] | None = None
+        """Runs the application of the WebSocket, which reads the connection."""
         self._head: h11.Response | h11.InformationalResponse | None = None
         self._out: list[bytes] = []
         self._ahead = trio.CancelScope()
@@ -87,14 +90,14 @@ class Http1:
     @property
     def peer_still_sending(self) -> bool:
         """Whether a close now could meet bytes of the client that are still under way."""
-        if self._websocket is not None:
-            return self._websocket.peer_still_sending
+        if self.websocket is not None:
+            return self.websocket.peer_still_sending
         return self._h11.their_state in (h11.SEND_BODY, h11.ERROR)
 
     @property
     def buffered(self) -> int:
         """The bytes received and not parsed yet."""
-        return 0 if self._websocket is not None or not self._is_fed else len(self._h11.trailing_data[0])
+        return 0 if self.websocket is not None or not self._is_fed else len(self._h11.trailing_data[0])
 
     async def read_ahead(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | None:
         """Receive while paused, or longer; None if the request in progress was answered and `resume` is due."""
@@ -117,9 +120,6 @@ class Http1:
 
     async def receive(self, data: bytes) -> None:
         """Handle received bytes; waits while the application has many unread."""
-        if self._websocket is not None:
-            await self._websocket.receive(data)
-            return
         if self._direct is not None and not self._is_fed:
             data = await self._direct.receive(data)
             if not data:
@@ -210,14 +210,25 @@ class Http1:
         """Go on with a request for a WebSocket, which takes all that is to come on the connection."""
         ahead, _ = self._h11.trailing_data
         inbox = Inbox(MAX_QUEUED_MESSAGES, self._account)
-        exchange = WebSocketExchange(self._facts, request, inbox, self, self._writer, self._account)
-        self._websocket = self._exchange = exchange
+        parts = (self._facts, request, inbox, self, self._writer, self._account, self._owner.receive)
+        exchange = WebSocketExchange(*parts, is_direct=own_app(self._facts.app) is not None)
+        self.websocket = self._exchange = exchange
         if exchange.is_valid:
             await self._start(exchange, request)
         else:
             await exchange.refuse(400)
         if ahead:
-            await self.receive(ahead)
+            await exchange.refuse_early()
+
+    async def serve_websocket(self) -> None:
+        """Serve the WebSocket that was asked for to its end, in the task that reads the connection."""
+        websocket = self.websocket
+        if websocket is None or websocket.over:
+            return
+        if self._run_reader is not None:
+            await self._run_reader()
+        else:
+            await websocket.pump()
 
     async def _start(self, exchange: HttpExchange | WebSocketExchange, request: h11.Request) -> None:
         """Start the application of an exchange, unless the request is for another host."""
@@ -230,9 +241,11 @@ class Http1:
         exchange.scope["state"][CONNECTION_KEY] = self._account.connection
         await exchange.begin(self._nursery)
         records = connections_of(facts.config).records
-        self._nursery.start_soon(
-            run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, records
-        )
+        run = partial(run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, records)
+        if isinstance(exchange, WebSocketExchange) and exchange.is_direct:
+            self._run_reader = run
+        else:
+            self._nursery.start_soon(run)
 
     async def _refuse(self, status: int) -> None:
         """Answer with `status` if an answer is still possible, and close."""
@@ -276,11 +289,7 @@ class Http1:
     async def end_response(self) -> None:
         """Go on with the next request, or close the connection."""
         await self.lose()
-        if (
-            self._websocket is not None
-            or self._h11.our_state is not h11.DONE
-            or self._facts.context.terminated.is_set()
-        ):
+        if self.websocket is not None or self._h11.our_state is not h11.DONE or self._facts.context.terminated.is_set():
             await self._owner.close()
         elif self._h11.their_state is h11.DONE:
             self._recycle()
