@@ -1,4 +1,4 @@
-"""What our own server offers next to ASGI messages: a WebSocket that is read directly, and the events of a request without a wait."""
+"""What our own server offers next to ASGI messages: a WebSocket without them, and the events of a request without a wait."""
 
 from __future__ import annotations
 

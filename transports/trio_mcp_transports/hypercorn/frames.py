@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
 from wsproto.frame_protocol import CloseReason, Frame, FrameDecoder, FrameProtocol, MessageDecoder, Opcode, ParseFailed
 
@@ -32,9 +32,6 @@ COPIES: Final = 3
 MAX_FRAGMENTS: Final = 1024
 BYTES_PER_FRAGMENT: Final = 16
 
-Received: TypeAlias = bytes | Binary | Frame | None
-"""The UTF-8 of a text message; a binary message; a control frame, or a frame whose payload was kept; or no more bytes."""
-
 OUTGOING: Final = FrameProtocol(client=False, extensions=[])
 """Makes whole frames, for any connection: it has a state in the middle of a message only."""
 
@@ -50,61 +47,56 @@ class MessageReader:
         account: counts what is kept of a message that has not ended, and a large read while it is decoded.
 
     Attributes:
-        is_between: nothing was received of a message or frame that has not ended.
+        unread: bytes in which `next_text` may find a message.
+        is_between: all that `next` has read so far belongs to whole messages.
     """
 
     def __init__(self, limit: int, account: Account) -> None:
         self.limit = limit
+        self.unread = b""
         self.is_between = True
         self._account = account
         self._frames = FrameDecoder(client=False)
         self._messages = MessageDecoder()
-        self._data = b""
         self._start = 0
         self._parts: list[bytes] = []
-        self._size = 0
-        self._fragments = 0
-        self._drawn_parts = 0
-        self._drawn_read = 0
+        self._size = self._fragments = 0
+        self._drawn_parts = self._drawn_read = 0
 
     def feed(self, data: bytes) -> None:
-        """Take received bytes. Called when `next` has returned None."""
+        """Take received bytes; called when `next` has returned None."""
         if len(data) > PREPAID_READ:
             self._drawn_read = COPIES * len(data)
             self._account.draw(self._drawn_read)
+        # In the middle of a message, bytes that look like a frame are a part of its payload.
         if self.is_between:
-            self._data, self._start = data, 0
+            self.unread, self._start = data, 0
         else:
             self._frames.receive_bytes(data)
 
-    @property
-    def has_unread_text(self) -> bool:
-        """Whether `next_text` may return another message."""
-        return bool(self._data)
+    def next(self) -> bytes | Binary | Frame | None:
+        """Return what comes next: a message, a text as UTF-8; a frame that is none; or None when all bytes are used.
 
-    def next(self) -> Received:
-        """Return what comes next; None when all bytes are used.
+        A frame is a control frame, or one of which a part of a message was kept.
 
         Raises:
             ParseFailed: the client broke a rule or a limit. The connection is to be closed with its code and its text.
         """
-        if self.is_between and self._data:
+        if self.unread:
             text = self.next_text()
             if text is not None:
                 return text
-            self.is_between = False
-            self._frames.receive_bytes(self._data[self._start :])
-            self._data, self._start = b"", 0
-        frame = None if self.is_between else self._decoded()
+            self._frames.receive_bytes(self.unread[self._start :])
+            self.unread, self.is_between = b"", False
+        frame = None if self.is_between else self._frames.process_buffer()
         if frame is None:
-            self._give_back_read()
+            self._end_read()
             return None
         return frame if frame.opcode.iscontrol() else self._add(frame)
 
     def next_text(self) -> bytes | None:
-        """Return the next message if it is a whole, masked text frame of less than 64 KiB of UTF-8; else None, and take nothing."""
-        data, start = self._data, self._start
-        # In the middle of a message, bytes that look like a frame are a part of its payload: then `_data` is empty.
+        """Return the next message if it is a whole, masked text frame of less than 64 KiB of UTF-8; else None."""
+        data, start = self.unread, self._start
         if len(data) < start + 6 or data[start] != FIN_TEXT or not data[start + 1] & MASKED:
             return None
         size = data[start + 1] & 0x7F
@@ -123,7 +115,7 @@ class MessageReader:
             payload.decode()
         except UnicodeDecodeError:
             return None
-        self._data, self._start = (data, end) if end < len(data) else (b"", 0)
+        self.unread, self._start = (data, end) if end < len(data) else (b"", 0)
         return payload
 
     def clear(self) -> None:
@@ -133,15 +125,11 @@ class MessageReader:
         self._account.give_back(self._drawn_parts)
         self._drawn_parts = 0
 
-    def _decoded(self) -> Frame | None:
-        frames = self._frames
-        frame = frames.process_buffer()
-        if frame is None:
+    def _end_read(self) -> None:
+        if not self.is_between:
             # Asked of wsproto and never tracked here: two states of one framing would sooner or later differ.
-            self.is_between = frames.header is None and not len(frames.buffer) and self._messages.opcode is None
-        return frame
-
-    def _give_back_read(self) -> None:
+            is_in_frame = self._frames.header is not None or len(self._frames.buffer) > 0
+            self.is_between = not is_in_frame and self._messages.opcode is None
         if self._drawn_read:
             self._account.give_back(self._drawn_read)
             self._drawn_read = 0
@@ -149,11 +137,11 @@ class MessageReader:
     def _add(self, frame: Frame) -> bytes | Binary | Frame:
         """Keep the payload of a frame, or a part of it; return the message if it has ended, else the frame."""
         payload = cast(bytes, frame.payload)
-        # Of the decoded frame its characters are not used: they are made to find out early whether they are UTF-8.
+        # The characters are not used: they are made to find out early whether they are UTF-8.
         decoded = self._messages.process_frame(frame)
         # A message that comes whole is handed on at once, and is counted where it waits.
-        if not decoded.message_finished or self._drawn_parts:
-            self._draw_part(sys.getsizeof(payload))
+        if not decoded.message_finished or self._parts:
+            self._draw(sys.getsizeof(payload))
         self._size += len(payload)
         self._fragments += frame.frame_finished
         self._check()
@@ -165,12 +153,13 @@ class MessageReader:
         self.clear()
         return data if decoded.opcode is Opcode.TEXT else Binary(data)
 
-    def _draw_part(self, size: int) -> None:
+    def _draw(self, size: int) -> None:
         try:
             self._account.check(size)
         except LimitExceeded:
             # A reason has at most 123 bytes (RFC 6455, 5.5).
-            raise ParseFailed("the memory budget of this server is used up", CloseReason.TRY_AGAIN_LATER) from None
+            reason = "the memory budget of this server is used up"
+            raise ParseFailed(reason, CloseReason.TRY_AGAIN_LATER) from None
         self._account.draw(size)
         self._drawn_parts += size
 

@@ -33,6 +33,7 @@ from .writes import Writer
 
 # Frames of one read that are handled before every other task had a turn: of 64 KiB, up to ten thousand.
 FRAMES_IN_TURN: Final = 128
+MAX_UNANSWERED_PINGS: Final = 2
 EXTENSIONS: Final = b"sec-websocket-extensions"
 
 
@@ -100,9 +101,10 @@ class WebSocketExchange(MessageSocket):
         self._on_lost: Callable[[], None] | None = None
         self._nursery: trio.Nursery
         self._pinging = trio.CancelScope()
-        self._waiting_since: float | None = None
-        """Since when bytes are awaited. None while none are: that silence is ours, and does not count against the client."""
         self._message_began_at: float | None = None
+        # Pings since bytes came last. They count while bytes are awaited: else the silence is ours.
+        self._unanswered_pings = 0
+        self._is_waiting = False
 
     async def begin(self, nursery: trio.Nursery) -> None:
         """Prepare for the application, which is started next; the nursery is for the pings."""
@@ -130,8 +132,7 @@ class WebSocketExchange(MessageSocket):
                     # What follows is the next message. That the app takes its time for this one is no delay of the client.
                     self._message_began_at = None
                     # The others are decoded when they are reached.
-                    rest = self._reader.next_text
-                    return chain((frame,), iter(rest, None)) if self._reader.has_unread_text else (frame,)
+                    return chain((frame,), iter(self._reader.next_text, None)) if self._reader.unread else (frame,)
                 elif frame.opcode.iscontrol():
                     await self._handle_control(frame.opcode, cast(bytes, frame.payload))
             except ParseFailed as error:
@@ -141,23 +142,23 @@ class WebSocketExchange(MessageSocket):
     async def pump(self) -> None:
         """Queue each message as an ASGI message until the connection is over; waits while the application has many unread."""
         while messages := await self.receive_many():
-            for message in messages:
-                data, text = (message.data, None) if isinstance(message, Binary) else (None, message.decode())
-                await self.inbox.put({"type": "websocket.receive", "bytes": data, "text": text})
-                del message, data, text
-            del messages
+            # The others are in the next ones, between which other tasks have a turn.
+            message = next(iter(messages))
+            data, text = (message.data, None) if isinstance(message, Binary) else (None, message.decode())
+            del messages, message
+            await self.inbox.put({"type": "websocket.receive", "bytes": data, "text": text})
+            del data, text
 
     async def _receive_more(self) -> None:
-        now = trio.current_time()
         if self._reader.is_between:
             self._message_began_at = None
         elif self._message_began_at is None:
-            self._message_began_at = now
-        self._waiting_since, self._frames = now, 0
+            self._message_began_at = trio.current_time()
+        self._frames, self._is_waiting = 0, True
         try:
             data = await self._receive()
         finally:
-            self._waiting_since = None
+            self._unanswered_pings, self._is_waiting = 0, False
         if not data:
             await self.lose()
         elif self._state is State.HANDSHAKE:
@@ -304,14 +305,13 @@ class WebSocketExchange(MessageSocket):
         with self._pinging:
             while not self.over:
                 await trio.sleep(interval)
-                # A ping is sent before the client is cut: two silent intervals mean that it did not even answer that.
-                now = trio.current_time()
-                silent = 0.0 if self._waiting_since is None else now - self._waiting_since
-                if silent > 2 * interval:
+                began = self._message_began_at
+                if self._unanswered_pings == MAX_UNANSWERED_PINGS:
                     await self._response.end_response()
-                elif self._message_began_at is not None and now - self._message_began_at > timeout:
+                elif began is not None and trio.current_time() - began > timeout:
                     await self._fail(CloseReason.POLICY_VIOLATION, f"a message may take {timeout:g} seconds")
                 else:
+                    self._unanswered_pings += self._is_waiting
                     await self._say(OUTGOING.ping())
 
 
