@@ -19,7 +19,6 @@ from trio_mcp.runtime import Account
 
 from ..asgi.exchange import expire
 from .config import limits_of
-from .connections import connections_of
 from .exchange import ConnectionFacts
 from .http1 import Http1
 from .writes import LAST_SEND, Stream, Writer, socket_of
@@ -133,9 +132,9 @@ class Connection:
     def _is_to_go_on(self) -> bool:
         """Return whether reading goes on after a deadline that has passed."""
         if self._due <= trio.current_time():
+            self._due = inf
             if not self._http.break_silence():
                 return False
-            self._due = inf
         self._reading = trio.CancelScope(deadline=self._due)
         return True
 
@@ -228,7 +227,7 @@ class Connection:
 
     def _log_closed(self, reason: str, *args: object) -> None:
         """Log that the connection is closed because its client went on without waiting for an answer."""
-        connections_of(self._facts.config).records.log(f"a connection was closed: {reason}", *args, level=logging.INFO)
+        self._facts.connections.records.log(f"a connection was closed: {reason}", *args, level=logging.INFO)
 
     def _count_stored(self) -> None:
         """Count what a client has sent before the response to its previous request."""

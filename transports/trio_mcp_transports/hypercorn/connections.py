@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import weakref
 from contextlib import suppress
+from time import time
 from typing import Final
 
 import trio
@@ -16,6 +17,7 @@ from trio_mcp.runtime import Account
 from trio_mcp.session.sizes import CONNECTION_SIZE
 
 from .config import ConnectionLimits, limits_of
+from .response import fields_bytes
 
 logger = peer_logger("trio_mcp.http")
 
@@ -39,6 +41,8 @@ class Connections:
         self._limit = limit
         self._open: set[trio.CancelScope] = set()
         self._refusing = 0
+        self._own_head = b""
+        self._own_head_time = 0
         self.records = RepeatedRecords(logger)
         """What the peers of this server can cause again and again, by another connection each time."""
 
@@ -61,6 +65,14 @@ class Connections:
         else:
             self.records.log("a new connection is refused: %s", refusal)
         return refusal
+
+    def own_head(self, config: Config) -> bytes:
+        """Return the fields that every response has; they change once a second, with its date."""
+        now = int(time())
+        if now != self._own_head_time:
+            self._own_head_time = now
+            self._own_head = fields_bytes(config.response_headers("h11"))
+        return self._own_head
 
     def remove(self, connection: trio.CancelScope) -> None:
         self._open.discard(connection)

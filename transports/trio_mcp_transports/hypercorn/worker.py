@@ -125,7 +125,7 @@ def facts_of(
     except OSError:
         # The client left between the accept and this line; a socket without a peer has no address.
         return None
-    return ConnectionFacts(app, config, context, state, client, server, tls)
+    return ConnectionFacts(app, config, context, state, connections_of(config), client, server, tls)
 
 
 async def shake_hands(stream: Stream, seconds: float) -> bool:
