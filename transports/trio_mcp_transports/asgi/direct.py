@@ -1,4 +1,4 @@
-"""The direct way of a POST or a GET: what the connection and the application say to each other where no ASGI message is needed."""
+"""The direct way of a request: what the connection and the application say to each other without ASGI messages."""
 
 from __future__ import annotations
 

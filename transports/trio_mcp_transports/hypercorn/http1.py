@@ -1,9 +1,10 @@
 """HTTP/1.1, and nothing else, on one connection (RFC 9112): where its requests begin and end, one after the other.
 
-A plain POST or GET goes the *direct way*: one pattern reads its head, the application processes it in the step of the reader, and its
-response is written from where its call ends, without ASGI messages and a task. All other requests go the *long way*: h11 reads
-them, and the application runs in a task. The direct way rejects nothing. A request that has not come whole, that the pattern does
-not match or that the application does not take goes the long way with the same bytes, so every rejection is written once.
+A plain POST or GET goes the *direct way*: one pattern reads its head, the application processes it in the step of the reader, and
+its response is written from where its call ends, without ASGI messages and a task. All other requests go the *long way*: h11
+reads them, and the application runs in a task. The direct way rejects nothing. A request that has not come whole, that the
+pattern does not match or that the application does not take goes the long way with the same bytes, so every rejection is written
+once.
 
 HTTP/2 by prior knowledge is answered 505, and an h2c upgrade ignored (RFC 9110, 7.8 allows it). While a request is in progress
 the connection is read on, so that a pipelined request cannot hide that the client left.

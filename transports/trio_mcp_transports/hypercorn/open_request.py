@@ -13,8 +13,8 @@
 | open, with a task  | the client leaves                   | over; the task receives the disconnect                      |
 
 Gathering: what is said is written before the call goes on if the last part was written `GATHERING_SECONDS` ago. Else it waits for
-`GATHERING_TURNS` of the event loop, and what is said meanwhile, the answer too, shares its write. While the kernel takes no more,
-nothing is taken from the outbox, which then slows the call down.
+some turns of the event loop (`Gatherer`), and what is said meanwhile, the answer too, shares its write. While the kernel takes no
+more, nothing is taken from the outbox, which then slows the call down.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ from .inbox import Inbox
 from .response import RESPONSE_500, Response, ResponseOwner, head_bytes
 from .writes import MAX_JOINED_BYTES
 
-# A write costs as much as four turns of the event loop.
 GATHERING_SECONDS: Final = 0.005
-GATHERING_TURNS: Final = 4
+"""A call that speaks less often than this is written at once."""
 
 
 class RequestOwner(ResponseOwner, Protocol):
@@ -145,7 +144,7 @@ class OpenRequest(RequestEvents):
             self._write_part(response, response.take_part)
         elif not self._is_gathering:
             self._is_gathering = True
-            self._owner.run(self._gather)
+            self._owner.facts.connections.gatherer.add(self._write_gathered)
 
     def _abandon(self, response: OpenResponse) -> None:
         """It could not be sent: close the connection."""
@@ -179,14 +178,10 @@ class OpenRequest(RequestEvents):
 
     # The response in parts
 
-    async def _gather(self) -> None:
-        for _ in range(GATHERING_TURNS - 1):
-            if self._response is None:
-                return
-            await trio.lowlevel.checkpoint()
+    def _write_gathered(self) -> None:
         self._is_gathering = False
-        # Else what was gathered has been written with the answer, or waits for a write.
         response = self._response
+        # Else what was gathered has been written with the answer, or waits for a write.
         if response is not None and not self._is_writing:
             self._try(response, partial(self._write_part, response, response.take_part))
 
