@@ -101,7 +101,9 @@ class DirectEcho(DirectApp):
     takes_direct_requests = False
     may_wait = False
 
-    async def process_directly(self, request: DirectRequest) -> None:
+    async def wait(self) -> None: ...
+
+    def process_directly(self, request: DirectRequest) -> None:
         return None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

@@ -120,8 +120,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     process = McpApp.process_directly
 
-    async def noting(app: McpApp, request: DirectRequest) -> Any:
-        respond = await process(app, request)
+    def noting(app: McpApp, request: DirectRequest) -> Any:
+        respond = process(app, request)
         found.append(respond is not None)
         return respond
 
@@ -551,7 +551,7 @@ async def test_a_body_that_comes_soon_after_its_head_is_taken(size: int, taken: 
 
 
 async def test_a_body_that_comes_late_goes_the_long_way(monkeypatch: pytest.MonkeyPatch, taken: list[bool]) -> None:
-    monkeypatch.setattr("trio_mcp_transports.hypercorn.direct.AWAITED_SECONDS", 0.01)
+    monkeypatch.setattr("trio_mcp_transports.hypercorn.http1.AWAITED_SECONDS", 0.01)
     async with connected(demo()) as peer:
         request = peer.call("echo", text="late")
         await peer.client.send(request[:-5])

@@ -15,7 +15,7 @@ import trio
 from dear_reads import AT_ONCE, DEAR_READS, ORDER, READS, DearReads, dear_read, dear_uri
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn_peer import answer, frame, running, serving, upgrade
+from hypercorn_peer import GET, Exchanges, answer, frame, running, serving, upgrade
 from hypothesis import example, given
 from hypothesis import strategies as st
 from peer import encoded, hello
@@ -45,7 +45,7 @@ from trio_mcp_transports.hypercorn.frames import (
     read_close,
     text_frame,
 )
-from trio_mcp_transports.hypercorn.inbox import Inbox
+from trio_mcp_transports.hypercorn.inbox import MAX_QUEUED_MESSAGES, Inbox
 from trio_mcp_transports.hypercorn.websocket import FRAMES_IN_TURN, WebSocketExchange
 from trio_mcp_transports.hypercorn.writes import Writer
 from trio_mcp_transports.websocket.endpoint import AsgiWebSocket
@@ -251,6 +251,11 @@ def test_what_is_kept_of_a_message_and_a_large_read_are_counted_until_they_are_u
 
 
 @pytest.fixture
+def exchanges() -> Exchanges:
+    return Exchanges()
+
+
+@pytest.fixture
 async def peer() -> AsyncIterator[RawPeer]:
     async with served(Stage().server) as url, raw(url) as peer:
         yield peer
@@ -280,7 +285,7 @@ def websocket(
     """A WebSocket that no connection carries, which is to receive these bytes, read by read, and then the end."""
     http, reads = h11.Connection(h11.SERVER), iter(data)
     http.receive_data(upgrade())
-    facts = ConnectionFacts(None, Config(), WorkerContext(None), {}, None, None, False)  # type: ignore[arg-type]
+    facts = ConnectionFacts(None, Config(), WorkerContext(None), {}, None, None, None, False)  # type: ignore[arg-type]
     account, unwritten = MemoryBudget().open(), writer or Unwritten()
 
     async def receive() -> bytes:
@@ -532,6 +537,51 @@ async def test_fragments_count_for_one_message_and_those_that_carry_bytes_are_no
 
 
 # who reads, and who is cut
+
+
+async def test_an_upgrade_that_was_sent_before_an_answer_is_a_websocket_after_it() -> None:
+    async with served(Stage().server) as url, raw(url, connected=False) as peer:
+        host = b"host: " + peer.authority.encode()
+        head = upgrade("sec-websocket-protocol: mcp").replace(b"GET / ", b"GET /mcp ").replace(b"host: x", host)
+        await peer.client.send(b"GET /nothing HTTP/1.1\r\n" + host + b"\r\n\r\n" + head)
+        assert (await peer.client.response())[0] == 404
+        assert (await peer.client.head())[0] == 101
+        assert await peer.text(await peer.leg("echo", {"text": "pipelined"})) == "pipelined"
+
+
+async def test_an_application_behind_asgi_may_have_an_upgrade_that_was_sent_before_an_answer(
+    exchanges: Exchanges,
+) -> None:
+    async with running(serving(exchanges), guarded_config()) as server, server.client() as client:
+        await client.send(GET)
+        first = await exchanges.next()
+        await client.send(upgrade())
+        await first.reply()
+        assert await client.response() == (200, {"content-length": "2"}, b"ok")
+        second = await exchanges.next()
+        assert (await second.receive())["type"] == "websocket.connect"
+        await second.send({"type": "websocket.accept"})
+        assert (await client.head())[0] == 101
+        await client.send(WHOLE)
+        assert (await second.receive())["text"] == "{}"
+        second.over.set()
+
+
+async def test_a_client_is_not_cut_for_a_silence_of_an_application_that_does_not_read(exchanges: Exchanges) -> None:
+    count = 2 * MAX_QUEUED_MESSAGES
+    async with running(serving(exchanges), guarded_config(websocket_ping_interval=0.05)) as server:
+        async with server.client() as client:
+            await client.send(upgrade())
+            exchange = await exchanges.next()
+            await exchange.receive()
+            await exchange.send({"type": "websocket.accept"})
+            await client.head()
+            await client.send(WHOLE * count)
+            for _ in range(5):
+                assert await client.frame() == (0x80 | PING, b"")
+            for _ in range(count):
+                assert (await exchange.receive())["text"] == "{}"
+            exchange.over.set()
 
 
 async def test_a_middleware_sees_the_messages_of_a_websocket() -> None:

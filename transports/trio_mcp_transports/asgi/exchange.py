@@ -49,8 +49,8 @@ SSE_HEADERS = (
 )
 
 
-class Exchange:
-    """The sending half of one HTTP exchange."""
+class Exchange(OpenResponse):
+    """The sending half of one HTTP exchange: as it is, a whole response, or a stream that ends by itself."""
 
     __slots__ = (
         "_headers",
@@ -100,8 +100,25 @@ class Exchange:
             return False
         return True
 
+    async def __call__(self) -> None:
+        try:
+            if not await self.run():
+                self.abandon()
+        finally:
+            self.finish()
+
+    def abandon(self) -> None:
+        """End the call, since its client left before the end of the response."""
+
+    def finish(self) -> None:
+        close_outbox(self.outbox)
+
+    def lose(self) -> None:
+        self.stop_watching()
+        self.abandon()
+        self.finish()
+
     def watch(self, on_ready: Callable[[], None]) -> bool:
-        """See `OpenResponse.watch`."""
         if self.outbox.items or self.is_complete:
             return False
         self.outbox.written()
@@ -118,7 +135,6 @@ class Exchange:
 
     @property
     def is_complete(self) -> bool:
-        """See `OpenResponse.is_complete`."""
         return self.outbox.closed or self.is_ending
 
     def take_known(self) -> KnownResponse | None:
@@ -136,7 +152,6 @@ class Exchange:
         return KnownResponse(self._send, status, dump(message), self._headers)
 
     def take_part(self) -> StreamPart | None:
-        """See `OpenResponse.take_part`."""
         body = self._events_nowait()
         if body is None:
             return None
@@ -144,6 +159,14 @@ class Exchange:
         self._opened = True
         is_last = self.is_complete
         return StreamPart(headers, body + self.closing_bytes if is_last else body, is_last)
+
+    def take_filler(self) -> StreamPart | None:
+        body = b"" if self._opened else self._events_nowait()
+        if body is None:
+            return None
+        headers = None if self._opened else self._stream_head
+        self._opened = True
+        return StreamPart(headers, body + KEEP_ALIVE, False)
 
     async def listen(self, first: bytes = b"") -> bool:
         """Open the stream before there is anything to send, and go on as `run` does.
@@ -249,6 +272,12 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
 
+def close_outbox(outbox: Outbox[Envelope]) -> None:
+    """Close an outbox and its account, as its context does at its end."""
+    with outbox:
+        pass
+
+
 def expire(scope: trio.CancelScope) -> None:
     """Cancel a scope when the caller has gone on.
 
@@ -277,29 +306,3 @@ async def _watched(exchange: Exchange, expiry: Expiry) -> AsyncGenerator[None]:
 async def _end_when_expired(exchange: Exchange, expiry: Expiry) -> None:
     await expiry()
     exchange.end_response()
-
-
-class ExchangeResponse(OpenResponse):
-    """The response that an exchange sends."""
-
-    __slots__ = ("exchange",)
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-
-    @property
-    def max_silence(self) -> float:
-        return self.exchange.max_silence
-
-    def watch(self, on_ready: Callable[[], None]) -> bool:
-        return self.exchange.watch(on_ready)
-
-    def take_known(self) -> KnownResponse | None:
-        return self.exchange.take_known()
-
-    @property
-    def is_complete(self) -> bool:
-        return self.exchange.is_complete
-
-    def take_part(self) -> StreamPart | None:
-        return self.exchange.take_part()

@@ -26,9 +26,8 @@ from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
 from trio_mcp.session.session_state import LISTEN_METHOD
 
 from .access import HttpRejection
-from .authentication import Expiry
 from .direct import KnownResponse
-from .exchange import Exchange, ExchangeResponse, ended_when_expired
+from .exchange import Exchange, ended_when_expired
 from .messages import AuthorizedRequest, Respond
 
 MODERN_STATUS = {
@@ -69,55 +68,50 @@ def process_modern(
     check_headers(headers, inbound.version, message)
     outbox = session.service.open_outbox(envelope.peer)
     target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
-    exchange = Exchange(incoming, MODERN_STATUS, outbox)
     if not isinstance(target, ReplyTarget):
-        return partial(reject_modern, exchange)
-    if message.method == LISTEN_METHOD:
-        return partial(respond_listening, session, exchange, target, incoming.expiry)
-    return ModernResponse(session, exchange, target)
+        return partial(reject_modern, Exchange(incoming, MODERN_STATUS, outbox))
+    response = ListenResponse if message.method == LISTEN_METHOD else ModernResponse
+    return response(incoming, outbox, session, target)
 
 
-class ModernResponse(ExchangeResponse):
+class ModernResponse(Exchange):
     """What a modern request says, to its answer; the end of its connection is its cancellation (M-HTTP-10s)."""
 
     __slots__ = ("_session", "_target")
 
-    def __init__(self, session: ServerSession, exchange: Exchange, target: ReplyTarget) -> None:
-        super().__init__(exchange)
+    def __init__(
+        self, incoming: AuthorizedRequest, outbox: Outbox[Envelope], session: ServerSession, target: ReplyTarget
+    ) -> None:
+        super().__init__(incoming, MODERN_STATUS, outbox)
         self._session = session
         self._target = target
 
-    def finish(self) -> None:
-        close_outbox(self.exchange.outbox)
-
-    def lose(self) -> None:
-        self.exchange.stop_watching()
+    def abandon(self) -> None:
         self._session.disconnect(self._target)
-        self.finish()
+
+
+class ListenResponse(ModernResponse):
+    """What a `subscriptions/listen` says, until its client leaves or is no longer accepted."""
+
+    __slots__ = ("_expiry",)
+
+    def __init__(
+        self, incoming: AuthorizedRequest, outbox: Outbox[Envelope], session: ServerSession, target: ReplyTarget
+    ) -> None:
+        super().__init__(incoming, outbox, session, target)
+        self._expiry = incoming.expiry
 
     async def __call__(self) -> None:
-        with self.exchange.outbox:
-            if not await self.exchange.run():
-                self._session.disconnect(self._target)
+        async with ended_when_expired(self, self._expiry):
+            await super().__call__()
+
+    def finish(self) -> None:
+        # It was ended early: nothing answers the request.
+        if self.is_ending:
+            self.abandon()
+        super().finish()
 
 
 async def reject_modern(exchange: Exchange) -> None:
     with exchange.outbox:
         await exchange.reject(MODERN_STATUS, other=400)
-
-
-async def respond_listening(
-    session: ServerSession, exchange: Exchange, target: ReplyTarget, expiry: Expiry | None
-) -> None:
-    """Send what a `subscriptions/listen` says, until its client leaves or is no longer accepted."""
-    with exchange.outbox:
-        async with ended_when_expired(exchange, expiry):
-            is_over = await exchange.run() and not exchange.is_ending
-        if not is_over:
-            session.disconnect(target)
-
-
-def close_outbox(outbox: Outbox[Envelope]) -> None:
-    """Close an outbox and its account, as its context does at its end."""
-    with outbox:
-        pass

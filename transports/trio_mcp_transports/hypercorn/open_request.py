@@ -7,14 +7,14 @@
 | open, no task      | something is said before its end    | a part of a stream is written from there, or gathered       |
 | open, no task      | its call ends a stream              | the answer is written from there, or with what was gathered |
 | open, no task      | a part can only be had by waiting   | open, with a task that sends the rest as ASGI messages      |
-| open, no task      | silence, for as long as it may last | open, with a task                                           |
+| open, no task      | silence, for as long as it may last | a filler is written                                         |
 | open, no task      | the client leaves                   | over; the application is told                               |
 | open, with a task  | the last part is written            | over                                                        |
 | open, with a task  | the client leaves                   | over; the task receives the disconnect                      |
 
 Gathering: what is said is written before the call goes on if the last part was written `GATHERING_SECONDS` ago. Else it waits for
-`GATHERING_TURNS` of the event loop, and what is said meanwhile, the answer too, shares its write. While the kernel takes no more,
-nothing is taken from the outbox, which then slows the call down.
+some turns of the event loop (`Gatherer`), and what is said meanwhile, the answer too, shares its write. While the kernel takes no
+more, nothing is taken from the outbox, which then slows the call down.
 """
 
 from __future__ import annotations
@@ -22,48 +22,65 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
-from ..asgi.direct import KnownResponse, OpenResponse
+from trio_mcp.runtime import Account
+
+from ..asgi.direct import KnownResponse, OpenResponse, StreamPart
 from ..asgi.fast_path import RequestEvents
 from ..asgi.messages import Message, Respond
-from .connections import connections_of
-from .direct_response import DirectResponse, RequestOwner, head_bytes
-from .exchange import RESPONSE_500, HttpExchange, run_respond
+from .exchange import ConnectionFacts, HttpExchange, run_respond
 from .inbox import Inbox
+from .response import RESPONSE_500, Response, ResponseOwner, head_bytes
 from .writes import MAX_JOINED_BYTES
 
-# A write costs as much as four turns of the event loop.
 GATHERING_SECONDS: Final = 0.005
-GATHERING_TURNS: Final = 4
+"""A call that speaks less often than this is written at once."""
+
+
+class RequestOwner(ResponseOwner, Protocol):
+    """The connection, as far as one request is concerned."""
+
+    facts: ConnectionFacts
+    account: Account
+
+    def run(self, send: Respond) -> None:
+        """Run `send` in a task of the connection."""
+
+    def limit_silence(self, seconds: float) -> None:
+        """Have `OpenRequest.go_on` called after so many seconds, unless the request ends before."""
+
+    def log_failure(self, error: Exception) -> None:
+        """Log an error that ends the response."""
+
+    def end(self, *, closes: bool) -> None:
+        """The response has been written without a task."""
 
 
 class OpenRequest(RequestEvents):
     """One request, from the time it has come whole until its response has been written."""
 
     __slots__ = (
-        "_body",
         "_exchange",
         "_inbox",
         "_is_gathering",
         "_is_writing",
+        "_owner",
         "_response",
         "_stream",
-        "_way",
         "_written_at",
     )
 
-    def __init__(self, way: RequestOwner, body: bytes) -> None:
-        self._way = way
-        self._body: bytes | None = body
+    def __init__(self, owner: RequestOwner) -> None:
+        self._owner = owner
         self._response: OpenResponse | None = None
         """Without a task; None once there is one, and at the end."""
         self._exchange: HttpExchange | None = None
         """Of the task."""
         self._inbox: Inbox | None = None
-        self._stream: DirectResponse | None = None
+        self._stream: Response | None = None
         """Writes the parts of a stream; None before the first."""
         self._is_writing = False
         """A part is being written; nothing else may be before its end."""
@@ -81,10 +98,11 @@ class OpenRequest(RequestEvents):
             self._start(respond)
 
     def go_on(self) -> None:
-        """Send the response in a task, unless there is one or the response is known."""
-        # What is being written is no silence.
-        if self._response is not None and not self._is_writing:
-            self._start(self._response)
+        """Send a filler, after a silence."""
+        response = self._response
+        # What is being written or gathered is no silence.
+        if response is not None and not self._is_writing and not self._is_gathering:
+            self._try(response, partial(self._write_part, response, response.take_filler))
 
     def lose(self) -> HttpExchange | None:
         """The client has gone; return the exchange of the task, which has to be told."""
@@ -95,11 +113,11 @@ class OpenRequest(RequestEvents):
 
     def fail(self) -> None:
         """Answer 500, and close."""
-        self._way.writer.write_or_start(RESPONSE_500, partial(self._way.end, closes=True))
+        self._owner.writer.write_or_start(RESPONSE_500, partial(self._owner.end, closes=True))
 
     def _watch(self, response: OpenResponse) -> None:
         if response.watch(self._on_ready):
-            self._way.limit_silence(response.max_silence)
+            self._owner.limit_silence(response.max_silence)
         else:
             self._on_ready()
 
@@ -107,11 +125,14 @@ class OpenRequest(RequestEvents):
         response = self._response
         if response is None or self._is_writing:
             return
-        # Called by the actor that ends or says something, to which nothing that fails here belongs.
+        self._try(response, partial(self._send_next, response))
+
+    def _try(self, response: OpenResponse, send: Callable[[], None]) -> None:
+        """Send something from where it was said: nothing that fails here belongs to the actor that said it."""
         try:
-            self._send_next(response)
+            send()
         except Exception as error:  # noqa: BLE001
-            self._way.log_failure(error)
+            self._owner.log_failure(error)
             self._abandon(response)
 
     def _send_next(self, response: OpenResponse) -> None:
@@ -120,10 +141,10 @@ class OpenRequest(RequestEvents):
             self._response = None
             self._write(known, response)
         elif response.is_complete or trio.current_time() - self._written_at >= GATHERING_SECONDS:
-            self._write_part(response)
+            self._write_part(response, response.take_part)
         elif not self._is_gathering:
             self._is_gathering = True
-            self._way.run(self._gather)
+            self._owner.facts.connections.gatherer.add(self._write_gathered)
 
     def _abandon(self, response: OpenResponse) -> None:
         """It could not be sent: close the connection."""
@@ -132,53 +153,45 @@ class OpenRequest(RequestEvents):
         if self._stream is None:
             self.fail()
         else:
-            self._way.end(closes=True)
+            self._owner.end(closes=True)
 
     # The response in one write
 
     def _write(self, known: KnownResponse, response: OpenResponse | None) -> None:
-        way = self._way
+        owner = self._owner
         # Joined with its head it would be there twice.
         if len(known.body) > MAX_JOINED_BYTES:
             self._start(partial(send_known, known, response))
             return
-        closes = way.is_last()
-        data = head_bytes(known.status, known.head, way.own_head(), closes=closes) + b"\r\n" + known.body
-        way.writer.write_or_start(data, partial(self._end_known, response, closes=closes))
+        closes = owner.is_last
+        data = head_bytes(known.status, known.head, owner.own_head(), closes=closes) + b"\r\n" + known.body
+        owner.writer.write_or_start(data, partial(self._end_known, response, closes=closes))
 
     def _end_known(self, response: OpenResponse | None, *, closes: bool) -> None:
         try:
             if response is not None:
                 response.finish()
         except Exception as error:  # noqa: BLE001  see `_on_ready`
-            self._way.log_failure(error)
+            self._owner.log_failure(error)
             closes = True
-        self._way.end(closes=closes)
+        self._owner.end(closes=closes)
 
     # The response in parts
 
-    async def _gather(self) -> None:
-        for _ in range(GATHERING_TURNS - 1):
-            if self._response is None:
-                return
-            await trio.lowlevel.checkpoint()
+    def _write_gathered(self) -> None:
         self._is_gathering = False
+        response = self._response
         # Else what was gathered has been written with the answer, or waits for a write.
-        if self._response is not None and not self._is_writing:
-            try:
-                self._write_part(self._response)
-            except Exception as error:  # noqa: BLE001  see `_on_ready`
-                self._way.log_failure(error)
-                if self._response is not None:
-                    self._abandon(self._response)
+        if response is not None and not self._is_writing:
+            self._try(response, partial(self._write_part, response, response.take_part))
 
-    def _write_part(self, response: OpenResponse) -> None:
-        part = response.take_part()
+    def _write_part(self, response: OpenResponse, take: Callable[[], StreamPart | None]) -> None:
+        part = take()
         if part is None:
             self._start(response)
             return
         if self._stream is None:
-            self._stream = DirectResponse(self._way)
+            self._stream = Response(self._owner)
         if part.headers is not None:
             self._stream.set_head(200, part.headers)
         if part.is_last:
@@ -187,18 +200,18 @@ class OpenRequest(RequestEvents):
         pieces = self._stream.framed(part.body, more=not part.is_last)
         self._is_writing = True
         if len(pieces) == 1:
-            self._way.writer.write_or_start(pieces[0], on_written)
+            self._owner.writer.write_or_start(pieces[0], on_written)
         else:
-            self._way.run(partial(self._write_all, pieces, on_written))
+            self._owner.run(partial(self._write_all, pieces, on_written))
 
     async def _write_all(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
         try:
             for piece in pieces:
-                await self._way.writer.write(piece)
+                await self._owner.writer.write(piece)
         finally:
             on_written()
 
-    def _end_part(self, response: OpenResponse, stream: DirectResponse, *, is_last: bool) -> None:
+    def _end_part(self, response: OpenResponse, stream: Response, *, is_last: bool) -> None:
         self._is_writing = False
         self._written_at = trio.current_time()
         if is_last:
@@ -209,14 +222,13 @@ class OpenRequest(RequestEvents):
     def _start(self, respond: Respond) -> None:
         """Send it, or the rest of it, in a task."""
         self._response = None
-        way = self._way
-        self._inbox = Inbox(way.facts.config.max_app_queue_size, way.account)
+        owner = self._owner
+        self._inbox = Inbox(owner.facts.config.max_app_queue_size, owner.account)
         scope = {"type": "http", "method": "POST"}
-        self._exchange = HttpExchange(way.facts, scope, self._inbox, self._stream or DirectResponse(way))
+        self._exchange = HttpExchange(owner.facts, scope, self._inbox, self._stream or Response(owner))
         if self._stream is not None:
             self._exchange.go_on()
-        records = connections_of(way.facts.config).records
-        way.run(partial(run_respond, respond, self._exchange, records))
+        owner.run(partial(run_respond, respond, self._exchange, owner.facts.connections.records))
 
     async def send(self, message: Message) -> None:
         """See `HttpExchange.send`."""
@@ -224,15 +236,14 @@ class OpenRequest(RequestEvents):
         await self._exchange.send(message)
 
     async def receive(self) -> Message:
-        """Receive the disconnect; the body is taken by `whole_body`."""
+        """Receive the disconnect; the application has the body already."""
         assert self._inbox is not None
         return await self._inbox.receive()
 
     # The events of the request
 
     def whole_body(self) -> bytes | None:
-        body, self._body = self._body, None
-        return body
+        return None
 
     async def wait_disconnect(self) -> bool:
         assert self._inbox is not None

@@ -26,9 +26,10 @@ from ..asgi.failures import ClientDisconnected
 from ..asgi.fast_path import WEBSOCKET_KEY, Binary, MessageSocket
 from ..asgi.messages import Message
 from .config import limits_of
-from .exchange import ConnectionFacts, HttpExchange, Response, UnexpectedMessage, check_not_lost, checked, scope_of
+from .exchange import ConnectionFacts, HttpExchange, check_not_lost, scope_of
 from .frames import OUTGOING, MessageReader, read_close, text_frame, writes_of
 from .inbox import Inbox
+from .response import Response, UnexpectedMessage, checked
 from .writes import Writer
 
 # Frames of one read that are handled before every other task had a turn: of 64 KiB, up to ten thousand.
@@ -267,7 +268,7 @@ class WebSocketExchange(MessageSocket):
     async def refuse_early(self) -> None:
         """The client did not wait for its handshake to be accepted (RFC 6455, 4.1)."""
         # The app may be refusing it already, and that answer is as good as ours.
-        if not self._refusal.has_begun:
+        if not self._response.began:
             # Set before anything is awaited: the app may be about to accept, and must not find the handshake still open.
             self._is_lost = True
             await self.inbox.put({"type": "websocket.disconnect", "code": CloseReason.ABNORMAL_CLOSURE.value})

@@ -43,6 +43,7 @@ from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 from trio_mcp.session.kept_requests import KeptRequest
 
 from ...asgi.access import HttpRejection
+from ...asgi.direct import StreamPart
 from ...asgi.exchange import KEEP_ALIVE_SECONDS, LEGACY_STATUS, Exchange
 from ...asgi.messages import AuthorizedRequest
 from .event_log import EventLog, event_id, first_of, never_sent
@@ -347,6 +348,9 @@ class StreamReader(Exchange):
             await self._send_events()
         else:
             await super()._keep_alive()
+
+    def take_filler(self) -> StreamPart | None:
+        return self.take_part() if self._has_no_id else super().take_filler()
 
     def _events_nowait(self) -> bytes | None:
         return self.stream.flush_nowait(self)
