@@ -651,3 +651,20 @@ async def test_a_message_that_does_not_end_is_cut_and_the_calls_of_its_client_ar
         assert heard == (0x80 | CLOSE, (1008).to_bytes(2, "big") + b"a message may take 0.3 seconds")
         await stage.ended.wait()
     assert stage.reason is CancelReason.DISCONNECT
+
+
+async def test_a_client_that_does_not_read_is_cut_in_time_and_its_calls_are_cancelled() -> None:
+    async def large() -> str:
+        return "x" * 8_000_000
+
+    stage = Stage()
+    stage.server.add_tool(large)
+    config = guarded_config(limits=ConnectionLimits(send_timeout=0.3))
+    async with running(asgi_app(stage.server), config, bare=True) as server:
+        async with server.client(receive_buffer=4096) as client:
+            peer = await RawPeer(client.stream, f"127.0.0.1:{server.port}", "/mcp").open()
+            await peer.leg("wait")
+            await stage.started.wait()
+            await peer.leg("large")
+            await stage.ended.wait()
+    assert stage.reason is CancelReason.DISCONNECT
