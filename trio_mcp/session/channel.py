@@ -31,8 +31,8 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     Attributes:
         on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
-        on_end: set by the session while it serves the channel. A channel calls it to be read no more: a `receive` in progress is
-            cancelled, and the session ends as after `trio.EndOfChannel`. None while nothing serves the channel.
+        stop_reading: set by the session while it serves the channel. A channel calls it to be read no more: a `receive` in
+            progress is cancelled, and the session ends as after `trio.EndOfChannel`. None while nothing serves the channel.
         peer: the other end; a transport that knows more of it sets it before the channel is served.
         in_process: whether the peer is in the same process, so that nothing needs to be hidden from it.
         account: set by the session while it serves the channel. What the channel holds of a message that has not arrived
@@ -41,7 +41,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     """
 
     on_stop: Callable[[], None] | None = None
-    on_end: Callable[[], None] | None = None
+    stop_reading: Callable[[], None] | None = None
     peer: Peer = ANONYMOUS
     in_process: bool = False
     account: Account | None = None

@@ -40,7 +40,7 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
     reading = trio.CancelScope()
     over = trio.CancelScope()
     channel.on_stop, channel.account = reading.cancel, outbox.account
-    channel.on_end = session.on_over = over.cancel
+    channel.stop_reading = session.on_over = over.cancel
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, service, channel, outbox, nursery.cancel_scope)
         try:

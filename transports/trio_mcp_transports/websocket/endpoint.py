@@ -201,8 +201,8 @@ class AsgiWebSocket(MessageChannel):
         self._stop_receiving()
 
     def _stop_receiving(self) -> None:
-        if self.on_end is not None:
-            self.on_end()
+        if self.stop_reading is not None:
+            self.stop_reading()
 
 
 class AsgiSocket(MessageSocket):
