@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from trio_mcp_transports.asgi.access import Access, HttpRejection, PostChecks
 
 PLAIN = {"host": "localhost", "content-type": "application/json", "accept": "*/*"}

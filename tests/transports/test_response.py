@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import h11
 import pytest
+
 from trio_mcp_transports.hypercorn.response import NO_BODY, Response, UnexpectedMessage, checked
 
 LENGTH = b"content-length"
