@@ -291,7 +291,7 @@ def websocket(
     async def receive() -> bytes:
         return next(reads, b"")
 
-    parts = (facts, http.next_event(), inbox or Inbox(9, account), unwritten, unwritten, account, receive)
+    parts = (facts, http.next_event(), inbox or Inbox(9, account), unwritten, unwritten, account, receive, None)
     return WebSocketExchange(*parts, is_direct=inbox is None)  # type: ignore[arg-type]
 
 

@@ -72,9 +72,6 @@ class HttpExchange:
         self._state = State.REQUEST
         self._began = time()
 
-    async def begin(self, nursery: trio.Nursery) -> None:
-        """Do what comes before the application starts: nothing."""
-
     def go_on(self) -> None:
         """Go on with a response of which a part was written without ASGI messages."""
         self._start = {"status": 200, "headers": []}

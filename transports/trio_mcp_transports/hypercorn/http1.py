@@ -330,7 +330,8 @@ class Http1:
         """Go on with a request for a WebSocket, which takes all that is to come on the connection."""
         self._parser = None
         inbox = Inbox(MAX_QUEUED_MESSAGES, self.account)
-        parts = (self.facts, request, inbox, response, self.writer, self.account, self._owner.receive)
+        await inbox.put({"type": "websocket.connect"})
+        parts = (self.facts, request, inbox, response, self.writer, self.account, self._owner.receive, self._nursery)
         exchange = WebSocketExchange(*parts, is_direct=own_app(self.facts.app) is not None)
         self.websocket = self._exchange = exchange
         if exchange.is_valid:
@@ -358,7 +359,6 @@ class Http1:
             return
         # The application draws for the same connection. Its address would not do: a later one may have the same.
         exchange.scope["state"][CONNECTION_KEY] = self.account.connection
-        await exchange.begin(self._nursery)
         records = facts.connections.records
         run = partial(run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, records)
         if isinstance(exchange, WebSocketExchange) and exchange.is_direct:

@@ -53,6 +53,7 @@ class WebSocketExchange(MessageSocket):
 
     Args:
         receive: receives bytes of the client; b"" at the end.
+        nursery: for the pings.
         is_direct: the application finds it in its scope, and receives its messages from there.
 
     Attributes:
@@ -69,6 +70,7 @@ class WebSocketExchange(MessageSocket):
         writer: Writer,
         account: Account,
         receive: Callable[[], Awaitable[bytes]],
+        nursery: trio.Nursery,
         *,
         is_direct: bool = False,
     ) -> None:
@@ -95,22 +97,17 @@ class WebSocketExchange(MessageSocket):
         self._refusal = HttpExchange(facts, self.scope, inbox, response)
         self._writer = writer
         self._receive = receive
+        self._nursery = nursery
         self._reader = MessageReader(facts.config.websocket_max_message_size, account)
         self._frames = 0
         self._state = State.HANDSHAKE
         self._is_lost = self._close_sent = self._close_received = False
         self._on_lost: Callable[[], None] | None = None
-        self._nursery: trio.Nursery
         self._pinging = trio.CancelScope()
         self._message_began_at: float | None = None
         # Pings since bytes came last. They count while bytes are awaited: else the silence is ours.
         self._unanswered_pings = 0
         self._is_waiting = False
-
-    async def begin(self, nursery: trio.Nursery) -> None:
-        """Prepare for the application, which is started next; the nursery is for the pings."""
-        self._nursery = nursery
-        await self.inbox.put({"type": "websocket.connect"})
 
     # From the client
 
@@ -231,8 +228,10 @@ class WebSocketExchange(MessageSocket):
             case "websocket.http.response.start" | "websocket.http.response.body", State.HANDSHAKE:
                 await self._refusal.send({**message, "type": kind.removeprefix("websocket.")})
             case "websocket.send", State.CONNECTED:
-                text, data = message.get("text"), message.get("bytes")
-                await self._say(OUTGOING.send_data(bytes(data)) if data is not None else text_frame(encoded(text)))
+                data = message.get("bytes")
+                # What is no text raises `TypeError`.
+                frame = OUTGOING.send_data(bytes(data)) if data is not None else text_frame(str.encode(message["text"]))
+                await self._say(frame)
             case "websocket.close", State.HANDSHAKE:
                 await self.refuse(403)
             case "websocket.close", State.CONNECTED:
@@ -314,10 +313,3 @@ class WebSocketExchange(MessageSocket):
                 else:
                     self._unanswered_pings += self._is_waiting
                     await self._say(OUTGOING.ping())
-
-
-def encoded(text: object) -> bytes:
-    """Return the UTF-8 of the text of a message. Raises `TypeError` if it is none."""
-    if not isinstance(text, str):
-        raise TypeError(f"{text!r:.80} is no text")
-    return text.encode()
