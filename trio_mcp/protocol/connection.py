@@ -33,6 +33,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from .. import types
 from ..errors import (
     Disconnected,
     LocalProtocolError,
@@ -42,7 +43,7 @@ from ..errors import (
     Unreachable,
     without_traceback,
 )
-from ..types import CancelledNotificationParams, CreateTaskResult, InitializeRequestParams, Model
+from ..types import CancelledNotificationParams, InitializeRequestParams, Model
 from .batches import checked_in_batch
 from .codec import Codec, codec_for
 from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, read_request
@@ -431,7 +432,7 @@ def _late_task(withdrawn: PendingRequest, answer: Response | ErrorResponse) -> L
         result = withdrawn.codec.decode_result(withdrawn.method, answer.result, may_be_task=True)
     except RemoteProtocolError:
         return None
-    if not isinstance(result, CreateTaskResult):
+    if not isinstance(result, types.CreateTaskResult):
         return None
     return LateTask("a request that was withdrawn has become a task", task_id=result.task_id)
 

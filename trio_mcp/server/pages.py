@@ -68,7 +68,7 @@ class Pages(Generic[T]):
     """One list and its pages.
 
     Args:
-        make_page: the type of its result.
+        page_type: returns the type of its result.
         member: the name of the member that holds the items.
         hidden: returns the items that a client does not see, if the list depends on that.
         hideable: returns the items that some callers do not see; with any, the list is private.
@@ -76,7 +76,7 @@ class Pages(Generic[T]):
 
     catalog: Catalog[T]
     settings: PageSettings
-    make_page: Callable[..., Model]
+    page_type: Callable[[], Callable[..., Model]]
     member: str
     hidden: Callable[[RequestFacts], frozenset[T]] = lambda _facts: frozenset()
     hideable: Callable[[], Collection[T]] = tuple
@@ -110,5 +110,5 @@ class Pages(Generic[T]):
         members = {self.member: [numbered.item.model for numbered in shown]}
         # M-CACHE-1s: every page says for how long and for whom it may be cached.
         scope = "private" if self.hideable() else settings.scope
-        page = self.make_page(**members, next_cursor=cursor, ttl_ms=round(settings.ttl * 1000), cache_scope=scope)
+        page = self.page_type()(**members, next_cursor=cursor, ttl_ms=round(settings.ttl * 1000), cache_scope=scope)
         return facts.terms.codec.encode_result(facts.method, page, settings.server_info_json)

@@ -27,7 +27,7 @@ from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
 from .callables import bound_names, callable_name, type_hints
-from .forms import MAX_PROBLEMS, error_summary
+from .error_summary import MAX_PROBLEMS, error_summary
 from .plain_schemas import PlainSchema, inlined
 from .provide import provide_of
 from .reporting import Reporter

@@ -11,6 +11,7 @@ from functools import partial
 
 from pydantic import ValidationError
 
+from .. import server
 from ..checks import check_instance, check_names
 from ..errors import (
     CapabilityError,
@@ -43,9 +44,8 @@ from .branching import BranchTerms
 from .callables import callable_name
 from .catalog import Catalog
 from .concurrency import ConcurrencyLimit, ToolBusy
-from .forms import error_summary
+from .error_summary import error_summary
 from .handler import Function, Handler, make_handler
-from .large_results import LimitedBody
 from .options import (
     listed_members,
     name_for,
@@ -153,7 +153,7 @@ class Tool:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.admit is not None:
             handler.admit()
-        body = run if self.max_result is None else LimitedBody(run, self.name, self.max_result)
+        body = run if self.max_result is None else server.large_results.LimitedBody(run, self.name, self.max_result)
         return Plan(body, self.name, self.timeout, self._error_result, self._resume, self._heartbeat, self._repeatable)
 
     async def _run_if_valid(

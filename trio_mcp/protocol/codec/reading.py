@@ -13,15 +13,13 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from ... import types
 from ...errors import LocalProtocolError, RemoteProtocolError
 from ...types import (
     LOGGING_LEVELS,
     ClientCapabilities,
-    CreateTaskResult,
-    GetTaskResult,
     Implementation,
     InitializeRequestParams,
-    InputRequiredResult,
     JsonObject,
     JsonValue,
     LoggingLevel,
@@ -120,12 +118,12 @@ class Codec(TaskWriter):
             case "complete":
                 return self._read(known.result, {"resultType": "complete", **result})  # M-RPC-4c
             case "task" if may_be_task:
-                return validated(CreateTaskResult, result, "result")
+                return validated(types.CreateTaskResult, result, "result")
             # Examples of the extension have it so, against its text (M-TSK-4).
-            case "task" if known.result is GetTaskResult:
+            case "task" if known.result is types.GetTaskResult:
                 return self._read(known.result, {**result, "resultType": "complete"})
             case "input_required" if method in self._rounds:
-                asking = validated(InputRequiredResult, without_tasks(result), "result")
+                asking = validated(types.InputRequiredResult, without_tasks(result), "result")
                 if not asking.input_requests and asking.request_state is None:
                     raise RemoteProtocolError(ASKS_NOTHING)
                 return asking
@@ -145,7 +143,7 @@ class Codec(TaskWriter):
         if known is None or known.result is None or known.as_task is None:
             raise self._lacks(f"task of {method}")
         result = self.decode_result(method, payload, may_be_task=False)
-        if isinstance(result, InputRequiredResult):
+        if isinstance(result, types.InputRequiredResult):
             raise RemoteProtocolError(f"result.resultType: {result.result_type} is no result of a task")
         return result
 
