@@ -12,9 +12,9 @@ from typing import Final, TypeAlias, cast
 
 import trio
 
+from .. import session
 from ..runtime import Account, Outbox
 from ..runtime.loop_turn import TURN, LoopTurn
-from .batch import OpenBatch
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .raised import RaisedErrors
 
@@ -130,7 +130,7 @@ async def read_all(
                 taken = take(envelope)
                 if turn.spent > TURN:
                     await turn.pass_on()
-                    if isinstance(taken, OpenBatch):
+                    if isinstance(taken, session.batch.OpenBatch):
                         await taken.read_rest(turn)
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
                 del envelope, taken

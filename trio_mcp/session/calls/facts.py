@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
 
 from ...logs import FailureLog
 from ...protocol.codec.reading import RequestTerms
-from ...protocol.codec.tasks import TaskState
 from ...protocol.jsonrpc import Encoded, RequestId
 from ...runtime import Actor, CancelReason, Lane
 from ...runtime.loop_turn import LoopTurn
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
 from ..caller import Caller, caller_of
+
+if TYPE_CHECKING:
+    from ...protocol.codec.tasks import TaskState
 
 T = TypeVar("T", bound=Model)
 

@@ -14,22 +14,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard, TypeVar
 
 import trio
 
+from ... import types
 from ...errors import LimitExceeded, PeerError, RemoteProtocolError, without_traceback
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Account, Actor, EntryKind, JournalEntry
-from ...types import CreateTaskResult, ElicitationCompleteNotificationParams, Model
+from ...types import Model
+from .. import calls
 from .call import Call
-from .client_tasks import NO_LONGER_NEEDED, ClientTasks
-from .earlier import EarlierRequest
 from .facts import Question
-from .log import CallLog, asked_entry
-from .memory import CallMemory
 from .url_elicitations import SessionPages, UrlElicitations
+
+if TYPE_CHECKING:
+    from .client_tasks import ClientTasks
+    from .earlier import EarlierRequest
+    from .log import CallLog
+    from .memory import CallMemory
 
 T = TypeVar("T", bound=Model)
 
@@ -100,7 +104,7 @@ class PendingAsks:
 
     def _notify_completed(self, elicitation_id: str) -> None:
         codec = self._connection.terms.codec
-        params = ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
+        params = types.ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
         self.post(Notification(ELICITATION_COMPLETE, codec.encode_notification(ELICITATION_COMPLETE, params)))
 
     # requests
@@ -118,7 +122,7 @@ class PendingAsks:
         request = self._connection.new_request(question.method, question.params, result_method=result_method)
         self.actors[request.id] = actor
         if as_task:
-            self._tasks = self._tasks or ClientTasks(self._connection)
+            self._tasks = self._tasks or calls.client_tasks.ClientTasks(self._connection)
             self._tasks.add(request.id, question.params)
         if asked is not None:
             self.recorded[request.id] = asked
@@ -135,7 +139,7 @@ class PendingAsks:
             asked.call.memory.add_to_log(JournalEntry(EntryKind.WITHDRAWN, asked.key, None))
         if self._tasks is not None:
             return self._tasks.withdraw(request_id)
-        notice = self._connection.withdraw(request_id, NO_LONGER_NEEDED)
+        notice = self._connection.withdraw(request_id, calls.client_tasks.NO_LONGER_NEEDED)
         return () if notice is None else (notice,)
 
     def settle_unsent(self, request_id: RequestId) -> None:
@@ -255,7 +259,7 @@ class PendingAsks:
 
 def entry_of(request_id: RequestId, method: str, asked: AskedQuestion) -> JournalEntry:
     """Return the entry of a question for the log of its call."""
-    return asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
+    return calls.log.asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
 
 
 def is_answer(result: Model | Exception) -> TypeGuard[Model | PeerError | RemoteProtocolError]:
@@ -263,4 +267,6 @@ def is_answer(result: Model | Exception) -> TypeGuard[Model | PeerError | Remote
 
     A task is not the answer yet.
     """
-    return isinstance(result, Model | PeerError | RemoteProtocolError) and not isinstance(result, CreateTaskResult)
+    return isinstance(result, Model | PeerError | RemoteProtocolError) and not isinstance(
+        result, types.CreateTaskResult
+    )
