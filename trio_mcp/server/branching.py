@@ -23,7 +23,7 @@ from .options import check_count, check_timeout
 if TYPE_CHECKING:
     from ..types import SamplingMessage
 
-Messages = tuple[types.SamplingMessage, ...]
+Messages = tuple["SamplingMessage", ...]
 """A conversation with a model: prompts and answers, oldest first."""
 
 

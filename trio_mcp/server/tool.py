@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -52,13 +53,15 @@ from .options import (
     question_keys,
     resume_mode,
 )
-from .parameters_model import ParametersModel
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
 from .task_calls import as_task, check_task, listed_execution
 from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
 from .tool_options import ToolKeywords, check_tool_name, check_tool_options, required_capabilities, task_support
+
+if TYPE_CHECKING:
+    from .parameters_model import ParametersModel
 
 logger = peer_logger("trio_mcp.tool")
 

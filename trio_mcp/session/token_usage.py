@@ -5,28 +5,30 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from ..types import (
-    AudioContent,
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    EmbeddedResource,
-    ImageContent,
-    JsonValue,
-    ResourceLink,
-    SamplingMessage,
-    TextContent,
-    TextResourceContents,
-    ToolResultContent,
-    ToolUseContent,
-)
+from .. import types
+from ..types import JsonValue
 
-TokenEstimate: TypeAlias = Callable[[CreateMessageRequestParams, CreateMessageResult | None], int]
+if TYPE_CHECKING:
+    from ..types import (
+        AudioContent,
+        CreateMessageRequestParams,
+        CreateMessageResult,
+        EmbeddedResource,
+        ImageContent,
+        ResourceLink,
+        SamplingMessage,
+        TextContent,
+        ToolResultContent,
+        ToolUseContent,
+    )
+
+TokenEstimate: TypeAlias = Callable[["CreateMessageRequestParams", "CreateMessageResult | None"], int]
 """Estimates the tokens of a request for a sample and of its answer; of the request alone where there is no answer."""
 
 Block: TypeAlias = (
-    TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent | EmbeddedResource | ResourceLink
+    "TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent | EmbeddedResource | ResourceLink"
 )
 
 CHARACTERS_PER_TOKEN = 4
@@ -113,13 +115,13 @@ def estimate_tokens(params: CreateMessageRequestParams, result: CreateMessageRes
 def characters(block: Block) -> int:
     """Return how many characters of the model's context a block takes."""
     match block:
-        case TextContent(text=text) | EmbeddedResource(resource=TextResourceContents(text=text)):
+        case types.TextContent(text=text) | types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
             return len(text)
-        case ToolUseContent(name=name, input=arguments):
+        case types.ToolUseContent(name=name, input=arguments):
             return len(name) + len(json.dumps(arguments))
-        case ToolResultContent(content=content, structured_content=structured):
+        case types.ToolResultContent(content=content, structured_content=structured):
             return sum(map(characters, content)) + (0 if structured is None else len(json.dumps(structured)))
-        case ResourceLink(uri=uri):
+        case types.ResourceLink(uri=uri):
             # The client may put the resource itself into the context, but its size is not known here.
             return len(uri)
         case _:

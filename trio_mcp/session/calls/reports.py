@@ -22,16 +22,11 @@ from typing import Protocol
 
 import trio
 
+from ... import types
 from ...errors import LimitExceeded
 from ...logs import RepeatedRecords, peer_logger
 from ...protocol.jsonrpc import Notification
-from ...types import (
-    JsonValue,
-    LoggingLevel,
-    LoggingMessageNotificationParams,
-    Model,
-    ProgressNotificationParams,
-)
+from ...types import JsonValue, LoggingLevel, Model, ProgressNotificationParams
 from ..replies import ReplyTarget
 from .facts import RequestFacts
 
@@ -156,7 +151,9 @@ async def report_log(call: ReportingCall, level: LoggingLevel, data: JsonValue, 
     if not call.is_answering or not call.facts.terms.log_threshold.passes(level) or call.is_replaying:
         await trio.lowlevel.checkpoint()
         return
-    params = LoggingMessageNotificationParams.model_validate({"level": level, "data": data, "logger": logger_name})
+    params = types.LoggingMessageNotificationParams.model_validate(
+        {"level": level, "data": data, "logger": logger_name}
+    )
     await call.notify("notifications/message", params)
 
 
