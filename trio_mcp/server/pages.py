@@ -33,7 +33,6 @@ class Offer(Protocol):
 T = TypeVar("T", bound=Offer)
 
 
-@dataclass(frozen=True)
 class PageSettings:
     """What is the same for all lists of a service.
 
@@ -43,15 +42,25 @@ class PageSettings:
         keys: sign the cursors; shared by all nodes that serve the same lists. None: those in the environment, or random ones.
     """
 
-    identity: Implementation
-    page_size: int = PAGE_SIZE
-    ttl: float = 0.0
-    scope: CacheScope = "private"
-    keys: KeyRing | None = None
+    def __init__(
+        self,
+        identity: Implementation,
+        page_size: int = PAGE_SIZE,
+        ttl: float = 0.0,
+        scope: CacheScope = "private",
+        keys: KeyRing | None = None,
+    ) -> None:
+        check_int("page_size", page_size, least=1)
+        check_caching("list_ttl", ttl, "list_scope", scope)
+        self.identity = identity
+        self.page_size = page_size
+        self.ttl = ttl
+        self.scope: CacheScope = scope
+        self.keys = keys
 
-    def __post_init__(self) -> None:
-        check_int("page_size", self.page_size, least=1)
-        check_caching("list_ttl", self.ttl, "list_scope", self.scope)
+    def with_keys(self, keys: KeyRing | None) -> PageSettings:
+        """Return the same settings with other keys."""
+        return PageSettings(self.identity, self.page_size, self.ttl, self.scope, keys)
 
     @cached_property
     def server_info_json(self) -> Encoded:

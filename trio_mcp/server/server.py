@@ -282,7 +282,7 @@ class Server(Registration):
     async def _open_with(
         self, state: object, options: ServiceOptions, channel: MessageChannel | None
     ) -> AsyncIterator[Service]:
-        routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
+        routes = routes_of(self._registry, self._pages.with_keys(self.options.keys))
         if self._middleware:
             routes = server.middleware.with_middleware(routes, self._middleware)
         opened = open_service(

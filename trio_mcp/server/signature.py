@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import islice
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
@@ -35,8 +34,7 @@ from .schema_checks import checked
 from .schema_references import UnknownReference
 
 
-@dataclass(frozen=True, slots=True)
-class Mirrored:
+class Mirrored(NamedTuple):
     """Mark an argument that modern clients repeat in the HTTP header `Mcp-Param-<name>`, for proxies (M-HTTP-6).
 
     Strings, integers and booleans only: `region: Annotated[str, Mirrored("Region")]`.

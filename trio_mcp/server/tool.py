@@ -69,7 +69,7 @@ REQUIRES_META_KEY = "trio-mcp/requires"
 """The member of a tool's `_meta` in which it publishes the capabilities that its calls need."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool:
     """A tool, registered or not.
 

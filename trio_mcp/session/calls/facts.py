@@ -118,8 +118,7 @@ class QuestionTimeout(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
+class Question(NamedTuple, Generic[T]):
     """A question that a call asks its client.
 
     Attributes:
