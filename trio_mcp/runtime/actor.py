@@ -57,15 +57,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
 from ..errors import Disconnected
-from .budget import TokenBudget
 from .journal import Journal
 from .mailbox import Mailbox, Slot
 from .memory_budget import Account
+
+if TYPE_CHECKING:
+    from .budget import TokenBudget
 
 T = TypeVar("T")
 

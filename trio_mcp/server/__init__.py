@@ -7,6 +7,7 @@ from .. import late
 if TYPE_CHECKING:
     from . import builder as builder
     from . import completion as completion
+    from . import concurrency as concurrency
     from . import elicitation as elicitation
     from . import elicits as elicits
     from . import form_schemas as form_schemas
@@ -77,6 +78,7 @@ else:
             "branching": "BranchOptions",
             "builder": "ToolBuilder ToolLimits",
             "completion": "",
+            "concurrency": "",
             "context": "BranchGroup Context",
             "elicitation": "Elicitation OnDecline",
             "elicits": "AnyElicit Elicit",

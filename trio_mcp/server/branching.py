@@ -14,13 +14,13 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
-from .. import types
+from .. import runtime, types
 from ..checks import check_names, check_sequence
-from ..runtime import TokenBudget
 from ..types import TextContent
 from .options import check_count, check_timeout
 
 if TYPE_CHECKING:
+    from ..runtime import TokenBudget
     from ..types import SamplingMessage
 
 Messages = tuple["SamplingMessage", ...]
@@ -91,7 +91,7 @@ class BranchTerms(NamedTuple):
             prompt = self.system_prompt
         return self._replace(
             max_depth=self.max_depth if max_depth is None else max_depth,
-            budget=self.budget if tokens is None else TokenBudget(tokens, self.budget, "a branch of this call"),
+            budget=self.budget if tokens is None else runtime.TokenBudget(tokens, self.budget, "a branch of this call"),
             allow_elicit=self.allow_elicit and options.get("allow_elicit", True),
             system_prompt=prompt,
             parent_messages=messages,

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
+from .. import runtime
 from ..errors import McpError
 from ..groups import leaf_exceptions
-from ..runtime import Actor, Lane, ThreadLimiter, TokenBudget, check_awaited
+from ..runtime import Actor, Lane, ThreadLimiter, check_awaited
 from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
 from .callables import callable_name, is_async, is_generator
-from .concurrency import ConcurrencyLimit
 from .context import Context
 from .providers import Providers, providers_of
 from .schema_checks import DearCheck
+
+if TYPE_CHECKING:
+    from .concurrency import ConcurrencyLimit
 
 Function: TypeAlias = Callable[..., object]
 M = TypeVar("M", bound=Model)
@@ -106,7 +109,7 @@ class Handler:
             return Context(call, lane, self.terms)
         actor = lane.actor
         # Kept by the actor, since all runs of the body share it.
-        actor.budget = actor.budget or TokenBudget(self.token_budget)
+        actor.budget = actor.budget or runtime.TokenBudget(self.token_budget)
         return Context(call, lane, self.terms._replace(budget=actor.budget))
 
     async def _in_thread(self, values: dict[str, object]) -> object:

@@ -44,7 +44,6 @@ from ..types.capabilities import lacks
 from .branching import BranchTerms
 from .callables import callable_name
 from .catalog import Catalog
-from .concurrency import ConcurrencyLimit, ToolBusy
 from .error_summary import error_summary
 from .handler import Function, Handler, make_handler
 from .options import (
@@ -192,9 +191,9 @@ class Tool:
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
             case ToolError() | RequestTimeout() | ResourceNotFound() | QuestionRejected() | MalformedAnswer():
                 return error_result(str(cause))
-            case LimitExceeded() if not isinstance(cause, ToolBusy):
+            case LimitExceeded() if not isinstance(cause, server.concurrency.ToolBusy):
                 return error_result(str(cause))
-            case CancelReason() | ProtocolError() | ToolBusy():
+            case CancelReason() | ProtocolError() | server.concurrency.ToolBusy():
                 return None
             case ProviderError():
                 failures.log(logger, self.name, f"the tool {self.name} has no answer of its model", cause)
@@ -329,7 +328,7 @@ def make_tool(
             threads,
             terms,
             options.get("token_budget"),
-            None if limit is None else ConcurrencyLimit(name, limit, options.get("queue", 0)),
+            None if limit is None else server.concurrency.ConcurrencyLimit(name, limit, options.get("queue", 0)),
         ),
         returned.convert,
         resume,
