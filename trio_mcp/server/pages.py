@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
@@ -55,7 +54,7 @@ class PageSettings:
         self.identity = identity
         self.page_size = page_size
         self.ttl = ttl
-        self.scope: CacheScope = scope
+        self.scope = scope
         self.keys = keys
 
     def with_keys(self, keys: KeyRing | None) -> PageSettings:
@@ -72,7 +71,6 @@ class PageSettings:
         return Cursors(self.keys or KeyRing.from_environment() or KeyRing.random(), self.identity.name)
 
 
-@dataclass(slots=True)
 class Pages(Generic[T]):
     """One list and its pages.
 
@@ -83,14 +81,25 @@ class Pages(Generic[T]):
         hideable: returns the items that some callers do not see; with any, the list is private.
     """
 
-    catalog: Catalog[T]
-    settings: PageSettings
-    page_type: Callable[[], Callable[..., Model]]
-    member: str
-    hidden: Callable[[RequestFacts], frozenset[T]] = lambda _facts: frozenset()
-    hideable: Callable[[], Collection[T]] = tuple
-    _snapshot: object = None
-    _encoded: dict[tuple[str, int, frozenset[T]], Encoded] = field(default_factory=dict)
+    __slots__ = ("_encoded", "_snapshot", "catalog", "hidden", "hideable", "member", "page_type", "settings")
+
+    def __init__(
+        self,
+        catalog: Catalog[T],
+        settings: PageSettings,
+        page_type: Callable[[], Callable[..., Model]],
+        member: str,
+        hidden: Callable[[RequestFacts], frozenset[T]] = lambda _facts: frozenset(),
+        hideable: Callable[[], Collection[T]] = tuple,
+    ) -> None:
+        self.catalog = catalog
+        self.settings = settings
+        self.page_type = page_type
+        self.member = member
+        self.hidden = hidden
+        self.hideable = hideable
+        self._snapshot: object = None
+        self._encoded: dict[tuple[str, int, frozenset[T]], Encoded] = {}
 
     def serve(self, facts: RequestFacts, params: Model) -> Encoded:
         """Return the requested page.

@@ -58,7 +58,6 @@ from .calls.asks_requests import CallByRequests, resume_request
 from .calls.call import Call, Plan
 from .calls.facts import RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
-from .calls.pending_asks import PendingAsks
 from .calls.repeats import KEY_MARK, KEYED_METHOD, read_key
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
@@ -113,7 +112,7 @@ class ServerSession:
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
-        self._asks = self._state.asks = PendingAsks(self.connection, self._state.post, account)
+        self._asks = self._state.asks
         self._records: RepeatedRecords | None = None
         if snapshot is not None:
             self._state.restore(snapshot)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -41,24 +40,37 @@ MAX_INITIALIZE = 64 * 1024
 """Bytes of what a client says of itself: a session keeps it for as long as it lives."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class SessionState:
     """The state that a legacy session keeps between its requests, and the methods that change it; see also `SessionTerms`."""
 
-    _service: Service
-    _connection: Connection
-    asks: PendingAsks = field(init=False)
-    """The requests of the session to its client."""
-    _account: Account | None = None
-    _subscriber: Subscriber | None = None
-    _outbox: Outbox[Envelope] | None = None
-    _declared: ServerCapabilities | None = None
-    """What `initialize` was answered with: a repeated one gets the same. None before the first."""
-    _facts: SessionFacts | None = None
-    _own_targets: set[OwnTarget] = field(default_factory=set[OwnTarget])
-    """Those of the calls that ask on the session's channel."""
-    changes: int = 0
-    """Counts what changes the snapshot."""
+    __slots__ = (
+        "_account",
+        "_connection",
+        "_declared",
+        "_facts",
+        "_outbox",
+        "_own_targets",
+        "_service",
+        "_subscriber",
+        "asks",
+        "changes",
+    )
+
+    def __init__(self, service: Service, connection: Connection, account: Account | None = None) -> None:
+        self._service = service
+        self._connection = connection
+        self.asks = PendingAsks(connection, self.post, account)
+        """The requests of the session to its client."""
+        self._account = account
+        self._subscriber: Subscriber | None = None
+        self._outbox: Outbox[Envelope] | None = None
+        self._declared: ServerCapabilities | None = None
+        """What `initialize` was answered with: a repeated one gets the same. None before the first."""
+        self._facts: SessionFacts | None = None
+        self._own_targets = set[OwnTarget]()
+        """Those of the calls that ask on the session's channel."""
+        self.changes = 0
+        """Counts what changes the snapshot."""
 
     @property
     def facts(self) -> SessionFacts:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, StrEnum
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
@@ -39,7 +38,6 @@ class Asking(Protocol):
         """The call is over."""
 
 
-@dataclass(slots=True, eq=False)
 class SessionFacts:
     """A legacy session, as far as what outlives a request needs it. When it has ended, it has only its name.
 
@@ -52,11 +50,21 @@ class SessionFacts:
         is_reachable: whether such messages reach the client now.
     """
 
-    owner: str
-    notify: Callable[[str, Model], None] | None
-    notify_task: Callable[[TaskState], None] | None
-    ask: Callable[[Asking], Callable[[], None] | None] | None
-    is_reachable: Callable[[], bool] | None
+    __slots__ = ("ask", "is_reachable", "notify", "notify_task", "owner")
+
+    def __init__(
+        self,
+        owner: str,
+        notify: Callable[[str, Model], None] | None,
+        notify_task: Callable[[TaskState], None] | None,
+        ask: Callable[[Asking], Callable[[], None] | None] | None,
+        is_reachable: Callable[[], bool] | None,
+    ) -> None:
+        self.owner = owner
+        self.notify = notify
+        self.notify_task = notify_task
+        self.ask = ask
+        self.is_reachable = is_reachable
 
 
 class LegacySession(Protocol):

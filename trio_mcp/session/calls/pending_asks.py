@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard, TypeVar
 
 import trio
@@ -54,7 +53,6 @@ class AskedQuestion(NamedTuple):
     in_turn: bool
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class PendingAsks:
     """The requests that the calls of one connection have sent to its client, and the actors that wait for the answers.
 
@@ -63,23 +61,43 @@ class PendingAsks:
         account: counts what the session keeps; None counts nothing.
     """
 
-    _connection: Connection
-    post: Callable[[Notification | Request], None]
-    _account: Account | None = None
-    actors: dict[RequestId, Actor] = field(default_factory=dict[RequestId, Actor])
-    recorded: dict[RequestId, AskedQuestion] = field(default_factory=dict[RequestId, AskedQuestion])
-    """Those of calls that keep a journal."""
-    earlier: dict[Call, dict[str, EarlierRequest]] = field(default_factory=dict)
-    """What an earlier run of a call has asked and has no answer yet, by key. Together they hold the turn of the call."""
-    prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
-    """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
-    _tasks: ClientTasks | None = None
-    """Those of the requests that run as tasks; None before the first."""
-    _answered: list[CallMemory] | None = None
-    """The calls that have got answers which are not in their logs yet."""
-    _pages: SessionPages | None = None
-    """The pages whose completion the client is notified of; None before the first."""
-    _closed: bool = False
+    __slots__ = (
+        "_account",
+        "_answered",
+        "_closed",
+        "_connection",
+        "_pages",
+        "_tasks",
+        "actors",
+        "earlier",
+        "post",
+        "prompting",
+        "recorded",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        post: Callable[[Notification | Request], None],
+        account: Account | None = None,
+    ) -> None:
+        self._connection = connection
+        self.post = post
+        self._account = account
+        self.actors: dict[RequestId, Actor] = {}
+        self.recorded: dict[RequestId, AskedQuestion] = {}
+        """Those of calls that keep a journal."""
+        self.earlier: dict[Call, dict[str, EarlierRequest]] = {}
+        """What an earlier run of a call has asked and has no answer yet, by key. Together they hold the turn of the call."""
+        self.prompting: dict[Call, trio.lowlevel.ParkingLot | None] = {}
+        """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
+        self._tasks: ClientTasks | None = None
+        """Those of the requests that run as tasks; None before the first."""
+        self._answered: list[CallMemory] | None = None
+        """The calls that have got answers which are not in their logs yet."""
+        self._pages: SessionPages | None = None
+        """The pages whose completion the client is notified of; None before the first."""
+        self._closed = False
 
     def expect_completion(self, elicitations: UrlElicitations, elicitation_id: str) -> None:
         """Notify the client when its user has finished at a page, unless the session ends before. Raises as `add` does."""
