@@ -191,6 +191,11 @@ def __getattr__(name: str) -> object:
         value: object = getattr(import_module(f".{package}", __name__), name)
     finally:
         if collecting:
+            # All objects are old now, as after the collections that they would have outlived. But not if the program has frozen
+            # some, which this would thaw.
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
     globals()[name] = value
     return value

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from .types import CreateMessageRequestParams, CreateMessageResult
+if TYPE_CHECKING:
+    from .types import CreateMessageRequestParams, CreateMessageResult
+
 
 SCHEMA_TOOL: Final = "__schema__"
 """The name of the tool by whose arguments a model gives a structured answer. No other tool may have it."""

@@ -28,7 +28,7 @@ from ..types import (
     RequestParams,
     ServerCapabilities,
 )
-from ..types.logging import LOGGING_LEVELS
+from ..types.logging_levels import LOGGING_LEVELS
 from .cache import ResponseCache
 from .calls import CallKeywords, Calls, call_options, complete_params
 from .changes import Changes, OnChange, subscription_filter

@@ -9,7 +9,7 @@ from ..checks import check_choice, check_int, check_seconds, check_sync_callback
 from ..protocol.revisions import REVISIONS
 from ..session.server_requests import MAX_HANDLERS
 from ..types import Implementation, LoggingLevel
-from ..types.logging import LOGGING_LEVELS
+from ..types.logging_levels import LOGGING_LEVELS
 from .cache import NO_CACHE, CacheView
 from .changes import OnChange
 from .handlers import Handlers, OnLog

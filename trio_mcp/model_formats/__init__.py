@@ -6,11 +6,27 @@ does not have raises `ValueError` with the index of its message and its own, as 
 
 from __future__ import annotations
 
-from .blocks import Dumpable, ModelMessage
-from .chat_completions import from_openai, to_openai
-from .messages_api import from_anthropic, to_anthropic
-from .requests import anthropic_request, openai_request
-from .results import anthropic_result, openai_result
+from typing import TYPE_CHECKING
+
+from .. import late
+
+if TYPE_CHECKING:
+    from .blocks import Dumpable, ModelMessage
+    from .chat_completions import from_openai, to_openai
+    from .messages_api import from_anthropic, to_anthropic
+    from .requests import anthropic_request, openai_request
+    from .results import anthropic_result, openai_result
+else:
+    __getattr__, __dir__ = late.exports(
+        __name__,
+        {
+            "blocks": "Dumpable ModelMessage",
+            "chat_completions": "from_openai to_openai",
+            "messages_api": "from_anthropic to_anthropic",
+            "requests": "anthropic_request openai_request",
+            "results": "anthropic_result openai_result",
+        },
+    )
 
 __all__ = [
     "Dumpable",

@@ -57,15 +57,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
 from ..errors import Disconnected
-from .budget import TokenBudget
 from .journal import Journal
 from .mailbox import Mailbox, Slot
 from .memory_budget import Account
+
+if TYPE_CHECKING:
+    from .budget import TokenBudget
 
 T = TypeVar("T")
 
@@ -148,7 +150,7 @@ Outcome: TypeAlias = Returned | Raised | Cancelled
 
 
 # Compared by identity: two actors are never the same call. Slots, because a server may hold thousands of actors.
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False, weakref_slot=True, repr=False)
 class Actor:
     """One logical call. Made by `Supervisor.start`; its owner cancels it, parks it and posts to its mailbox."""
 
@@ -266,7 +268,7 @@ class Actor:
         return f"<Actor {self.name} {self.state.value} busy={self.busy} {self.mailbox!r}{reason}>"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
 

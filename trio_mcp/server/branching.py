@@ -12,14 +12,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+from .. import runtime, types
 from ..checks import check_names, check_sequence
-from ..runtime import TokenBudget
-from ..types import SamplingMessage, TextContent
+from ..types import TextContent
 from .options import check_count, check_timeout
 
-Messages = tuple[SamplingMessage, ...]
+if TYPE_CHECKING:
+    from ..runtime import TokenBudget
+    from ..types import SamplingMessage
+
+Messages = tuple["SamplingMessage", ...]
 """A conversation with a model: prompts and answers, oldest first."""
 
 
@@ -58,7 +62,7 @@ def check_branch_options(options: BranchOptions) -> None:
     check_count("max_depth", options.get("max_depth"))
     check_count("token_budget", options.get("token_budget"))
     expected, each = "a list of SamplingMessage", 'a SamplingMessage(role="user", content=...)'
-    check_sequence("messages", options.get("messages", ()), SamplingMessage, expected, each)
+    check_sequence("messages", options.get("messages", ()), types.SamplingMessage, expected, each)
 
 
 class BranchTerms(NamedTuple):
@@ -87,7 +91,7 @@ class BranchTerms(NamedTuple):
             prompt = self.system_prompt
         return self._replace(
             max_depth=self.max_depth if max_depth is None else max_depth,
-            budget=self.budget if tokens is None else TokenBudget(tokens, self.budget, "a branch of this call"),
+            budget=self.budget if tokens is None else runtime.TokenBudget(tokens, self.budget, "a branch of this call"),
             allow_elicit=self.allow_elicit and options.get("allow_elicit", True),
             system_prompt=prompt,
             parent_messages=messages,

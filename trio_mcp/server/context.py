@@ -4,32 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Generic, Never, Self, TypeAlias, Unpack, cast, overload
+from typing import TYPE_CHECKING, Generic, Never, Self, TypeAlias, Unpack, cast, overload
 
 import trio
 from typing_extensions import TypeVar
 
+from .. import server, types
 from ..checks import check_no_options
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import Question
-from ..types import (
-    GetPromptResult,
-    ListRootsResult,
-    ReadResourceResult,
-    RequestParams,
-    Root,
-)
+from ..types import RequestParams
 from .ask_timeout import ask_timeout, ask_within
-from .asking import UrlElicited
 from .branching import NO_OPTIONS, BranchOptions, Messages, check_branch_options, freeze_messages
-from .elicitation import Elicitation
-from .nested import get_prompt, read_resource
 from .options import check_branch
 from .reporting import runs_on_trio
 from .sampling import ToolLooper
-from .step_results import run_step
 from .unawaited import must_be_awaited
-from .url_elicitation import Done, Page, Url, elicit_url
+
+if TYPE_CHECKING:
+    from ..types import GetPromptResult, ReadResourceResult, Root
+    from .asking import UrlElicited
+    from .elicitation import Elicitation
+    from .url_elicitation import Done, Url
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -56,7 +52,7 @@ class Context(ToolLooper, Generic[StateT_co]):
 
         `trio_mcp.server.Elicitation` describes the schemas, the arguments and the errors of each.
         """
-        return Elicitation(self._call, self._lane, self._terms)
+        return server.elicitation.Elicitation(self._call, self._lane, self._terms)
 
     def elicit_url(
         self,
@@ -89,8 +85,8 @@ class Context(ToolLooper, Generic[StateT_co]):
         """
         if unknown:
             check_no_options(unknown, Context.elicit_url, "ctx.elicit_url()")
-        page = Page(message, url, elicitation_id, done, wait)
-        return elicit_url(self._call, self._lane, self._terms, page, timeout)
+        page = server.url_elicitation.Page(message, url, elicitation_id, done, wait)
+        return server.url_elicitation.elicit_url(self._call, self._lane, self._terms, page, timeout)
 
     @must_be_awaited("ctx.roots")
     async def roots(self, *, timeout: float = math.inf) -> list[Root]:
@@ -101,7 +97,7 @@ class Context(ToolLooper, Generic[StateT_co]):
             PeerError: the client returned an error; see `sample`.
             RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
         """
-        question = Question("roots", "roots/list", RequestParams(), ListRootsResult, ("roots",))
+        question = Question("roots", "roots/list", RequestParams(), types.ListRootsResult, ("roots",))
         return (await ask_within(self._call, self._lane, question, ask_timeout(timeout))).roots
 
     # running
@@ -124,7 +120,7 @@ class Context(ToolLooper, Generic[StateT_co]):
 
         If `fn` is cancelled, nothing is recorded, and a replay runs it again.
         """
-        return await run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
+        return await server.step_results.run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
 
     @runs_on_trio
     @must_be_awaited("ctx.become_task")
@@ -154,7 +150,7 @@ class Context(ToolLooper, Generic[StateT_co]):
             PeerError: the URI is not valid for the function; code -32602, as a client receives.
             BranchLimit: it timed out, or the call has too many branches or they nest too deep.
         """
-        return await read_resource(self._call, self._lane, self._terms, uri)
+        return await server.nested.read_resource(self._call, self._lane, self._terms, uri)
 
     @must_be_awaited("ctx.get_prompt")
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
@@ -163,7 +159,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         Raises:
             PeerError: there is no such prompt, or its arguments are wrong; code -32602, as a client receives.
         """
-        return await get_prompt(self._call, self._lane, self._terms, name, arguments)
+        return await server.nested.get_prompt(self._call, self._lane, self._terms, name, arguments)
 
     @must_be_awaited("ctx.branch")
     async def branch(self, fn: BranchBody[StateT_co, T], **options: Unpack[BranchOptions]) -> T:

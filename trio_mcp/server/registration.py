@@ -4,33 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import ParamSpec, TypeVar, Unpack, overload
+from types import FunctionType
+from typing import TYPE_CHECKING, ParamSpec, TypeVar, Unpack, overload
 
+from .. import server
 from ..checks import check_sync_callback
 from ..runtime import ThreadLimiter
 from ..session import MessageMiddleware
 from ..session.calls.facts import TaskSupport
 from ..session.changes import Change
-from .builder import ToolBuilder
 from .completion import make_completer
 from .context import Context
 from .handler import Function
-from .handoff import handoff_function
 from .homes import remember_home
-from .middleware import CallMiddleware, check_middleware
 from .options import check_function, check_not_class, check_uri_and_function, name_for
-from .prompts import Prompt, PromptKeywords, make_prompt
 from .registry import Registry
-from .resources import Resource, ResourceKeywords, Template, make_resource, make_template
 from .tool import Tool, make_tool
 from .tool_options import ToolKeywords
+
+if TYPE_CHECKING:
+    from .middleware import CallMiddleware
+    from .prompts import Prompt, PromptKeywords
+    from .resources import Resource, ResourceKeywords, Template
 
 F = TypeVar("F", bound=Function)
 Q = ParamSpec("Q")
 V = TypeVar("V")
 C = TypeVar("C")
 S = TypeVar("S")
-CallMiddlewareT = TypeVar("CallMiddlewareT", bound=CallMiddleware)
+CallMiddlewareT = TypeVar("CallMiddlewareT", bound="CallMiddleware")
 MessageMiddlewareT = TypeVar("MessageMiddlewareT", bound=MessageMiddleware)
 
 MAX_THREADS = 100
@@ -114,7 +116,7 @@ class Registration:
 
         def add(before: Callable[Q, Awaitable[V]]) -> Callable[Q, Awaitable[V]]:
             name = name_for(before, options)
-            function = handoff_function(name, before, client, after, on_cancel)
+            function = server.handoff.handoff_function(name, before, client, after, on_cancel)
             self.add_tool(make_tool(function, options, self._threads, before=before))
             return before
 
@@ -135,7 +137,7 @@ class Registration:
                     f"add_tool: {function.name} has its options already, so {', '.join(options)} cannot be set"
                 )
             tool = function.with_threads(self._threads)
-        elif isinstance(function, ToolBuilder):
+        elif not isinstance(function, FunctionType) and isinstance(function, server.builder.ToolBuilder):
             raise TypeError(
                 f"add_tool: {function!r} is not finished: call .execute(...) or .handoff(...) as its last step"
             )
@@ -180,7 +182,7 @@ class Registration:
     def add_prompt(self, function: Function, **options: Unpack[PromptKeywords]) -> Prompt:
         """Register a function as a prompt, also while serving."""
         check_function(function, "prompt")
-        prompt = make_prompt(function, options, self._threads)
+        prompt = server.prompts.make_prompt(function, options, self._threads)
         self._registry.prompts.add(prompt.name, prompt)
         return prompt
 
@@ -212,10 +214,10 @@ class Registration:
         """Register a function as a resource or a resource template, also while serving."""
         check_uri_and_function(uri, function)
         if "{" in uri:
-            template = make_template(uri, function, options, self._threads)
+            template = server.resources.make_template(uri, function, options, self._threads)
             self._registry.templates.add(uri, template)
             return template
-        resource = make_resource(uri, function, options, self._threads)
+        resource = server.resources.make_resource(uri, function, options, self._threads)
         self._registry.resources.add(uri, resource)
         return resource
 
@@ -255,7 +257,7 @@ class Registration:
         """
         if fn is None:
             return self.middleware
-        check_middleware(fn)
+        server.middleware.check_middleware(fn)
         self._check_not_served("middleware")
         self._middleware.append(fn)
         return fn

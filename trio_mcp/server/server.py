@@ -9,10 +9,11 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Never, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Never, TypeAlias, Unpack
 
 import trio
 
+from .. import server
 from ..checks import check_no_options, check_str
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
@@ -34,16 +35,18 @@ from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
-from .middleware import CallMiddleware, with_middleware
 from .options import check_service
 from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
 from .router import request_checks_of, routes_of
-from .sampling.routing import PROVIDED, SamplingPreference, check_preference, check_provider
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
+
+if TYPE_CHECKING:
+    from .middleware import CallMiddleware
+    from .sampling.routing import SamplingPreference
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -110,12 +113,13 @@ class Server(Registration):
     ) -> None:
         check_no_options(unknown, Server, "Server()")
         super().__init__()
-        check_preference(sampling_prefer)
+        if sampling_prefer != "client":
+            server.sampling.routing.check_preference(sampling_prefer)
         if sampling is None and sampling_prefer == "server":
             raise ValueError('sampling_prefer="server" needs a provider: pass sampling= too')
         if sampling is not None:
-            check_provider(sampling)
-            self._fulfilled = PROVIDED
+            server.sampling.routing.check_provider(sampling)
+            self._fulfilled = server.sampling.routing.PROVIDED
         self._sampling = sampling
         self._sampling_prefer = sampling_prefer
         if lifespan is not None:
@@ -215,8 +219,9 @@ class Server(Registration):
 
         Options are the transport's. Raises `LookupError` for a transport that is not installed.
         """
-        # Modules and tools live as long as the process. Frozen, they are never scanned again.
-        gc.collect()
+        # Modules and tools live as long as the process. Frozen, they are never scanned again. Only what is young is collected
+        # first: to look through everything takes a tenth of the start, and finds little but what loading classes leaves behind.
+        gc.collect(1)
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
         with owned_process():
@@ -278,9 +283,11 @@ class Server(Registration):
     async def _open_with(
         self, state: object, options: ServiceOptions, channel: MessageChannel | None
     ) -> AsyncIterator[Service]:
-        routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
+        routes = routes_of(self._registry, self._pages.with_keys(self.options.keys))
+        if self._middleware:
+            routes = server.middleware.with_middleware(routes, self._middleware)
         opened = open_service(
-            with_middleware(routes, self._middleware),
+            routes,
             self.identity,
             self._registry.capabilities,
             self.instructions,

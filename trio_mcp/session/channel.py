@@ -8,15 +8,17 @@ of the event loop). A plain `trio.abc.Channel[Envelope]` works too: `as_message_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 import trio
 
+from .. import session
 from ..runtime import Account, Outbox
 from ..runtime.loop_turn import TURN, LoopTurn
-from .batch import OpenBatch
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
-from .raised import RaisedErrors
+
+if TYPE_CHECKING:
+    from .raised import RaisedErrors
 
 MESSAGE_COST: Final = 512
 """What a message costs of a turn of the event loop besides its bytes (`LoopTurn.spent`)."""
@@ -127,7 +129,7 @@ async def read_all(
                 taken = take(envelope)
                 if turn.spent > TURN:
                     await turn.pass_on()
-                    if isinstance(taken, OpenBatch):
+                    if isinstance(taken, session.batch.OpenBatch):
                         await taken.read_rest(turn)
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
                 del envelope, taken

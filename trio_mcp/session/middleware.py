@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ..errors import McpError, RemoteProtocolError
 from ..protocol.codec.reading import Inbound, codec_for
@@ -13,13 +13,15 @@ from ..protocol.jsonrpc import Encoded, Malformed, Message, Notification, Reques
 from ..protocol.revisions import Side
 from ..runtime import Account, Outbox
 from ..types import CancelledNotificationParams, Model
-from .batch import OpenBatch
 from .calls.facts import RequestFacts
 from .envelope import ANONYMOUS, Envelope, MessageFacts, Peer, Received
 from .replies import ReplyTarget
 from .server import ServerSession
 from .service import Service
-from .snapshot import SessionSnapshot
+
+if TYPE_CHECKING:
+    from .batch import OpenBatch
+    from .snapshot import SessionSnapshot
 
 
 def make_session(

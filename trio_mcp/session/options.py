@@ -13,7 +13,7 @@ from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore, Store
 from .task_options import TaskOptions
-from .token_usage import TokenEstimate, estimate_tokens
+from .token_estimate import TokenEstimate, estimate_tokens
 
 MAX_NODE: Final = 64
 """Characters of the name of a process."""

@@ -21,7 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
+from .. import session
 from ..errors import RemoteProtocolError
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound, Phase
@@ -51,24 +53,24 @@ from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
 from ..runtime import Account, CancelReason, Journal, Outbox
 from ..types import InputResponseRequestParams, Model
-from .batch import OpenBatch
+from . import calls
 from .calls.asks_requests import CallByRequests, resume_request
-from .calls.asks_rounds import CallInRounds
 from .calls.call import Call, Plan
-from .calls.earlier import EarlierRun
 from .calls.facts import RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
-from .calls.log import CallLog
-from .calls.pending_asks import PendingAsks
 from .calls.repeats import KEY_MARK, KEYED_METHOD, read_key
-from .calls.retries import carry_on
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
-from .keyed_requests import KeyedRequests
 from .replies import OpenRequests, ReplyTarget
 from .service import Service
 from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
-from .snapshot import SessionSnapshot
+
+if TYPE_CHECKING:
+    from .batch import OpenBatch
+    from .calls.earlier import EarlierRun
+    from .calls.log import CallLog
+    from .keyed_requests import KeyedRequests
+    from .snapshot import SessionSnapshot
 
 logger = peer_logger("trio_mcp.session")
 
@@ -110,7 +112,7 @@ class ServerSession:
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
-        self._asks = self._state.asks = PendingAsks(self.connection, self._state.post, account)
+        self._asks = self._state.asks
         self._records: RepeatedRecords | None = None
         if snapshot is not None:
             self._state.restore(snapshot)
@@ -146,7 +148,7 @@ class ServerSession:
                 outbox.post(Envelope(error_response(error), about=error.request_id))
                 return event
             case BatchIn():
-                batch = OpenBatch(outbox, owns_outbox=owns_outbox)
+                batch = session.batch.OpenBatch(outbox, owns_outbox=owns_outbox)
                 unread, peer = iter(event.messages), envelope.peer
                 batch.read_more = partial(self._read_batch, unread, peer, envelope.size)
                 self._read_batch(unread, peer, envelope.size, batch)
@@ -222,7 +224,7 @@ class ServerSession:
 
     def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
         """Cancel the call whose reply cannot be delivered any more, unless another request still waits for it."""
-        if isinstance(target, OpenBatch):
+        if not isinstance(target, ReplyTarget):
             for each in target.reply_targets:
                 if not each.finished:
                     self.disconnect(each)
@@ -341,7 +343,7 @@ class ServerSession:
             check = service.request_checks.get(facts.method)
             if check is not None:
                 check(facts, params)
-            carry_on(service.calls, facts, params, target, self._route)
+            calls.retries.carry_on(service.calls, facts, params, target, self._route)
             return None
         key = None
         if facts.method == KEYED_METHOD and KEY_MARK in terms.meta.raw:
@@ -383,22 +385,22 @@ class ServerSession:
         return None
 
     def _keyed(self) -> KeyedRequests:
-        return KeyedRequests(self.service, self._asks, self._start_call)
+        return session.keyed_requests.KeyedRequests(self.service, self._asks, self._start_call)
 
     def _start_call(
         self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun | None = None
     ) -> Call:
         """Start a call; once more if an earlier run has left something, with what that has recorded."""
-        calls = self.service.calls
+        services = self.service.calls
         if facts.terms.asks_in_rounds:
             journal = None if run is None else Journal(run.entries)
-            return CallInRounds(calls, plan, facts, target, RequestDigest(params), None, journal)
+            return calls.asks_rounds.CallInRounds(services, plan, facts, target, RequestDigest(params), None, journal)
         if run is None:
-            call = CallByRequests(calls, plan, facts, target, self._asks)
+            call = CallByRequests(services, plan, facts, target, self._asks)
         else:
             # What it asked on another connection has lost its prompt there.
-            call = resume_request(calls, plan, facts, target, self._asks, replace(run, requests={}), None)
-        if calls.is_durable:
+            call = resume_request(services, plan, facts, target, self._asks, replace(run, requests={}), None)
+        if services.is_durable:
             target.params = params
         return call
 

@@ -8,20 +8,17 @@ so that a server never asks which era a request belongs to. Past this module not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from ... import types
 from ...errors import LocalProtocolError, RemoteProtocolError
 from ...types import (
     LOGGING_LEVELS,
     ClientCapabilities,
-    CreateTaskResult,
-    GetTaskResult,
     Implementation,
     InitializeRequestParams,
-    InputRequiredResult,
     JsonObject,
     JsonValue,
     LoggingLevel,
@@ -77,7 +74,7 @@ class Codec(TaskWriter):
         ignored = {} if self._modern else dict.fromkeys(self._rounds, _ROUNDS)
         if revision.tasks is not TaskStyle.REQUESTED:
             ignored |= {method: ignored.get(method, frozenset()) | TASK for method in TASK_GATES}
-        self._ignored: Mapping[str, frozenset[str]] = ignored
+        self._ignored = ignored
         """Members of params that mean nothing, by method."""
 
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
@@ -120,12 +117,12 @@ class Codec(TaskWriter):
             case "complete":
                 return self._read(known.result, {"resultType": "complete", **result})  # M-RPC-4c
             case "task" if may_be_task:
-                return validated(CreateTaskResult, result, "result")
+                return validated(types.CreateTaskResult, result, "result")
             # Examples of the extension have it so, against its text (M-TSK-4).
-            case "task" if known.result is GetTaskResult:
+            case "task" if known.result is types.GetTaskResult:
                 return self._read(known.result, {**result, "resultType": "complete"})
             case "input_required" if method in self._rounds:
-                asking = validated(InputRequiredResult, without_tasks(result), "result")
+                asking = validated(types.InputRequiredResult, without_tasks(result), "result")
                 if not asking.input_requests and asking.request_state is None:
                     raise RemoteProtocolError(ASKS_NOTHING)
                 return asking
@@ -145,7 +142,7 @@ class Codec(TaskWriter):
         if known is None or known.result is None or known.as_task is None:
             raise self._lacks(f"task of {method}")
         result = self.decode_result(method, payload, may_be_task=False)
-        if isinstance(result, InputRequiredResult):
+        if isinstance(result, types.InputRequiredResult):
             raise RemoteProtocolError(f"result.resultType: {result.result_type} is no result of a task")
         return result
 
@@ -217,11 +214,13 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-@dataclass(slots=True, eq=False)
 class LogThreshold:
     """The least severe log level that is sent; None sends nothing. A session shares one, a modern request has one (M-LOG-1s)."""
 
-    level: LoggingLevel | None = "info"
+    __slots__ = ("level",)
+
+    def __init__(self, level: LoggingLevel | None = "info") -> None:
+        self.level = level
 
     def passes(self, level: LoggingLevel) -> bool:
         return self.level is not None and LOGGING_LEVELS.index(level) >= LOGGING_LEVELS.index(self.level)
@@ -252,7 +251,6 @@ class RequestTerms(NamedTuple):
 _NOTHING_DECLARED: Final = ClientCapabilities()
 
 
-@dataclass(slots=True, eq=False)
 class SessionTerms:
     """What a session has agreed on: the terms of every request that does not state its own.
 
@@ -260,12 +258,15 @@ class SessionTerms:
     revision that it got.
     """
 
-    phase: Phase = Phase.OPENING
-    codec: Codec = CODECS[NEWEST_LEGACY]
-    proposed_version: str | None = None
-    client_capabilities: ClientCapabilities = _NOTHING_DECLARED
-    client_info: Implementation | None = None
-    log_threshold: LogThreshold = field(default_factory=LogThreshold)
+    __slots__ = ("client_capabilities", "client_info", "codec", "log_threshold", "phase", "proposed_version")
+
+    def __init__(self) -> None:
+        self.phase = Phase.OPENING
+        self.codec = CODECS[NEWEST_LEGACY]
+        self.proposed_version: str | None = None
+        self.client_capabilities = _NOTHING_DECLARED
+        self.client_info: Implementation | None = None
+        self.log_threshold = LogThreshold()
 
     def check_phase(self, method: str) -> None:
         """Raise `RemoteProtocolError` unless this legacy method may be called at this point of the session."""

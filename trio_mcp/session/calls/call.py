@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias
 
 import trio
 from typing_extensions import TypeVar
@@ -53,8 +53,8 @@ from ...runtime import (
 )
 from ...storage import StoreError
 from ...types import JsonValue, LoggingLevel, Model
+from .. import calls
 from ..envelope import Envelope, content_size
-from ..raised import RaisedErrors
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
 from .facts import ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
@@ -67,11 +67,14 @@ from .failures import (
     timeout_error,
     told_error,
 )
-from .legs import LegBook
-from .memory import CallMemory
-from .repeats import KeyedCall
 from .reports import ProgressReports, report_log, report_progress, send_heartbeats
 from .services import CallServices
+
+if TYPE_CHECKING:
+    from ..raised import RaisedErrors
+    from .legs import LegBook
+    from .memory import CallMemory
+    from .repeats import KeyedCall
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
@@ -136,7 +139,9 @@ class Call(ABC, Generic[OriginT_co]):
             account.draw(size)
         self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
-            self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence, services.is_durable)
+            self.memory = calls.memory.CallMemory(
+                self.actor.journal, plan.target, services.note_divergence, services.is_durable
+            )
         if self.target is not None:
             self.target.work = self
             if plan.heartbeat is not None:
