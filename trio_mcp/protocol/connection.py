@@ -223,7 +223,7 @@ class Connection:
         """
         if self.terms.phase is Phase.CLOSED:
             return Ignored("the connection is closed")
-        if self._lost and (lost := self._with_lost(message)) is not None:
+        if self._lost.lost and (lost := self._with_lost(message)) is not None:
             return lost
         try:
             match message:

@@ -154,7 +154,8 @@ class Tool:
         if handler.admit is not None:
             handler.admit()
         body = run if self.max_result is None else LimitedBody(run, self.name, self.max_result)
-        return Plan(body, self.name, self.timeout, self._error_result, self._resume, self._heartbeat, self._repeatable)
+        name = self.model.name
+        return Plan(body, name, self.timeout, self._error_result, self._resume, self._heartbeat, self._repeatable)
 
     async def _run_if_valid(
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None
@@ -224,7 +225,8 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     tool = tools.by_key.get(params.name)
     if tool is None or (tool.access is not None and tool.access.hides_from(facts.caller)):
         raise unknown_tool(params.name)
-    check_headers(tool, facts, params)
+    if tool.mirrored is not None:
+        check_headers(tool, facts, params)
     if tool.task is TaskSupport.FORBIDDEN and params.task is None:
         return tool.plan(facts, params.arguments or {})
     # Without a tool that runs as a task the server does not declare tasks, and ignores that one is asked for (L-TSK-1).

@@ -111,6 +111,7 @@ class ServerSession:
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
         self._asks = self._state.asks = PendingAsks(self.connection, self._state.post, account)
+        self._owns_headers = not shared_channel
         self._records: RepeatedRecords | None = None
         if snapshot is not None:
             self._state.restore(snapshot)
@@ -298,24 +299,15 @@ class ServerSession:
         size: int,
         run: tuple[EarlierRun, CallLog | None] | None = None,
     ) -> None:
-        facts = RequestFacts(
-            request.id,
-            request.method,
-            request.terms,
-            peer.principal,
-            peer.headers,
-            self.service.turn,
-            size,
-            peer.known_caller,
-            own_headers=not self.connection.shared_channel,
-            session=None if request.terms.asks_in_rounds else self._state,
-        )
+        request_id, method, params, terms = request
+        principal, headers, _, caller = peer
+        turn, session = self.service.turn, None if terms.asks_in_rounds else self._state
+        # By position: names would cost as much again.
+        facts = RequestFacts(request_id, method, terms, principal, headers, turn, size, caller, self._owns_headers, session)
         self.requests.add(target)
         try:
             answer = (
-                self._answer(facts, request.params, target)
-                if run is None
-                else self._resumed(facts, request.params, target, *run)
+                self._answer(facts, params, target) if run is None else self._resumed(facts, params, target, *run)
             )
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
             failures = self.service.calls.failures
@@ -329,8 +321,8 @@ class ServerSession:
 
     def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
-        service, terms = self.service, facts.terms
-        if facts.method not in service.offered[terms.codec.revision.name]:
+        service, terms, method = self.service, facts.terms, facts.method
+        if method not in service.offered[terms.codec.revision.name]:
             raise not_offered(facts)
         # The terms are asked too: `model_fields_set` has unknown members, and a legacy client may send one of that name.
         if (
@@ -338,26 +330,27 @@ class ServerSession:
             and isinstance(params, InputResponseRequestParams)
             and "request_state" in params.model_fields_set
         ):
-            check = service.request_checks.get(facts.method)
+            check = service.request_checks.get(method)
             if check is not None:
                 check(facts, params)
             carry_on(service.calls, facts, params, target, self._route)
             return None
         key = None
-        if facts.method == KEYED_METHOD and KEY_MARK in terms.meta.raw:
+        if method == KEYED_METHOD and KEY_MARK in terms.meta.raw:
             key = read_key(facts, params)
             if key is not None and self._keyed().repeat(key, facts, params, target):
                 return None
-        own_method = SESSION_METHODS.get(facts.method)
+        own_method = SESSION_METHODS.get(method)
         answer = self._route(facts, params) if own_method is None else own_method(self._state, params, facts)
-        if isinstance(answer, Encoded):
-            return answer
         if not isinstance(answer, Plan):
-            return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
-        # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
-        is_late = answer.task is TaskSupport.LATER and terms.asks_in_rounds
-        makes_task = answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params)
-        as_task = makes_task and not is_late
+            if isinstance(answer, Encoded):
+                return answer
+            return terms.codec.encode_result(method, answer, service.calls.server_info_json)
+        makes_task = as_task = False
+        if answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params):
+            makes_task = True
+            # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
+            as_task = not (answer.task is TaskSupport.LATER and terms.asks_in_rounds)
         if key is not None:
             # Those of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
             alone = service.calls.keys is None or not (facts.own_headers and terms.asks_in_rounds)

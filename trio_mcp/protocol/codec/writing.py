@@ -82,7 +82,9 @@ class Writer:
         Args:
             identity: who the server is (an `Implementation`); modern results say it in their `_meta` (M-META-2s).
         """
-        known = self._known(self.revision.requests, method)
+        known = self.revision.requests.get(method)
+        if known is None:
+            raise self._lacks(method)
         if type(result) is CallToolResult and known.result is CallToolResult:
             raw = _encoded_text(result)
             if raw is not None:
@@ -230,10 +232,11 @@ def _encoded_text(result: CallToolResult) -> bytes | None:
     Most results of tools are that, and the general way takes several times longer.
     """
     content = result.content
-    if len(content) != 1 or result.model_fields_set != _CONTENT_ALONE:
+    # What `model_fields_set` returns, without the call of the property.
+    if len(content) != 1 or result.__pydantic_fields_set__ != _CONTENT_ALONE:
         return None
     block = content[0]
-    if type(block) is not TextContent or type(block.text) is not str or not block.model_fields_set <= _PLAIN_TEXT:
+    if type(block) is not TextContent or type(block.text) is not str or not block.__pydantic_fields_set__ <= _PLAIN_TEXT:
         return None
     try:
         return b"".join((b'{"content":[{"type":"text","text":', to_json(block.text), b"}]}"))

@@ -123,18 +123,18 @@ class Call(ABC, Generic[OriginT_co]):
         if facts.known_caller is not None:
             size += facts.known_caller.size
         account = self._open_account(size)
+        seconds = min(plan.timeout, services.options.max_seconds)
         self.actor = services.supervisor.start(
             partial(plan.run, self),
             self._on_actor_done,
             principal=facts.principal,
-            deadline=trio.current_time() + min(plan.timeout, services.options.max_seconds),
+            deadline=math.inf if seconds == math.inf else trio.current_time() + seconds,
             label=plan.target,
             journal=journal,
         )
         if account is not None:
             self.actor.account = account
             account.draw(size)
-        self.actor.on_quiescent = self.on_quiescent
         if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence, services.is_durable)
         if self.target is not None:
@@ -149,9 +149,6 @@ class Call(ABC, Generic[OriginT_co]):
             return None
         account.check(size)
         return account.open()
-
-    def on_quiescent(self) -> None:
-        """Note that no lane can do anything more on its own."""
 
     @abstractmethod
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
@@ -386,27 +383,27 @@ class Call(ABC, Generic[OriginT_co]):
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         """Return what to answer the caller with; None if the call was cancelled for a client that wants no reply."""
+        answer: LegOutcome
         try:
-            answer = self._encoded_outcome(outcome)
+            # What is about tasks is encoded by the body.
+            if isinstance(outcome, Returned) and isinstance(outcome.value, Encoded):
+                answer = outcome.value
+            else:
+                result = self._answer(outcome)
+                answer = self._encoded(result) if isinstance(result, Model) else result
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
             answer = error_detail(self.services.failures, self.facts, self._told(error), self._plan.target)
-        return None if self.actor.cancel_reason in NO_REPLY_REASONS else answer
-
-    def _encoded_outcome(self, outcome: Outcome) -> LegOutcome:
-        # What is about tasks is encoded by the body.
-        if isinstance(outcome, Returned) and isinstance(outcome.value, Encoded):
-            return outcome.value
-        answer = self._answer(outcome)
-        return self._encoded(answer) if isinstance(answer, Model) else answer
+        reason = self.actor.cancel_reason
+        return None if reason is not None and reason in NO_REPLY_REASONS else answer
 
     def _answer(self, outcome: Outcome) -> Model | ErrorDetail | None:
         """Return what an outcome means as a result or an error; None if the client that cancelled the call wants no reply."""
+        if isinstance(outcome, Returned):
+            assert isinstance(outcome.value, Model)
+            return outcome.value
         plan = self._plan
         cause: BaseException | CancelReason
         match outcome:
-            case Returned(value):
-                assert isinstance(value, Model)
-                return value
             case Raised(error):
                 cause = self._told(error)
             case Cancelled(reason) if reason in NO_REPLY_REASONS:
