@@ -42,10 +42,11 @@ from ..errors import (
     Unreachable,
     without_traceback,
 )
+from ..quick_tuple import make_tuple
 from ..types import CancelledNotificationParams, CreateTaskResult, InitializeRequestParams, Model
 from .batches import checked_in_batch
 from .codec import Codec, codec_for
-from .codec.reading import Inbound, Phase, RequestTerms, SessionTerms, read_request
+from .codec.reading import CLOSED, Inbound, Phase, RequestTerms, SessionTerms, read_request
 from .jsonrpc import (
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
@@ -221,7 +222,7 @@ class Connection:
         Args:
             inbound: the same message, if it was classified before.
         """
-        if self.terms.phase is Phase.CLOSED:
+        if self.terms.phase is CLOSED:
             return Ignored("the connection is closed")
         if self._lost.lost and (lost := self._with_lost(message)) is not None:
             return lost
@@ -314,7 +315,7 @@ class Connection:
                 in_use = f"the request id {message.id!r} is in use by a request that is still open"
                 raise RemoteProtocolError(in_use, code=INVALID_REQUEST)
             self.open_ids.add(message.id)
-        return RequestIn(message.id, message.method, params, terms)
+        return make_tuple(RequestIn, (message.id, message.method, params, terms))
 
     def _notification(self, message: Notification) -> Event:
         params = message.params

@@ -30,6 +30,7 @@ from ..types.base import JsonObject, JsonValue
 from .json_limits import DEFAULT_LIMITS, MAX_ENCODED_DEPTH, SHORT, Measure, measure, over_limit
 from .json_limits import JsonLimits as JsonLimits  # noqa: PLC0414  re-exported
 from .quick_json import (
+    BACKSLASH,
     UNPROVEN,
     has_number_over,
     is_infinite_in,
@@ -52,7 +53,7 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | 
     """
     values = (measured or measure(data, limits)).values
     # Escapes are dear there: the text is searched for them twice more.
-    quick = values * _DENSE >= len(data) and (len(data) <= SHORT or b"\\" not in data)
+    quick = values * _DENSE >= len(data) and (len(data) <= SHORT or BACKSLASH not in data)
     if quick and (value := quick_loads(data, limits.max_number_chars)) is not UNPROVEN:
         return value
     return _strict_loads(data, limits, many=values > _MANY)

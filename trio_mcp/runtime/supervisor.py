@@ -43,8 +43,9 @@ import trio
 from ..errors import LimitExceeded
 from ..groups import split_group
 from ..logs import OwnText, peer_logger
+from ..quick_tuple import make_tuple
 from . import forks
-from .actor import Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
+from .actor import DONE, RUNNING, Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
 from .boundary import cancel_leftover_nurseries
 from .cleanup_deadlines import CleanupDeadlines, stacks
 from .journal import Journal
@@ -235,7 +236,7 @@ class Supervisor:
         try:
             with actor.scope:
                 try:
-                    outcome = Returned(await body(actor))
+                    outcome = make_tuple(Returned, (await body(actor),))
                 finally:
                     if task.child_nurseries:
                         cancel_leftover_nurseries(actor)
@@ -254,14 +255,14 @@ class Supervisor:
 
     def _forget(self, actor: Actor) -> None:
         """Remove an actor that has ended from all tables."""
-        if actor.state is not ActorState.RUNNING:
+        if actor.state is not RUNNING:
             self._unpark(actor)
             if actor.state is ActorState.STUCK:
                 self._counts.stuck -= 1
                 logger.warning("%s, which was stuck, has ended", actor.name)
         if actor.overdue_at != math.inf:
             self._deadlines.drop(actor)
-        actor.state = ActorState.DONE
+        actor.state = DONE
         if actor.opened_mailbox is not None:
             actor.retire(ActorState.DONE)
         if actor.account is not None:

@@ -31,10 +31,11 @@ from ..logs import FailureLog, peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
+from ..quick_tuple import make_tuple
 from ..runtime import Actor, CancelReason, Lane, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
 from ..session.calls.call import Body
-from ..session.calls.facts import TaskSupport
+from ..session.calls.facts import NEVER_A_TASK, TaskSupport
 from ..session.calls.failures import author_hint, url_required_code
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
@@ -155,7 +156,8 @@ class Tool:
             handler.admit()
         body = run if self.max_result is None else LimitedBody(run, self.name, self.max_result)
         name = self.model.name
-        return Plan(body, name, self.timeout, self._error_result, self._resume, self._heartbeat, self._repeatable)
+        options = (self._resume, self._heartbeat, self._repeatable, NEVER_A_TASK, None)
+        return make_tuple(Plan, (body, name, self.timeout, self._error_result, *options))
 
     async def _run_if_valid(
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None
@@ -227,7 +229,7 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
         raise unknown_tool(params.name)
     if tool.mirrored is not None:
         check_headers(tool, facts, params)
-    if tool.task is TaskSupport.FORBIDDEN and params.task is None:
+    if tool.task is NEVER_A_TASK and params.task is None:
         return tool.plan(facts, params.arguments or {})
     # Without a tool that runs as a task the server does not declare tasks, and ignores that one is asked for (L-TSK-1).
     if tool.task is not TaskSupport.FORBIDDEN or any(each.task is not TaskSupport.FORBIDDEN for each in tools):

@@ -10,9 +10,10 @@ import trio
 
 from ..errors import LimitExceeded
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail, ErrorResponse, RequestId, Response
+from ..quick_tuple import make_tuple
 from ..runtime import CancelReason, Outbox
 from ..types import JsonObject, Model
-from .envelope import Envelope
+from .envelope import Envelope, answer_envelope
 
 LegOutcome: TypeAlias = Encoded | ErrorDetail | None
 """How a leg of a call ended: a result, an error, or nothing because its client cancelled it."""
@@ -25,7 +26,7 @@ def reply_of(
     if outcome is None:
         return None
     if isinstance(outcome, Encoded):
-        return Response(request_id, outcome, more)
+        return make_tuple(Response, (request_id, outcome, more))
     return ErrorResponse(request_id, outcome, more)
 
 
@@ -86,7 +87,7 @@ class ReplyTarget:
         request_id = self.request_id
         reply = reply_of(request_id, outcome, more)
         if reply is not None:
-            self.outbox.post(Envelope(reply, request_id), last=self.owns_outbox)
+            self.outbox.post(answer_envelope(reply, request_id), last=self.owns_outbox)
         elif self.owns_outbox:
             self.outbox.close()
 

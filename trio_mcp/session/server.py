@@ -49,6 +49,7 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
+from ..quick_tuple import make_tuple
 from ..runtime import Account, CancelReason, Journal, Outbox
 from ..types import InputResponseRequestParams, Model
 from .batch import OpenBatch
@@ -56,7 +57,7 @@ from .calls.asks_requests import CallByRequests, resume_request
 from .calls.asks_rounds import CallInRounds
 from .calls.call import Call, Plan
 from .calls.earlier import EarlierRun
-from .calls.facts import RequestFacts, TaskSupport
+from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
 from .calls.log import CallLog
 from .calls.pending_asks import PendingAsks
@@ -302,8 +303,8 @@ class ServerSession:
         request_id, method, params, terms = request
         principal, headers, _, caller = peer
         turn, session = self.service.turn, None if terms.asks_in_rounds else self._state
-        # By position: names would cost as much again.
-        facts = RequestFacts(request_id, method, terms, principal, headers, turn, size, caller, self._owns_headers, session)
+        sent = (turn, size, caller, self._owns_headers, session)
+        facts = make_tuple(RequestFacts, (request_id, method, terms, principal, headers, *sent))
         self.requests.add(target)
         try:
             answer = (
@@ -336,7 +337,7 @@ class ServerSession:
             carry_on(service.calls, facts, params, target, self._route)
             return None
         key = None
-        if method == KEYED_METHOD and KEY_MARK in terms.meta.raw:
+        if method == KEYED_METHOD and terms.meta.raw.find(KEY_MARK) >= 0:
             key = read_key(facts, params)
             if key is not None and self._keyed().repeat(key, facts, params, target):
                 return None
@@ -347,7 +348,7 @@ class ServerSession:
                 return answer
             return terms.codec.encode_result(method, answer, service.calls.server_info_json)
         makes_task = as_task = False
-        if answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params):
+        if answer.task is not NEVER_A_TASK and service.tasks.is_wanted(facts, params):
             makes_task = True
             # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
             as_task = not (answer.task is TaskSupport.LATER and terms.asks_in_rounds)

@@ -9,6 +9,7 @@ from pydantic.alias_generators import to_snake
 from pydantic_core import to_json
 
 from ...errors import LocalProtocolError
+from ...quick_tuple import make_tuple
 from ...types import (
     CacheableResult,
     CallToolResult,
@@ -88,7 +89,7 @@ class Writer:
         if type(result) is CallToolResult and known.result is CallToolResult:
             raw = _encoded_text(result)
             if raw is not None:
-                return Encoded(_modern_text(raw, identity) if self._modern else raw)
+                return make_tuple(Encoded, (_modern_text(raw, identity) if self._modern else raw,))
         if self._modern and method in self._rounds and isinstance(result, InputRequiredResult):
             if not result.input_requests and result.request_state is None:
                 raise LocalProtocolError(ASKS_NOTHING)
@@ -236,10 +237,13 @@ def _encoded_text(result: CallToolResult) -> bytes | None:
     if len(content) != 1 or result.__pydantic_fields_set__ != _CONTENT_ALONE:
         return None
     block = content[0]
-    if type(block) is not TextContent or type(block.text) is not str or not block.__pydantic_fields_set__ <= _PLAIN_TEXT:
+    if type(block) is not TextContent or not block.__pydantic_fields_set__ <= _PLAIN_TEXT:
+        return None
+    text = block.text
+    if type(text) is not str:
         return None
     try:
-        return b"".join((b'{"content":[{"type":"text","text":', to_json(block.text), b"}]}"))
+        return b"".join((b'{"content":[{"type":"text","text":', to_json(text), b"}]}"))
     except ValueError:  # raised again on the general way, with the member at fault
         return None
 

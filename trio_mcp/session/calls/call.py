@@ -57,7 +57,7 @@ from ..envelope import Envelope, content_size
 from ..raised import RaisedErrors
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
-from .facts import ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
+from .facts import IS_REPLAYED, ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
 from .failures import (
     CANCEL_ERRORS,
     EXPECTED_ERRORS,
@@ -135,7 +135,7 @@ class Call(ABC, Generic[OriginT_co]):
         if account is not None:
             self.actor.account = account
             account.draw(size)
-        if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
+        if plan.resume is IS_REPLAYED or services.options.always_replay:
             self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence, services.is_durable)
         if self.target is not None:
             self.target.work = self
