@@ -225,12 +225,13 @@ def dump(message: Message | Answers) -> bytes:
     Raises:
         ValueError: a value in it cannot be JSON; the text holds its path, see `strict_json.dumps`.
     """
+    # Most messages of a server; it costs less than a case of the statement below.
+    if isinstance(message, Response):
+        request_id, answer, others = message
+        name = b"%d" % request_id if type(request_id) is int else _dump_name(request_id, "id")
+        end = dump_more(others) if others else b""
+        return b"".join((b'{"jsonrpc":"2.0","id":', name, b',"result":', _dump_object(answer, "result"), end, b"}"))
     match message:
-        # First, because most messages of a server are answers.
-        case Response(id, result, more):
-            dumped, end = _dump_object(result, "result"), dump_more(more) if more else b""
-            number = b"%d" % id if type(id) is int else _dump_name(id, "id")
-            return b"".join((b'{"jsonrpc":"2.0","id":', number, b',"result":', dumped, end, b"}"))
         case Request(id, method, params, more):
             head = b'{"jsonrpc":"2.0","id":%b,"method":%b' % (_dump_name(id, "id"), _dump_name(method, "method"))
             # Joined, and not formatted: `%` takes forty times as long for a megabyte, of which it copies a part again.

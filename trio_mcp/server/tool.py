@@ -72,6 +72,7 @@ class Tool:
     """A tool, registered or not.
 
     Attributes:
+        name: the name under which clients call it.
         function: what its author registered; of a handoff tool `before`.
         model: what `tools/list` shows.
         mirrored: the arguments that headers repeat, if any.
@@ -79,6 +80,7 @@ class Tool:
         task: whether its calls run as tasks.
     """
 
+    name: str
     function: Function
     model: ToolModel
     timeout: float
@@ -94,11 +96,6 @@ class Tool:
     _make: Callable[[ThreadLimiter], Tool]
     max_result: int | None
     task: TaskSupport = TaskSupport.FORBIDDEN
-
-    @property
-    def name(self) -> str:
-        """The name under which clients call the tool."""
-        return self.model.name
 
     @property
     def token_budget(self) -> int | None:
@@ -155,9 +152,11 @@ class Tool:
         if handler.admit is not None:
             handler.admit()
         body = run if self.max_result is None else LimitedBody(run, self.name, self.max_result)
-        name = self.model.name
-        options = (self._resume, self._heartbeat, self._repeatable, NEVER_A_TASK, None)
-        return make_tuple(Plan, (body, name, self.timeout, self._error_result, *options))
+        repeatable, error_result = self._repeatable, self._error_result
+        return make_tuple(
+            Plan,
+            (body, self.name, self.timeout, error_result, self._resume, self._heartbeat, repeatable, NEVER_A_TASK, None),
+        )
 
     async def _run_if_valid(
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None
@@ -317,6 +316,7 @@ def make_tool(
     max_depth, limit = options.get("max_depth"), options.get("limit")
     terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
     return Tool(
+        name,
         before or function,
         model,
         options.get("timeout", math.inf),

@@ -131,7 +131,8 @@ def sent_size(envelope: Envelope) -> int:
     message = envelope.message
     # Most messages are answers.
     if type(message) is Response:
-        return MESSAGE_SIZE + (len(message.result.raw) if type(message.result) is Encoded else 0)
+        result = message.result
+        return MESSAGE_SIZE + (len(result.raw) if type(result) is Encoded else 0)
     return sum(map(content_size, message.answers)) if isinstance(message, Answers) else content_size(message)
 
 

@@ -86,14 +86,15 @@ class Codec(TaskWriter):
 
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
         """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params."""
-        known = self.revision.requests.get(method)
+        known = self._requests.get(method)
         if known is None or sender not in known.senders:
             raise RemoteProtocolError(f"Method not found: {method[:128]}", code=METHOD_NOT_FOUND)
+        _, _, kind, _, _, _, _, modes = known
         ignored = self._ignored.get(method)
         if ignored is not None and not ignored.isdisjoint(params):
             params = without(ignored, params)
-        mode = params.get("mode") if known.modes else None
-        kind = known.modes.get(mode, known.params) if isinstance(mode, str) else known.params
+        if modes and isinstance(mode := params.get("mode"), str):
+            kind = modes.get(mode, kind)
         return validated(kind, params, "params")
 
     def decode_notification(self, method: str, params: JsonObject, *, sender: Side) -> Model | None:
@@ -435,7 +436,7 @@ def read_request(
     Raises:
         RemoteProtocolError: the error to answer with.
     """
-    params = message.params
+    _, method, params, _ = message
     if isinstance(params, Encoded):
         raise LocalProtocolError("a received message has decoded parameters")
     meta = params.get("_meta") if inbound is None else inbound.meta
@@ -444,10 +445,10 @@ def read_request(
     else:
         terms = session.for_request(params)
         if session.phase is OPENING:
-            session.check_phase(message.method)
-    model = terms.codec.decode_request(message.method, params, sender=sender)
+            session.check_phase(method)
+    model = terms.codec.decode_request(method, params, sender=sender)
     # By its name: to ask pydantic for the type of a model takes half a microsecond, for every request.
-    if message.method == "initialize":
+    if method == "initialize":
         assert isinstance(model, InitializeRequestParams)
         session.check_handshake(model)
     return terms, model

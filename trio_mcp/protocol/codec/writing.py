@@ -50,10 +50,13 @@ class Writer:
         LocalProtocolError: by every method, for what this revision or JSON itself cannot say.
     """
 
-    __slots__ = ("_modern", "_rounds", "revision")
+    __slots__ = ("_modern", "_requests", "_rounds", "name", "revision")
 
     def __init__(self, revision: Revision) -> None:
         self.revision = revision
+        # Again, because each request asks for both, and to read a member of a named tuple takes much longer.
+        self.name = revision.name
+        self._requests = revision.requests
         self._modern = revision.era is Era.MODERN
         # An interim result may answer these requests: their params have room for the answers (M-MRTR-1s).
         self._rounds = frozenset(
@@ -83,7 +86,7 @@ class Writer:
         Args:
             identity: who the server is (an `Implementation`); modern results say it in their `_meta` (M-META-2s).
         """
-        known = self.revision.requests.get(method)
+        known = self._requests.get(method)
         if known is None:
             raise self._lacks(method)
         if type(result) is CallToolResult and known.result is CallToolResult:
