@@ -116,9 +116,15 @@ class LineDecoder:
         lines: list[Line] = []
         *complete, rest = data.split(b"\n")
         for piece in complete:
-            self._add(piece, lines)
-            self._end(lines)
-        self._add(rest, lines)
+            reads_whole = not self._rest and self._skipped is None and len(piece) <= self._max_line
+            # Nearly every line: it is neither blank, nor has a line end to drop.
+            if reads_whole and piece[:1] == b"{" and piece[-1:] == b"}":
+                lines.append(piece)
+            else:
+                self._add(piece, lines)
+                self._end(lines)
+        if rest:
+            self._add(rest, lines)
         return lines
 
     def discard(self, why: str) -> LineTooLong:

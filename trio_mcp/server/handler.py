@@ -82,7 +82,7 @@ class Handler:
             running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
             value = await running
             # Where no context was made, nothing could ask.
-            if isinstance(place, Lane):
+            if isinstance(place, Lane) and place.unawaited:
                 check_awaited(place)
             try:
                 return convert(value)

@@ -169,7 +169,10 @@ def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
 def text_result(value: object) -> CallToolResult:
     """Return the result for a value that is declared to be text, which nearly all of them are."""
     if type(value) is str:
-        return CallToolResult(content=[TextContent(text=value)])
+        # One validation for both models, and no `__init__` of either.
+        members = {"content": [{"type": "text", "text": value}]}
+        result: CallToolResult = CallToolResult.__pydantic_validator__.validate_python(members)
+        return result
     return convert_or_read(content_result, value)
 
 

@@ -33,10 +33,11 @@ from ..logs import FailureLog, peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
+from ..quick_tuple import make_tuple
 from ..runtime import Actor, CancelReason, Lane, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
 from ..session.calls.call import Body
-from ..session.calls.facts import TaskSupport
+from ..session.calls.facts import NEVER_A_TASK, TaskSupport
 from ..session.calls.failures import author_hint, url_required_code
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
@@ -73,6 +74,7 @@ class Tool:
     """A tool, registered or not.
 
     Attributes:
+        name: the name under which clients call it.
         function: what its author registered; of a handoff tool `before`.
         model: what `tools/list` shows.
         mirrored: the arguments that headers repeat, if any.
@@ -80,6 +82,7 @@ class Tool:
         task: whether its calls run as tasks.
     """
 
+    name: str
     function: Function
     model: ToolModel
     timeout: float
@@ -95,11 +98,6 @@ class Tool:
     _make: Callable[[ThreadLimiter], Tool]
     max_result: int | None
     task: TaskSupport = TaskSupport.FORBIDDEN
-
-    @property
-    def name(self) -> str:
-        """The name under which clients call the tool."""
-        return self.model.name
 
     @property
     def token_budget(self) -> int | None:
@@ -156,7 +154,21 @@ class Tool:
         if handler.admit is not None:
             handler.admit()
         body = run if self.max_result is None else server.large_results.LimitedBody(run, self.name, self.max_result)
-        return Plan(body, self.name, self.timeout, self._error_result, self._resume, self._heartbeat, self._repeatable)
+        repeatable, error_result = self._repeatable, self._error_result
+        return make_tuple(
+            Plan,
+            (
+                body,
+                self.name,
+                self.timeout,
+                error_result,
+                self._resume,
+                self._heartbeat,
+                repeatable,
+                NEVER_A_TASK,
+                None,
+            ),
+        )
 
     async def _run_if_valid(
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None
@@ -226,8 +238,9 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     tool = tools.by_key.get(params.name)
     if tool is None or (tool.access is not None and tool.access.hides_from(facts.caller)):
         raise unknown_tool(params.name)
-    check_headers(tool, facts, params)
-    if tool.task is TaskSupport.FORBIDDEN and params.task is None:
+    if tool.mirrored is not None:
+        check_headers(tool, facts, params)
+    if tool.task is NEVER_A_TASK and params.task is None:
         return tool.plan(facts, params.arguments or {})
     # Without a tool that runs as a task the server does not declare tasks, and ignores that one is asked for (L-TSK-1).
     if tool.task is not TaskSupport.FORBIDDEN or any(each.task is not TaskSupport.FORBIDDEN for each in tools):
@@ -315,6 +328,7 @@ def make_tool(
     max_depth, limit = options.get("max_depth"), options.get("limit")
     terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
     return Tool(
+        name,
         before or function,
         model,
         options.get("timeout", math.inf),

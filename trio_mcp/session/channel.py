@@ -119,12 +119,13 @@ async def read_all(
             # Waiting for them was a turn of the others.
             cost = 0
             for envelope in envelopes:
-                cost += MESSAGE_COST + envelope.size
+                size = envelope.size
+                cost += MESSAGE_COST + size
                 if cost > TURN or turn.spent > TURN:
                     turn.spent += cost
                     await turn.pass_on()
                     # To process a message takes about as long as to parse it, which matters if it is large.
-                    turn.spent += envelope.size
+                    turn.spent += size
                     cost = 0
                 taken = take(envelope)
                 if turn.spent > TURN:

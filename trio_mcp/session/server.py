@@ -51,12 +51,13 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
+from ..quick_tuple import make_tuple
 from ..runtime import Account, CancelReason, Journal, Outbox
 from ..types import InputResponseRequestParams, Model
 from . import calls
 from .calls.asks_requests import CallByRequests, resume_request
 from .calls.call import Call, Plan
-from .calls.facts import RequestFacts, TaskSupport
+from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
 from .calls.repeats import KEY_MARK, KEYED_METHOD, read_key
 from .channel import MESSAGE_COST
@@ -113,6 +114,7 @@ class ServerSession:
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
         self._asks = self._state.asks
+        self._owns_headers = not shared_channel
         self._records: RepeatedRecords | None = None
         if snapshot is not None:
             self._state.restore(snapshot)
@@ -138,23 +140,25 @@ class ServerSession:
             the reply target of a request, for `disconnect`, or the batch of several; the error of a message that was rejected
             before it was processed; else None.
         """
-        event = self.connection.receive(envelope.message, inbound)
+        message, _, peer, size, _, _ = envelope
+        event = self.connection.receive(message, inbound)
+        # Nearly every message; it costs less than a case of the statement below.
+        if type(event) is RequestIn:
+            target = ReplyTarget(event.id, outbox, owns_outbox, self.requests)
+            self._serve(event, target, peer, size)
+            return target
         match event:
-            case RequestIn():
-                target = ReplyTarget(event.id, outbox, owns_outbox, self.requests)
-                self._serve(event, target, envelope.peer, envelope.size)
-                return target
             case Rejected(error, answer=True):
                 outbox.post(Envelope(error_response(error), about=error.request_id))
                 return event
             case BatchIn():
                 batch = session.batch.OpenBatch(outbox, owns_outbox=owns_outbox)
-                unread, peer = iter(event.messages), envelope.peer
-                batch.read_more = partial(self._read_batch, unread, peer, envelope.size)
-                self._read_batch(unread, peer, envelope.size, batch)
+                unread = iter(event.messages)
+                batch.read_more = partial(self._read_batch, unread, peer, size)
+                self._read_batch(unread, peer, size, batch)
                 return None if batch.finished and not batch.expects_reply else batch
             case _:
-                return self._take(event, envelope.size)
+                return self._take(event, size)
 
     def receive_ignored(self, envelope: Envelope[Received], version: str) -> None:
         """Take a notification that no revision of its era gives an effect; message middleware sees it.
@@ -300,25 +304,16 @@ class ServerSession:
         size: int,
         run: tuple[EarlierRun, CallLog | None] | None = None,
     ) -> None:
-        facts = RequestFacts(
-            request.id,
-            request.method,
-            request.terms,
-            peer.principal,
-            peer.headers,
-            self.service.turn,
-            size,
-            peer.known_caller,
-            own_headers=not self.connection.shared_channel,
-            session=None if request.terms.asks_in_rounds else self._state,
+        request_id, method, params, terms = request
+        principal, headers, _, caller = peer
+        turn, session = self.service.turn, None if terms.asks_in_rounds else self._state
+        owns_headers = self._owns_headers
+        facts = make_tuple(
+            RequestFacts, (request_id, method, terms, principal, headers, turn, size, caller, owns_headers, session)
         )
         self.requests.add(target)
         try:
-            answer = (
-                self._answer(facts, request.params, target)
-                if run is None
-                else self._resumed(facts, request.params, target, *run)
-            )
+            answer = self._answer(facts, params, target) if run is None else self._resumed(facts, params, target, *run)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
             failures = self.service.calls.failures
             told = told_error(failures, facts, error, "") if self.service.options.tell_errors else error
@@ -331,38 +326,40 @@ class ServerSession:
 
     def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
-        service, terms = self.service, facts.terms
-        if facts.method not in service.offered[terms.codec.revision.name]:
+        service, terms, method = self.service, facts.terms, facts.method
+        codec, _, _, _, _, meta, asks_in_rounds = terms
+        if method not in service.offered[codec.name]:
             raise not_offered(facts)
         # The terms are asked too: `model_fields_set` has unknown members, and a legacy client may send one of that name.
         if (
-            terms.asks_in_rounds
+            asks_in_rounds
             and isinstance(params, InputResponseRequestParams)
             and "request_state" in params.model_fields_set
         ):
-            check = service.request_checks.get(facts.method)
+            check = service.request_checks.get(method)
             if check is not None:
                 check(facts, params)
             calls.retries.carry_on(service.calls, facts, params, target, self._route)
             return None
         key = None
-        if facts.method == KEYED_METHOD and KEY_MARK in terms.meta.raw:
+        if method == KEYED_METHOD and meta.raw.find(KEY_MARK) >= 0:
             key = read_key(facts, params)
             if key is not None and self._keyed().repeat(key, facts, params, target):
                 return None
-        own_method = SESSION_METHODS.get(facts.method)
+        own_method = SESSION_METHODS.get(method)
         answer = self._route(facts, params) if own_method is None else own_method(self._state, params, facts)
-        if isinstance(answer, Encoded):
-            return answer
         if not isinstance(answer, Plan):
-            return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
-        # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
-        is_late = answer.task is TaskSupport.LATER and terms.asks_in_rounds
-        makes_task = answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params)
-        as_task = makes_task and not is_late
+            if isinstance(answer, Encoded):
+                return answer
+            return codec.encode_result(method, answer, service.calls.server_info_json)
+        makes_task = as_task = False
+        if answer.task is not NEVER_A_TASK and service.tasks.is_wanted(facts, params):
+            makes_task = True
+            # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
+            as_task = not (answer.task is TaskSupport.LATER and asks_in_rounds)
         if key is not None:
             # Those of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
-            alone = service.calls.keys is None or not (facts.own_headers and terms.asks_in_rounds)
+            alone = service.calls.keys is None or not (facts.own_headers and asks_in_rounds)
             keyed = self._keyed()
             keyed.start(key, answer, facts, params, target, as_task=as_task, makes_task=makes_task, alone=alone)
         elif as_task:

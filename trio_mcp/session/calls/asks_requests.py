@@ -206,13 +206,13 @@ class CallByRequests(Call[PendingAsks]):
         if self._origin.earlier and not self.continues_elsewhere:
             for notice in self._origin.abandoned(self):
                 self.post(notice)
-        super()._on_actor_done(actor, outcome)
+        Call._on_actor_done(self, actor, outcome)
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         # The next process answers. The client, whose response ends without one, asks there for the rest.
-        if self.continues_elsewhere and not isinstance(outcome, Returned):
+        if not isinstance(outcome, Returned) and self.continues_elsewhere:
             return None
-        return super()._leg_outcome(outcome)
+        return Call._leg_outcome(self, outcome)
 
     # requests
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
 
@@ -168,6 +168,10 @@ class TaskSupport(StrEnum):
         """The word of 2025-11-25, where a caller decides with its request."""
         return TaskSupport.OPTIONAL.value if self is TaskSupport.LATER else self.value
 
+
+# Each call asks for both, and to read a member of an enum takes ten times as long as a name of a module.
+IS_REPLAYED: Final = ResumeMode.REPLAY
+NEVER_A_TASK: Final = TaskSupport.FORBIDDEN
 
 ErrorResult: TypeAlias = Callable[[RequestFacts, BaseException | CancelReason, FailureLog], Model | None]
 """Returns the result that reports a failure, which it logs, or a cancellation; None to answer otherwise, or not at all."""
