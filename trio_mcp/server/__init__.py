@@ -47,6 +47,7 @@ from .server import Lifespan, Server
 from .signature import Mirrored
 from .tool import Tool
 from .tool_options import ToolKeywords
+from .tool_search import ToolSearch
 
 __all__ = [
     "Accepted",
@@ -100,6 +101,7 @@ __all__ = [
     "ToolLoopResult",
     "ToolOutput",
     "ToolResult",
+    "ToolSearch",
     "UrlAccepted",
     "UrlElicited",
 ]

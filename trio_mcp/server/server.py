@@ -44,6 +44,7 @@ from .sampling.routing import PROVIDED, SamplingPreference, check_preference, ch
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
+from .tool_search import SearchedTools, ToolSearch, check_tool_search
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -85,6 +86,7 @@ class Server(Registration):
         sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see docs/tool-loops.md. The server does not
             close it.
         sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
+        tool_search: offer a search and a call in place of the list of tools; see docs/tool-search.md.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class Server(Registration):
         options: ServiceOptions | None = None,
         sampling: SamplingProvider | None = None,
         sampling_prefer: SamplingPreference = "client",
+        tool_search: ToolSearch | None = None,
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
@@ -118,6 +121,7 @@ class Server(Registration):
             self._fulfilled = PROVIDED
         self._sampling = sampling
         self._sampling_prefer = sampling_prefer
+        self._tool_search = None if tool_search is None else check_tool_search(tool_search)
         if lifespan is not None:
             check_lifespan(lifespan)
         self._lifespan = lifespan
@@ -169,9 +173,15 @@ class Server(Registration):
         other._lifespan = lifespan  # noqa: SLF001  it is of this class
         return other
 
+    def with_tool_search(self, tool_search: ToolSearch | None = None) -> Server:
+        """Return a server that offers a search and a call in place of its list of tools, and shares everything with this one."""
+        other = copy(self)
+        other._tool_search = check_tool_search(ToolSearch() if tool_search is None else tool_search)  # noqa: SLF001
+        return other
+
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools, in the order they are listed."""
+        """The tools, in the order they were added."""
         return tuple(self._registry.tools)
 
     @property
@@ -278,16 +288,20 @@ class Server(Registration):
     async def _open_with(
         self, state: object, options: ServiceOptions, channel: MessageChannel | None
     ) -> AsyncIterator[Service]:
-        routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
+        search = None
+        if self._tool_search is not None:
+            search = SearchedTools(self._registry.tools, self._tool_search, self._threads)
+        routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys), search)
+        routes = with_middleware(routes, self._middleware)
         opened = open_service(
-            with_middleware(routes, self._middleware),
+            routes if search is None else search.unwrapping(routes),
             self.identity,
             self._registry.capabilities,
             self.instructions,
             options,
-            request_checks_of(self._registry),
+            request_checks_of(self._registry, search),
             self._threads,
-            RestrictedTools(self._registry.tools).missing_scopes,
+            (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
             state,
             self._message_middleware,
         )
