@@ -66,7 +66,7 @@ def json_of(body: bytes) -> object:
 
 def structured(response: ApiResponse, value: JsonValue, output: Output, max_error_body: int) -> ToolResult:
     """Return a result with JSON as structure and as text. One that does not match the document is an error that shows it."""
-    wrapped = output.wrapped or not isinstance(value, dict)
+    wrapped = not isinstance(value, dict) if output.schema is None else output.wrapped
     content: JsonValue = {"result": value} if wrapped else value
     if output.schema is not None:
         try:

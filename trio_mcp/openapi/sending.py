@@ -8,7 +8,7 @@ another host.
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, Protocol, TypeVar
 from urllib.parse import urljoin, urlsplit
@@ -29,6 +29,8 @@ KEPT_METHOD: Final = frozenset({307, 308})
 """The redirects that repeat the request as it was; the others turn it into a GET."""
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+PLAIN: Final = ("", "identity")
+"""What stands for a body that is not compressed."""
 PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -48,8 +50,12 @@ class HttpResponse(Protocol):
     @property
     def headers(self) -> Mapping[str, str]: ...
 
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the body."""
+        ...
+
     def aiter_raw(self) -> AsyncIterator[bytes]:
-        """Yield the body as it comes, still compressed if it is."""
+        """Yield the body as it comes, still compressed."""
         ...
 
     async def aclose(self) -> None: ...
@@ -167,7 +173,10 @@ class ApiClient(Generic[RequestT]):
         try:
             response = await self._client.send(built, stream=True, follow_redirects=False)
             try:
-                raw = await read_limited(response.aiter_raw(), self._max_response)
+                encoding = response.headers.get("content-encoding", "identity").strip().lower()
+                # The client decompresses without a limit. Where nothing is compressed, it may have read the body already.
+                pieces = response.aiter_bytes() if encoding in PLAIN else response.aiter_raw()
+                raw = await read_limited(pieces, self._max_response)
             finally:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_SECONDS):
                     await response.aclose()
@@ -177,7 +186,7 @@ class ApiClient(Generic[RequestT]):
             self._records.log("%s %s failed", request.method, urlsplit(request.url).path, exc_info=error)
             raise ToolError(f"The API cannot be reached ({type(error).__name__}).{in_doubt(request)}") from None
         headers = response.headers
-        body = decompressed(raw, headers.get("content-encoding", "identity"), self._max_response)
+        body = raw if encoding in PLAIN else decompressed(raw, encoding, self._max_response)
         location = headers.get("location") if response.status_code in REDIRECTS else None
         url = request.url
         return ApiResponse(
@@ -193,18 +202,21 @@ def in_doubt(request: ApiRequest) -> str:
 async def read_limited(pieces: AsyncIterator[bytes], limit: int) -> bytes:
     """Return all of a body. Raises `ToolError` if it has more bytes than the limit."""
     read = bytearray()
-    async for piece in pieces:
-        read += piece
-        if len(read) > limit:
-            raise too_large(limit)
+    try:
+        async for piece in pieces:
+            read += piece
+            if len(read) > limit:
+                raise too_large(limit)
+    finally:
+        # A generator that is left in the middle is closed in its own task, and not by the garbage collector.
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
     return bytes(read)
 
 
 def decompressed(data: bytes, encoding: str, limit: int) -> bytes:
     """Return a body without its compression. Raises `ToolError` if it is too large, or compressed in another way than by zlib."""
-    if encoding.lower() in ("identity", ""):
-        return data
-    if encoding.lower() not in ("gzip", "x-gzip", "deflate"):
+    if encoding not in ("gzip", "x-gzip", "deflate"):
         raise ToolError(f"The API compressed its response ({encoding:.40}), although it was asked not to.")
     # 32: of either format, by its header.
     reader = zlib.decompressobj(zlib.MAX_WBITS | 32)
