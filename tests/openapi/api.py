@@ -1,4 +1,4 @@
-"""An API that records what it was sent, for the tests of `from_openapi`: a real `httpx2.AsyncClient` over a transport in memory."""
+"""An API that records what it was sent, for the tests of `from_openapi`: an `httpx2.AsyncClient` over a transport in memory."""
 
 from __future__ import annotations
 

@@ -43,6 +43,8 @@ NEW: list[tuple[Json, Json]] = [
     ({"type": "string", "pattern": "^a+$"}, {"type": "string", "pattern": "^a+$"}),
     ({"type": "string", "pattern": "(?=a)b"}, {"type": "string"}),
     ({"$defs": {"B": {}}, "$id": "b", "$anchor": "c", "type": "string"}, {"type": "string"}),
+    ({"type": "integer", "minimum": 0, "exclusiveMinimum": True}, {"type": "integer", "exclusiveMinimum": 0}),
+    ({"type": "object", "required": ["a", "a"], "$recursiveAnchor": True}, {"type": "object", "required": ["a"]}),
     ({"$ref": "#/components/schemas/Deep/properties/a~1b%25"}, {"type": "number"}),
 ]
 

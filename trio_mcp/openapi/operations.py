@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 from urllib.parse import quote
 
+from ..server.results import wrapped_schema
 from ..types import JsonObject, JsonValue
 from .bodies import Body, chosen_media_type, make_body
 from .errors import OpenApiError, UnsupportedOperation
 from .pages import PageLink, page_links
 from .parameters import FORBIDDEN_HEADERS, IGNORED_HEADERS, Parameter, is_json, make_parameter
 from .parts import MediaTypePart, OperationPart, ParameterPart, References, RequestBodyPart, ResponsePart, read
-from .schemas import SchemaReader
+from .schemas import SchemaReader, check_schema
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")
 LEFT_OUT_METHODS: Final = frozenset({"trace", "options"})
@@ -25,6 +26,8 @@ ARGUMENT: Final = re.compile(r"[^A-Za-z0-9_.-]+")
 MAX_ARGUMENT: Final = 64
 """Characters of the name of an argument: the APIs of models reject longer ones, and other characters."""
 BODY: Final = "body"
+ARGUMENTS: Final = "the schema of its arguments"
+OUTPUT: Final = "its output schema"
 LITERAL: Final = "/%:@!$&'()*+,;=~"
 """What stays as it is in the fixed text of a path."""
 
@@ -180,7 +183,8 @@ class OperationReader:
         schema: JsonObject = {"type": "object", "properties": properties, "additionalProperties": False}
         if required:
             schema["required"] = [*required]
-        whole = self._schemas.complete(schema, "request", "the schema of its arguments")
+        whole = self._schemas.complete(schema, "request", ARGUMENTS)
+        check_schema(whole, ARGUMENTS)
         output, links = self._responses(raw.part)
         return OperationPlan(
             raw.operation,
@@ -278,14 +282,12 @@ class OperationReader:
     def _output(self, schemas: Sequence[JsonObject], accept: str) -> Output:
         distinct = [schema for index, schema in enumerate(schemas) if schema not in schemas[:index]]
         schema = distinct[0] if len(distinct) == 1 else cast("JsonObject", {"anyOf": [*distinct]})
-        whole = self._schemas.complete(schema, "response", "its output schema")
+        whole = self._schemas.complete(schema, "response", OUTPUT)
         # Revisions before 2026-07-28 know only objects as structured results.
-        if whole.get("type") == "object":
-            return Output(whole, wrapped=False, accept=accept)
-        definitions = {"$defs": whole["$defs"]} if "$defs" in whole else {}
-        inner: JsonObject = {key: value for key, value in whole.items() if key != "$defs"}
-        wrapped: JsonObject = {"type": "object", "properties": {"result": inner}, "required": ["result"], **definitions}
-        return Output(wrapped, wrapped=True, accept=accept)
+        wrapped = whole.get("type") != "object"
+        shown = wrapped_schema(whole) if wrapped else whole
+        check_schema(shown, OUTPUT)
+        return Output(shown, wrapped, accept)
 
 
 def is_success(status: str) -> bool:

@@ -29,16 +29,18 @@ Direction: TypeAlias = Literal["request", "response"]
 
 DROPPED: Final = frozenset(
     {
-        "discriminator",
-        "xml",
-        "externalDocs",
-        "example",
-        "nullable",
-        "$id",
         "$anchor",
-        "$dynamicAnchor",
-        "$schema",
         "$defs",
+        "$dynamicAnchor",
+        "$id",
+        "$recursiveAnchor",
+        "$recursiveRef",
+        "$schema",
+        "discriminator",
+        "example",
+        "externalDocs",
+        "nullable",
+        "xml",
     }
 )
 ANYTHING: Final[JsonObject] = {}
@@ -82,7 +84,7 @@ class SchemaReader:
         """Return a schema that was made of such parts, complete in itself.
 
         Raises:
-            UnsupportedOperation: it is no valid schema, is nested too deep, or exceeds another limit; `what` names it.
+            UnsupportedOperation: it is nested too deep; `what` names it.
         """
         used: Definitions = {}
         self._collect(schema, direction, used)
@@ -92,10 +94,6 @@ class SchemaReader:
         depth = depth_of(whole)
         if depth > self._max_depth:
             raise UnsupportedOperation(f"{what} is nested {depth} levels deep; the limit is {self._max_depth}")
-        try:
-            Schema.compile(whole, what)
-        except ValueError as error:
-            raise UnsupportedOperation(str(error)) from None
         return whole
 
     def _collect(self, schema: JsonObject, direction: Direction, used: Definitions) -> None:
@@ -119,8 +117,7 @@ class SchemaReader:
             raise UnsupportedOperation("a schema has a $dynamicRef, which is not supported")
         made = {key: value for key, value in schema.items() if key not in DROPPED and not key.startswith("x-")}
         self._tidy(schema, made)
-        if self._old:
-            from_old(schema, made)
+        with_number_bounds(schema, made)
         self._without_one_sided(made, direction)
         converted = with_subschemas(made, lambda inner: self._converted(inner, direction))
         return nullable(converted) if self._old and schema.get("nullable") is True else converted
@@ -171,6 +168,8 @@ class SchemaReader:
             made["examples"] = [schema["example"]]
         elif examples is not None and not isinstance(examples, list):
             del made["examples"]
+        if isinstance(required := schema.get("required"), list):
+            made["required"] = [name for index, name in enumerate(required) if name not in required[:index]]
         if schema.get("format") == "byte" and "contentEncoding" not in made:
             made["contentEncoding"] = "base64"
 
@@ -195,8 +194,8 @@ class SchemaReader:
 Definitions: TypeAlias = dict[str, JsonObject]
 
 
-def from_old(schema: JsonObject, made: JsonObject) -> None:
-    """Change the exclusive bounds of 3.0, which are flags, to those of 2020-12, which are numbers."""
+def with_number_bounds(schema: JsonObject, made: JsonObject) -> None:
+    """Change the exclusive bounds of 3.0, which are flags, to those of 2020-12, which are numbers. Documents of 3.1 have both."""
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         flag = schema.get(exclusive)
         if isinstance(flag, bool):
@@ -216,6 +215,14 @@ def nullable(schema: JsonObject) -> JsonObject:
     if isinstance(enum, list) and None not in enum:
         made["enum"] = [*enum, None]
     return made
+
+
+def check_schema(schema: JsonObject, what: str) -> None:
+    """Raise `UnsupportedOperation` if this is no valid schema, or exceeds a limit; `what` names it."""
+    try:
+        Schema.compile(schema, what)
+    except ValueError as error:
+        raise UnsupportedOperation(str(error)) from None
 
 
 def is_pattern(text: str) -> bool:

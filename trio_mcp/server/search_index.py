@@ -97,7 +97,7 @@ class SearchIndex:
         self._average = sum(self._lengths) / max(1, len(tools))
 
     def ranked(self, query: str) -> list[int]:
-        """Return the numbers of the tools that have a word of the query, the best first; a tool of that name is the very first."""
+        """Return the numbers of the tools that have a word of the query, the best first, and before it one of that name."""
         scores: defaultdict[int, float] = defaultdict(float)
         for term in islice(dict.fromkeys(words_of(query)), MAX_TERMS):
             postings = self._postings.get(term, ())
