@@ -21,7 +21,10 @@ from .parts import LinkPart, read
 from .sending import ApiResponse, same_origin
 
 MAX_LINK_HEADER: Final = 8192
-LINK: Final = re.compile(r"<([^<>]*)>((?:\s*;\s*[^\s=;,]+\s*(?:=\s*(?:\"[^\"]*\"|[^\s\";,]*))?)*)")
+# Possessive, so that no header is read in more than linear time.
+LINK: Final = re.compile(
+    r"<([^<>]*+)>((?:\s*+;\s*+[^\s=;,]++\s*+(?:=\s*+(?:\"[^\"]*+\"|[^\s\";,]*+))?+)*+)",
+)
 REL: Final = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\";,]*))", re.IGNORECASE)
 LOCATIONS: Final = ("path", "query", "header", "cookie")
 
