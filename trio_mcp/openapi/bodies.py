@@ -24,6 +24,9 @@ BodyKind: TypeAlias = Literal["json", "multipart", "form", "text", "binary"]
 FormFile: TypeAlias = tuple[str, tuple[str | None, bytes, str]]
 """A part of a multipart form: its name, and its file name, its bytes and its type."""
 
+PREFERRED: Final[Sequence[BodyKind]] = ("json", "multipart", "form", "text", "binary")
+"""The first of these that an operation takes is sent."""
+
 FILE: Final[JsonObject] = {
     "type": "object",
     "description": "A file: its bytes in base64 as data, or its text.",
@@ -138,12 +141,10 @@ def chosen_media_type(content: Mapping[str, JsonObject]) -> tuple[str, BodyKind]
     Raises:
         UnsupportedOperation: it takes none.
     """
-    kinds = [(media_type, kind_of(media_type)) for media_type in content]
-    for wanted in ("json", "multipart", "form", "text", "binary"):
-        for media_type, kind in kinds:
-            if kind == wanted:
-                return media_type, kind
-    raise UnsupportedOperation("its request body has no content")
+    kinds: list[tuple[str, BodyKind]] = [(media_type, kind_of(media_type)) for media_type in content]
+    if not kinds:
+        raise UnsupportedOperation("its request body has no content")
+    return min(kinds, key=lambda each: PREFERRED.index(each[1]))
 
 
 def kind_of(media_type: str) -> BodyKind:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from importlib import import_module
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
@@ -19,7 +18,7 @@ MAX_DEPTH: Final = 128
 MAX_VALUES: Final = 2_000_000
 SUPPORTED: Final = re.compile(r"3\.[01](\.|$)")
 
-NO_YAML: Final = "the document is YAML, which PyYAML reads: `pip install pyyaml`, or give it as JSON"
+NO_YAML: Final = "the document is YAML, which PyYAML reads: `pip install 'trio-mcp[yaml]'`, or give it as JSON"
 
 
 @runtime_checkable
@@ -86,7 +85,8 @@ def parsed_yaml(data: bytes) -> JsonValue:
         OpenApiError: it is not YAML.
     """
     try:
-        yaml = import_module("yaml")
+        # An extra, which most documents do not need.
+        import yaml  # noqa: PLC0415
     except ModuleNotFoundError:
         raise ModuleNotFoundError(NO_YAML) from None
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -121,11 +121,14 @@ def raw_operations(document: JsonObject, references: References) -> Iterator[Raw
     for path, item in paths.items():
         if path.startswith("x-"):
             continue
+        found: JsonObject = {}
+        problem = None
         try:
-            found = references.resolved(item) if isinstance(item, dict) else {}
-            problem = None
+            found = references.resolved(item) if isinstance(item, dict) else found
         except UnsupportedOperation as error:
-            found, problem = {"get": {}}, str(error)
+            # Its methods are unknown; the report has one operation for it.
+            found["get"] = {}
+            problem = str(error)
         for method in METHODS:
             if method in found:
                 yield raw_operation(path, method, found, problem)

@@ -34,13 +34,23 @@ LENGTH: Final = 0.6
 CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 WORD: Final = re.compile(r"[^\W_]+")
 
+FREQUENT: Final = frozenset(
+    "a an and are as at be by for from in into is it its of on or some that the this to with".split()
+)
+"""English words that say nothing about a tool."""
+
 Words = Counter[str]
 
 
 def words_of(text: str) -> Iterator[str]:
-    """Yield the words of a text in lower case and without a plural `s`; those in `camelCase` and `snake_case` are apart."""
+    """Yield the words of a text in lower case, without a plural `s`, and without the most frequent ones.
+
+    Those in `camelCase` and `snake_case` are apart.
+    """
     for found in WORD.findall(CAMEL.sub(" ", text)):
         word = found.lower()
+        if word in FREQUENT:
+            continue
         if len(word) > 4 and word.endswith("ies"):
             yield f"{word[:-3]}y"
         elif len(word) > 3 and word.endswith("s") and not word.endswith("ss"):

@@ -24,7 +24,7 @@ def in_one_piece(meta_schema: Mapping[str, Any]) -> JsonObject:
         return dict(meta_schema)
     base = str(meta_schema["$id"])
     resolver = REGISTRY.resolver(base)
-    parts = [resolver.lookup(part["$ref"]).contents for part in meta_schema["allOf"]]
+    parts = [cast("Mapping[str, Any]", resolver.lookup(part["$ref"]).contents) for part in meta_schema["allOf"]]
     properties: JsonObject = {}
     definitions: JsonObject = {}
     for part in (*parts, meta_schema):
@@ -55,4 +55,4 @@ def rewritten(value: JsonValue) -> JsonValue:
     # `$ref` is also the name of a property that the core vocabulary describes.
     if isinstance(reference := value.get("$ref"), str):
         made["$ref"] = f"#{reference.partition('#')[2]}"
-    return cast("JsonObject", made)
+    return made
