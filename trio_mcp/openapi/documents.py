@@ -90,9 +90,13 @@ def parsed_yaml(data: bytes) -> JsonValue:
     except ModuleNotFoundError:
         raise ModuleNotFoundError(NO_YAML) from None
     base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader = type("DocumentLoader", (base,), {"yaml_implicit_resolvers": json_resolvers(base.yaml_implicit_resolvers)})
+    members = {"yaml_implicit_resolvers": json_resolvers(base.yaml_implicit_resolvers)}
     try:
-        return cast("JsonValue", yaml.load(data, loader))
+        loader = type("DocumentLoader", (base,), members)(data)
+        try:
+            return cast("JsonValue", loader.get_single_data())
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:300]
         raise OpenApiError(f"the document is neither JSON nor YAML: {reason or type(error).__name__}") from None

@@ -35,7 +35,8 @@ CAMEL: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 WORD: Final = re.compile(r"[^\W_]+")
 
 FREQUENT: Final = frozenset(
-    "a an and are as at be by for from in into is it its of on or some that the this to with".split()
+    {"a", "an", "and", "are", "as", "at", "be", "by", "for", "from", "in", "into", "is", "it", "its", "of", "on", "or"}
+    | {"some", "that", "the", "this", "to", "with"}
 )
 """English words that say nothing about a tool."""
 
