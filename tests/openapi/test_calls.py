@@ -82,6 +82,14 @@ async def test_credentials_replace_arguments_and_headers_of_the_client() -> None
     assert "own" not in repr(given)
 
 
+async def test_no_part_of_an_argument_has_the_name_of_a_credential() -> None:
+    given = Credentials(query={"key": "own"}, cookies={"session": "own"})
+    parameters = [param("filter"), param("more", "cookie")]
+    arguments: Json = {"filter": {"key": "theirs", "a": "1"}, "more": {"session": "theirs", "b": "2"}}
+    request = await Api().sent(operation(parameters), arguments, credentials=lambda caller: given)
+    assert (target(request), request.headers["cookie"]) == ("/x?a=1&key=own", "b=2; session=own")
+
+
 async def test_what_the_api_sets_as_a_cookie_for_one_caller_is_not_sent_for_another() -> None:
     api = always(headers={"set-cookie": "session=of-ann; Path=/"})
     async with talk_to(api.server(operation())) as talk:

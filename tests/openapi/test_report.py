@@ -176,11 +176,13 @@ def test_what_include_does_not_select_is_in_the_report_and_not_in_the_log(caplog
 
 def test_the_report_is_a_text_too() -> None:
     source = operation([param("Host", "header")]) | {}
-    source["paths"]["/y"] = {"trace": {}}
+    source["paths"] |= {"/y": {"trace": {}}, "/z": {"get": {}}}
     report = Api().server(source, resources=True).report
     assert str(report).splitlines() == [
         "GET /x: tool run, resource openapi://api/x",
         "    the header 'Host' is left out, since no caller may write it",
+        "GET /z: tool get_z, resource openapi://api/z",
+        "    it has no operationId, so that its usual name is made of its method and path",
         "TRACE /y: left out: the method TRACE is not supported",
     ]
 

@@ -82,7 +82,7 @@ async def test_a_value_that_leads_out_of_its_segment_is_refused(value: str) -> N
     assert (result.is_error, api.requests) == (True, [])
 
 
-@pytest.mark.parametrize("value", [["a", ".."], {"..": "a"}, {"a": "b/c"}])
+@pytest.mark.parametrize("value", [["a", ".."], {"..": "a"}, {"a": "b/c"}, {}, [], [None]])
 async def test_no_part_of_a_value_leads_out_of_its_segment(value: Any) -> None:
     api = Api()
     result = await api.call(operation([param("id", "path")], path="/users/{id}"), {"id": value})

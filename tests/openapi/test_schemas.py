@@ -142,6 +142,19 @@ def test_an_operation_with_a_schema_that_cannot_be_used_is_left_out_with_the_rea
     assert [reason in each.reason for each in server.report.left_out] == [True, True]
 
 
+@pytest.mark.parametrize("count", [200, 3000])
+def test_schemas_that_refer_to_each_other_too_deep_are_left_out(count: int) -> None:
+    chain = {
+        f"A{number}": {"properties": {"a": {"$ref": f"#/components/schemas/A{number + 1}"}}} for number in range(count)
+    }
+    parameter = param("a", schema={"$ref": "#/components/schemas/A0"})
+    paths = {path: {"get": {"parameters": [parameter], "responses": {}}} for path in ("/a", "/b")}
+    source = document({**paths, "/c": {"get": {"responses": {}}}}, components={"schemas": {**chain, f"A{count}": {}}})
+    server = Api().server(source)
+    assert server.report.tools == ("get_c",)
+    assert len(server.report.left_out) == 2
+
+
 def test_an_operation_with_a_wrong_output_schema_has_none_and_the_report_says_so() -> None:
     for schema in ({"$ref": "other.json"}, {"type": "nonsense"}):
         content = {"application/json": {"schema": schema}}

@@ -23,6 +23,7 @@ from .offers import add_resource, add_tool, resource_uri, tool_options
 from .operations import Operation, OperationPlan, OperationReader, RawOperation, raw_operations
 from .parts import References
 from .report import LeftOutOperation, OpenApiReport, TakenOperation
+from .schemas import TOO_DEEP
 from .sending import ApiClient, ApiRequest, HttpClient, HttpRequest
 
 logger = peer_logger("trio_mcp.openapi")
@@ -32,6 +33,7 @@ RequestT = TypeVar("RequestT", bound=HttpRequest)
 TIMEOUT = 30.0
 """Seconds for one request to an API."""
 NOT_SELECTED = "include does not select it"
+NO_ID = "it has no operationId, so that its usual name is made of its method and path"
 NO_RESOURCE = "it is no resource: only a GET that needs nothing but the values in its path is one"
 
 
@@ -181,9 +183,13 @@ def add_document(
         )
         wanted = as_resource(plan.operation)
         uri = resource_uri(plan) if wanted else None
-        notes = (*plan.notes, NO_RESOURCE) if wanted and uri is None and named_resources(options) else plan.notes
+        notes = list(plan.notes)
+        if plan.operation.id is None:
+            notes.append(NO_ID)
+        if wanted and uri is None and named_resources(options):
+            notes.append(NO_RESOURCE)
         offers.append((caller, tool, uri))
-        taken.append(TakenOperation(plan.operation, name, uri, notes))
+        taken.append(TakenOperation(plan.operation, name, uri, tuple(notes)))
     register(server, offers)
     report = OpenApiReport(tuple(taken), tuple(left_out))
     if report.impossible:
@@ -242,6 +248,8 @@ def read_operations(
             plan = reader.plan(each)
         except UnsupportedOperation as error:
             left_out.append(LeftOutOperation(each.operation, str(error)))
+        except RecursionError:
+            left_out.append(LeftOutOperation(each.operation, TOO_DEEP))
         else:
             plans.append(plan)
     return plans, left_out

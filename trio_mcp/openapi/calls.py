@@ -6,7 +6,7 @@ the author's client. Nothing of the MCP request goes along: above all not its `A
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -101,23 +101,14 @@ class OperationCaller(Generic[RequestT]):
         return path
 
     def _query(self, arguments: JsonObject, credentials: Credentials) -> str:
-        parts = [
-            part
-            for parameter, value in self._given("query", arguments)
-            if parameter.name not in credentials.query
-            for part in parameter.query(value)
-        ]
-        return "&".join([*parts, *(f"{encoded(name)}={encoded(text)}" for name, text in credentials.query.items())])
+        own = {encoded(name): encoded(text) for name, text in credentials.query.items()}
+        parts = [part for each, value in self._given("query", arguments) for part in each.query(value)]
+        return "&".join(without(parts, own) + [f"{name}={text}" for name, text in own.items()])
 
     def _cookies(self, arguments: JsonObject, credentials: Credentials) -> str:
-        cookies = [
-            cookie
-            for parameter, value in self._given("cookie", arguments)
-            if parameter.name not in credentials.cookies
-            for cookie in parameter.cookies(value)
-        ]
-        own: Mapping[str, str] = credentials.cookies
-        return "; ".join([*cookies, *(f"{name}={encoded(text, COOKIE_SAFE)}" for name, text in own.items())])
+        own = {name: encoded(text, COOKIE_SAFE) for name, text in credentials.cookies.items()}
+        parts = [part for each, value in self._given("cookie", arguments) for part in each.cookies(value)]
+        return "; ".join(without(parts, own) + [f"{name}={text}" for name, text in own.items()])
 
     def _body(self, arguments: JsonObject) -> EncodedBody:
         name = self.plan.body_argument
@@ -132,3 +123,8 @@ class OperationCaller(Generic[RequestT]):
             for each in self.plan.parameters
             if each.location == location and (value := arguments.get(each.argument)) is not None
         ]
+
+
+def without(parts: Sequence[str], names: Collection[str]) -> list[str]:
+    """Return the parts `name=value` with other names than these. An object may have any."""
+    return [part for part in parts if part.partition("=")[0] not in names]

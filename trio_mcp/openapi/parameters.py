@@ -98,7 +98,8 @@ class Parameter:
             ToolError: the value could lead to another path.
         """
         texts = [dumps(value).decode()] if self.as_json else [*leaves(value)]
-        for each in texts:
+        # An empty object has none.
+        for each in texts or [""]:
             self._check_segment(each, slashes=slashes)
         return self._path(value)
 

@@ -43,6 +43,7 @@ DROPPED: Final = frozenset(
         "xml",
     }
 )
+TOO_DEEP: Final = "its schemas refer to each other too deep"
 ANYTHING: Final[JsonObject] = {}
 
 
@@ -137,6 +138,10 @@ class SchemaReader:
             except UnsupportedOperation as error:
                 self._failed[name] = error
                 raise
+            except RecursionError:
+                # Known as failed, because the definition is not complete.
+                self._failed[name] = UnsupportedOperation(TOO_DEEP)
+                raise self._failed[name] from None
         made: JsonObject = {"$ref": f"#/$defs/{name}"}
         if self._old:
             # In 3.0 the members beside a reference do not count; many documents write these two there, and mean them.
