@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 import trio
-from api import BOUND, Api, Json, document, operation
+from recorded_api import BOUND, Api, Json, document, operation
 
 from trio_mcp import Server
 from trio_mcp.openapi import OpenApiError, OpenApiLimits, add_openapi, fetch_openapi

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from api import Api, Json, document, operation, param
+from recorded_api import Api, Json, document, operation, param
 
 from trio_mcp.openapi import OpenApiLimits
 

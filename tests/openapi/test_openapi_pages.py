@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from api import Api, Json, operation, param
+from recorded_api import Api, Json, operation, param
 
 from trio_mcp.types import CallToolResult
 

@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 import pytest
-from api import Api, Json, document, operation, param
+from recorded_api import Api, Json, document, operation, param
 
 from trio_mcp.openapi import OpenApiError, Operation
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 import trio
-from api import BOUND, Api, Json, operation, param, target
+from recorded_api import BOUND, Api, Json, operation, param, target
 from talk import Talk, talk_to
 from trio.testing import MockClock
 

@@ -7,9 +7,9 @@ from urllib.parse import unquote
 
 import pytest
 import trio
-from api import Api, Json, operation, param, target
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from recorded_api import Api, Json, operation, param, target
 
 COLOURS = ["blue", "light red"]
 SIZE = {"w": 1, "h": "2&3"}
