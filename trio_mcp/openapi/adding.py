@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypedDict, TypeVar, Unpack, cast
+from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import urlsplit
 
 from ..checks import check_callable, check_instance, check_names, check_seconds, mistake
@@ -157,46 +157,64 @@ async def fetch_openapi(
     return parse_document(response.body, limits.max_document)
 
 
+class Offer(NamedTuple, Generic[RequestT]):
+    """An operation as a server offers it."""
+
+    caller: OperationCaller[RequestT]
+    tool: ToolKeywords
+    taken: TakenOperation
+
+
 def add_document(
     server: Server, document: JsonObject, client: HttpClient[RequestT], options: OpenApiKeywords
 ) -> OpenApiReport:
     """Add the operations of a document that was loaded; see `add_openapi`."""
     check_options(options)
-    limits = options.get("limits", OpenApiLimits())
     base_url = base_of(client, options.get("base_url"))
     references = References(document)
     raw = list(raw_operations(document, references))
     plans, left_out = read_operations(document, references, raw, options)
-    if options.get("strict", False) and (wrong := [each for each in left_out if not each.chosen]):
-        raise OpenApiError(f"{wrong[0].operation}: {wrong[0].reason}" + more(len(wrong) - 1))
-    operations = [each.operation for each in raw]
+    report = OpenApiReport((), tuple(left_out))
+    if options.get("strict", False) and report.impossible:
+        raise OpenApiError(left_out_text(report.impossible))
+    offers = offers_of(plans, [each.operation for each in raw], client, base_url, options)
+    register(server, offers)
+    if report.impossible:
+        logger.warning("left out of the OpenAPI document: %s", left_out_text(report.impossible))
+    return replace(report, taken=tuple(offer.taken for offer in offers))
+
+
+def offers_of(
+    plans: Sequence[OperationPlan],
+    operations: Sequence[Operation],
+    client: HttpClient[RequestT],
+    base_url: str,
+    options: OpenApiKeywords,
+) -> list[Offer[RequestT]]:
+    """Return the operations as tools and resources, with their names.
+
+    Args:
+        operations: all of the document, which `rename` and `resources` may name.
+    """
+    limits = options.get("limits", OpenApiLimits())
     names = tool_names([plan.operation for plan in plans], options.get("rename"), operations)
     api = ApiClient(client, options.get("timeout", TIMEOUT), limits.max_response)
     as_resource = resources_of(options, operations)
-    offers: list[tuple[OperationCaller[RequestT], ToolKeywords, str | None]] = []
-    taken: list[TakenOperation] = []
+    offers: list[Offer[RequestT]] = []
     for read, name in zip(plans, names, strict=True):
         tool = whole_options(read, name, options)
         plan = read if "output_schema" in tool else without_output(read)
         caller = OperationCaller(
             plan, api, base_url, options.get("credentials"), options.get("slashes", False), limits.max_error_body
         )
-        wanted = as_resource(plan.operation)
-        uri = resource_uri(plan) if wanted else None
+        uri = resource_uri(plan) if as_resource(plan.operation) else None
         notes = list(plan.notes)
         if plan.operation.id is None:
             notes.append(NO_ID)
-        if wanted and uri is None and named_resources(options):
+        if uri is None and named_resources(options) and as_resource(plan.operation):
             notes.append(NO_RESOURCE)
-        offers.append((caller, tool, uri))
-        taken.append(TakenOperation(plan.operation, name, uri, tuple(notes)))
-    register(server, offers)
-    report = OpenApiReport(tuple(taken), tuple(left_out))
-    if report.impossible:
-        first = report.impossible[0]
-        rest = more(len(report.impossible) - 1)
-        logger.warning("left out of the OpenAPI document: %s: %s%s", first.operation, first.reason, rest)
-    return report
+        offers.append(Offer(caller, tool, TakenOperation(plan.operation, name, uri, tuple(notes))))
+    return offers
 
 
 def check_options(options: OpenApiKeywords) -> None:
@@ -290,16 +308,16 @@ def without_output(plan: OperationPlan) -> OperationPlan:
     return replace(plan, output=plan.output._replace(schema=None, wrapped=False))
 
 
-def register(server: Server, offers: Sequence[tuple[OperationCaller[RequestT], ToolKeywords, str | None]]) -> None:
+def register(server: Server, offers: Sequence[Offer[RequestT]]) -> None:
     """Register all tools and resources, or none of them."""
     tools, resources = list[str](), list[str]()
     try:
-        for caller, tool, uri in offers:
+        for caller, tool, taken in offers:
             add_tool(server, caller, tool)
-            tools.append(str(tool.get("name")))
-            if uri is not None:
-                add_resource(server, caller, uri, tool)
-                resources.append(uri)
+            tools.append(taken.tool)
+            if taken.resource is not None:
+                add_resource(server, caller, taken.resource, tool)
+                resources.append(taken.resource)
     except (TypeError, ValueError):
         for name in tools:
             server.remove_tool(name)
@@ -308,5 +326,8 @@ def register(server: Server, offers: Sequence[tuple[OperationCaller[RequestT], T
         raise
 
 
-def more(count: int) -> str:
-    return "" if count <= 0 else f" (and {count} more; see the report)"
+def left_out_text(left_out: Sequence[LeftOutOperation]) -> str:
+    """Return the first of some operations that are left out, with its reason, and how many there are besides."""
+    first, others = left_out[0], len(left_out) - 1
+    rest = f" (and {others} more; see the report)" if others else ""
+    return f"{first.operation}: {first.reason}{rest}"

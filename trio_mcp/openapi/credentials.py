@@ -35,7 +35,7 @@ class Credentials:
 CredentialSource: TypeAlias = Callable[
     [Caller | None], Mapping[str, str] | Credentials | Awaitable[Mapping[str, str] | Credentials]
 ]
-"""Returns the headers, or the credentials, for the calls of a caller; None where the server authenticates nobody."""
+"""Returns the headers, or the credentials, for the calls of a caller; None without authentication."""
 
 NONE = Credentials()
 

@@ -147,7 +147,7 @@ def raw_operation(path: str, method: str, item: JsonObject, problem: str | None)
         part.operation_id, method.upper(), path, tuple(part.tags), part.summary, part.description, part.deprecated
     )
     if problem is None and (part.servers or item.get("servers")):
-        problem = "it has servers of its own, and calls go only to the one of the client"
+        problem = "it names other servers, and calls go only to the one of the client"
     if problem is None and method in LEFT_OUT_METHODS:
         problem = f"the method {method.upper()} is not supported"
     shared = item.get("parameters", [])

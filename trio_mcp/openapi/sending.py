@@ -141,8 +141,8 @@ class ApiClient(Generic[RequestT]):
         """Send a request, follow redirects to the same host, and return the response.
 
         Raises:
-            ToolError: the API cannot be reached, takes too long, or sends too much. A request that may change something may have
-                taken effect; the text says so.
+            ToolError: the API cannot be reached, takes too long, or sends too much. The text states whether the request may have
+                taken effect.
 
         A cancel closes the connection.
         """

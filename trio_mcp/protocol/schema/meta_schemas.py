@@ -1,7 +1,7 @@
 """Meta-schemas in one piece: what the official ones accept, at a fifth of the cost.
 
 The meta-schema of 2020-12 is spread over seven vocabularies, and each of them refers to the whole by `$dynamicRef`, so that an
-extension can add vocabularies of its own. A check goes through all seven for every subschema, and looks for each reference.
+extension can add vocabularies. A check goes through all seven for every subschema, and looks for each reference.
 
     {"allOf": [{"$ref": "meta/core"}, ...]}                     the properties of all vocabularies
     {"$dynamicRef": "#meta"}                                    {"$ref": "#"}
