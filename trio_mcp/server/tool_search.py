@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Annotated, Final
+from functools import cache, partial
+from typing import Any, Final, Protocol, cast
 
 import trio
-from pydantic import ConfigDict, Field, ValidationError, create_model
+from pydantic import Field, ValidationError, create_model
 
 from ..checks import check_instance, check_int, check_sequence, nearest
 from ..logs import peer_logger
@@ -97,22 +97,18 @@ def check_tool_search(tool_search: object) -> ToolSearch:
     return check_instance("tool_search", tool_search, ToolSearch, "ToolSearch(), or ToolSearch(pinned=[...])")
 
 
-class Query(ArgumentsModel):
-    """The arguments of a search; `query_model` adds the limits."""
-
-    model_config = ConfigDict(defer_build=True)
+class Query(Protocol):
+    """The arguments of a search."""
 
     query: str
     limit: int
 
 
-class CallArguments(ArgumentsModel):
+class NamedCall(Protocol):
     """The arguments of `call_tool`."""
 
-    model_config = ConfigDict(defer_build=True)
-
-    name: Annotated[str, Field(description="The name of the tool.", max_length=128)]
-    arguments: Annotated[JsonObject, Field(description="Its arguments.", default_factory=dict)]
+    name: str
+    arguments: JsonObject
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -283,16 +279,27 @@ def warn_of_unknown(pinned: Sequence[str], names: Collection[str]) -> None:
             logger.warning("ToolSearch: no tool has the pinned name %r; %s", name, nearest(name, names))
 
 
-def query_model(options: ToolSearch) -> type[Query]:
+# Models are made when a server first searches: each takes a millisecond, and most servers have no search.
+
+
+def query_model(options: ToolSearch) -> type[ArgumentsModel]:
     """Return the type of the arguments of a search, with its limits."""
     query = Field(description="Words of what the tool does, or its name.", min_length=1, max_length=options.max_query)
     limit = Field(description="How many tools to return.", ge=1, le=options.max_results, default=options.results)
-    return create_model("Query", __base__=Query, query=(str, query), limit=(int, limit))
+    return create_model("Query", __base__=ArgumentsModel, query=(str, query), limit=(int, limit))
+
+
+@cache
+def call_model() -> type[ArgumentsModel]:
+    """Return the type of the arguments of `call_tool`."""
+    name = Field(description="The name of the tool.", max_length=128)
+    arguments = Field(description="Its arguments.", default_factory=dict[str, Any])
+    return create_model("NamedCall", __base__=ArgumentsModel, name=(str, name), arguments=(JsonObject, arguments))
 
 
 def call_schema() -> JsonObject:
     """Return the input schema of `call_tool`."""
-    schema: JsonObject = CallArguments.model_json_schema(schema_generator=PlainSchema)
+    schema: JsonObject = call_model().model_json_schema(schema_generator=PlainSchema)
     return {key: value for key, value in schema.items() if key not in ("title", "description")}
 
 
@@ -302,7 +309,7 @@ def named_call(params: CallToolRequestParams) -> CallToolRequestParams:
     Raises:
         ValidationError: its arguments name none.
     """
-    named = CallArguments.model_validate(params.arguments or {})
+    named = cast("NamedCall", call_model().model_validate(params.arguments or {}))
     return params.model_copy(update={"name": named.name, "arguments": named.arguments})
 
 
