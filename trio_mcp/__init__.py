@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         Titled,
         ToolLoopResult,
         ToolResult,
+        ToolSearch,
         UrlAccepted,
     )
     from .server.builder import tool
@@ -146,6 +147,7 @@ __all__ = [
     "ToolFailed",
     "ToolLoopResult",
     "ToolResult",
+    "ToolSearch",
     "UrlAccepted",
     "UrlElicitationRequired",
     "accept",

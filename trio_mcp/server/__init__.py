@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from . import resources as resources
     from . import sampling as sampling
     from . import step_results as step_results
+    from . import tool_search as tool_search
     from . import url_elicitation as url_elicitation
     from .asking import (
         Accepted,
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
     from .signature import Mirrored
     from .tool import Tool
     from .tool_options import ToolKeywords
+    from .tool_search import ToolSearch
 else:
     __getattr__, __dir__ = late.exports(
         __name__,
@@ -107,6 +109,7 @@ else:
             "step_results": "",
             "tool": "Tool",
             "tool_options": "ToolKeywords",
+            "tool_search": "ToolSearch",
             "url_elicitation": "",
         },
     )
@@ -163,6 +166,7 @@ __all__ = [
     "ToolLoopResult",
     "ToolOutput",
     "ToolResult",
+    "ToolSearch",
     "UrlAccepted",
     "UrlElicited",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
@@ -12,7 +12,7 @@ from ..protocol.sealing.cursors import Cursors
 from ..protocol.sealing.request_state import KeyRing
 from ..session import RequestFacts
 from ..types import CacheScope, Implementation, Model, PaginatedRequestParams
-from .catalog import Catalog
+from .catalog import NumberedItem
 from .options import check_caching
 
 PAGE_SIZE = 1000
@@ -30,6 +30,18 @@ class Offer(Protocol):
 
 
 T = TypeVar("T", bound=Offer)
+
+
+class Listing(Protocol[T]):
+    """The items of a list, in order, as a `Catalog` has them."""
+
+    def snapshot(self) -> tuple[NumberedItem[T], ...]:
+        """Return all items; the same object until the next change."""
+        ...
+
+    def after(self, number: int) -> Sequence[NumberedItem[T]]:
+        """Return the items with greater numbers than this."""
+        ...
 
 
 class PageSettings:
@@ -85,7 +97,7 @@ class Pages(Generic[T]):
 
     def __init__(
         self,
-        catalog: Catalog[T],
+        catalog: Listing[T],
         settings: PageSettings,
         page_type: Callable[[], Callable[..., Model]],
         member: str,

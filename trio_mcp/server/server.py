@@ -47,6 +47,7 @@ from .tool_options import ToolKeywords
 if TYPE_CHECKING:
     from .middleware import CallMiddleware
     from .sampling.routing import SamplingPreference
+    from .tool_search import ToolSearch
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -88,6 +89,7 @@ class Server(Registration):
         sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see docs/tool-loops.md. The server does not
             close it.
         sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
+        tool_search: offer a search and a call in place of the list of tools; see docs/tool-search.md.
     """
 
     def __init__(
@@ -109,6 +111,7 @@ class Server(Registration):
         options: ServiceOptions | None = None,
         sampling: SamplingProvider | None = None,
         sampling_prefer: SamplingPreference = "client",
+        tool_search: ToolSearch | None = None,
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
@@ -122,6 +125,7 @@ class Server(Registration):
             self._fulfilled = server.sampling.routing.PROVIDED
         self._sampling = sampling
         self._sampling_prefer = sampling_prefer
+        self._tool_search = None if tool_search is None else server.tool_search.check_tool_search(tool_search)
         if lifespan is not None:
             check_lifespan(lifespan)
         self._lifespan = lifespan
@@ -173,9 +177,16 @@ class Server(Registration):
         other._lifespan = lifespan  # noqa: SLF001  it is of this class
         return other
 
+    def with_tool_search(self, tool_search: ToolSearch | None = None) -> Server:
+        """Return a server that offers a search and a call in place of its list of tools, and shares everything with this one."""
+        other = copy(self)
+        search = server.tool_search.ToolSearch() if tool_search is None else tool_search
+        other._tool_search = server.tool_search.check_tool_search(search)  # noqa: SLF001
+        return other
+
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools, in the order they are listed."""
+        """The tools, in the order they were added."""
         return tuple(self._registry.tools)
 
     @property
@@ -283,18 +294,21 @@ class Server(Registration):
     async def _open_with(
         self, state: object, options: ServiceOptions, channel: MessageChannel | None
     ) -> AsyncIterator[Service]:
-        routes = routes_of(self._registry, self._pages.with_keys(self.options.keys))
+        search = None
+        if self._tool_search is not None:
+            search = server.tool_search.SearchedTools(self._registry.tools, self._tool_search, self._threads)
+        routes = routes_of(self._registry, self._pages.with_keys(self.options.keys), search)
         if self._middleware:
             routes = server.middleware.with_middleware(routes, self._middleware)
         opened = open_service(
-            routes,
+            routes if search is None else search.unwrapping(routes),
             self.identity,
             self._registry.capabilities,
             self.instructions,
             options,
-            request_checks_of(self._registry),
+            request_checks_of(self._registry, search),
             self._threads,
-            RestrictedTools(self._registry.tools).missing_scopes,
+            (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
             state,
             self._message_middleware,
         )

@@ -19,10 +19,12 @@ PAGES = [
     "handoff",
     "http",
     "internals/contract",
+    "openapi",
     "results",
     "servers",
     "state",
     "testing",
+    "tool-search",
     "websocket",
 ]
 
