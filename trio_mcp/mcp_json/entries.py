@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from ..checks import nearest
 from ..errors import ConfigurationError
@@ -264,4 +264,4 @@ def as_entries(value: JsonValue, where: str) -> dict[str, JsonValue]:
     """
     if not isinstance(value, dict):
         raise ConfigurationError(f"{where} must be an object of servers by their names")
-    return cast("dict[str, JsonValue]", value)
+    return value
