@@ -31,7 +31,7 @@ from trio_mcp.protocol.jsonrpc import (
     Unanswered,
     parse,
 )
-from trio_mcp.session import Envelope, MessageChannel, Received
+from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ...background import open_background
 from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
@@ -106,8 +106,8 @@ class HttpChannel(MessageChannel):
         """Of the last `initialize`."""
         self._sse_fallback: SseChannel | None = None
         """What carries everything once the server turned out to speak HTTP+SSE only."""
-        self._sse_lost = False
-        """Its stream has ended, and with it the session; no `initialize` was sent since."""
+        self._had_sse_fallback = False
+        """There was one, which has ended."""
 
     async def send(self, value: Envelope) -> None:
         """Post one message. This waits for a notification to arrive, since what is sent next may depend on it, and for a free
@@ -123,14 +123,13 @@ class HttpChannel(MessageChannel):
         if self._closed:
             raise trio.ClosedResourceError
         message = value.message
-        if self._sse_lost and not (isinstance(message, Request) and message.method == "initialize"):
-            await self._send_without_session(value)
-        elif self._sse_fallback is not None:
+        if self._sse_fallback is not None:
             # Its stream may end meanwhile, which fails every request that has no answer.
             with suppress(trio.BrokenResourceError):
                 await self._sse_fallback.send(value)
+        elif self._had_sse_fallback and self._needs_lost_session(message):
+            await self._send_without_session(value)
         elif isinstance(message, Request):
-            self._sse_lost = False
             self._start(message, value)
             await trio.lowlevel.checkpoint()
         elif isinstance(message, Notification):
@@ -302,8 +301,13 @@ class HttpChannel(MessageChannel):
 
     async def _on_sse_ended(self, why: str) -> None:
         """Report that the stream of HTTP+SSE has ended. It was the session: the next `initialize` finds out anew what to speak."""
-        self._sse_fallback, self._sse_lost = None, True
+        self._sse_fallback, self._had_sse_fallback = None, True
         await self._connection.deliver(Unanswered(None, why, connection_lost=True))
+
+    def _needs_lost_session(self, message: Sent) -> bool:
+        """Whether a message belongs to the session that ended with the stream of HTTP+SSE, and no other was opened since."""
+        opens = isinstance(message, Request) and message.method == "initialize"
+        return not opens and not self._connection.session
 
     async def _send_without_session(self, value: Envelope) -> None:
         """Answer a request that belongs to a session which has ended with its stream; drop anything else."""
