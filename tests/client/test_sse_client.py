@@ -401,7 +401,7 @@ async def test_a_tool_whose_stream_ended_is_not_called_again_but_the_next_one_op
 
 
 async def test_subscriptions_are_restored_on_the_next_stream_with_a_change_for_each() -> None:
-    async with http_conversation() as (client, wire, start):
+    async with http_conversation() as (client, wire, _):
         server, seen = SseServer(wire), list[Change]()
 
         async def follow() -> None:

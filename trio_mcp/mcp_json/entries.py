@@ -35,7 +35,18 @@ FLAGS: Final = ("disabled", "enabled")
 OF_COMMANDS: Final = ("command", "args", "env", "envFile", "cwd")
 OF_URLS: Final = (*URLS, "headers")
 UNUSED: Final = frozenset(
-    {"alwaysAllow", "autoApprove", "description", "dev", "displayName", "gallery", "icon", "timeout", "trust", "version"}
+    {
+        "alwaysAllow",
+        "autoApprove",
+        "description",
+        "dev",
+        "displayName",
+        "gallery",
+        "icon",
+        "timeout",
+        "trust",
+        "version",
+    }
 )
 """What hosts write for themselves: for their windows, about their users' consent, or in units that differ."""
 KNOWN: Final = frozenset({"type", *ALIASES, *LISTS, *FLAGS, *OF_COMMANDS, *OF_URLS})
@@ -99,9 +110,7 @@ class Entry:
         warnings: receives what is ignored.
     """
 
-    def __init__(
-        self, name: str, value: JsonValue, where: str, variables: Variables, warnings: list[str]
-    ) -> None:
+    def __init__(self, name: str, value: JsonValue, where: str, variables: Variables, warnings: list[str]) -> None:
         if not isinstance(value, dict):
             raise ConfigurationError(f"{where} is no object with a command or a url")
         self._name = name

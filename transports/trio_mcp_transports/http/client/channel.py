@@ -300,7 +300,8 @@ class HttpChannel(MessageChannel):
         return True
 
     async def _on_sse_ended(self, why: str) -> None:
-        """Report that the stream of HTTP+SSE has ended. It was the session: the next `initialize` finds out anew what to speak."""
+        """Report that the stream of HTTP+SSE has ended, and the session with it."""
+        # The next `initialize` is posted again: by now the server may speak Streamable HTTP.
         self._sse_fallback, self._had_sse_fallback = None, True
         await self._connection.deliver(Unanswered(None, why, connection_lost=True))
 

@@ -1,0 +1,75 @@
+"""What a group of clients connects to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import TypeAlias
+
+from ..checks import check_instance, mistake
+from ..mcp_json import CommandServer, HostServer, UrlServer
+from ..session import ChannelServer
+from .keywords import ConnectKeywords
+from .tool_filter import ToolSelection
+
+Target: TypeAlias = str | Sequence[str] | ChannelServer
+"""What `Client.connect` connects to: a URL, a command as a list of arguments, or a server in this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupServer:
+    """A server of a `ClientGroup`, with options that the others do not have.
+
+    Args:
+        target: what `Client.connect` takes.
+        prefix: begins the names of its tools in the group; by default the name of the server. Empty for the names that they have
+            at the server.
+        only: the tools to use, by the server's own names of them; all by default.
+        without: the tools not to use, in the same way.
+        options: keyword arguments of `Client.connect`.
+    """
+
+    target: Target
+    _: KW_ONLY
+    prefix: str | None = None
+    only: ToolSelection | None = None
+    without: ToolSelection | None = None
+    # Not shown: headers and environments hold secrets.
+    options: ConnectKeywords = field(default_factory=ConnectKeywords, repr=False)
+
+
+AnyGroupServer: TypeAlias = Target | GroupServer | HostServer
+"""A server of a group: a target, a target with options, or a server of a host's file."""
+
+
+def as_group_servers(servers: Mapping[str, AnyGroupServer]) -> dict[str, GroupServer]:
+    """Return the servers of a group with their options.
+
+    Raises:
+        TypeError: it is no mapping of names to servers.
+    """
+    if not isinstance(servers, Mapping):
+        raise TypeError(
+            mistake("servers", 'a mapping of names to servers, such as {"weather": "https://example.org/mcp"}', servers)
+        )
+    return {
+        check_instance("the name of a server", name, str, "a string"): _made(each) for name, each in servers.items()
+    }
+
+
+def _made(server: AnyGroupServer) -> GroupServer:
+    match server:
+        case GroupServer():
+            return server
+        case CommandServer():
+            command: ConnectKeywords = {"env": server.env}
+            if server.cwd is not None:
+                command["cwd"] = server.cwd
+            return GroupServer([*server.command], only=server.only, without=server.without, options=command)
+        case UrlServer():
+            # A server of HTTP+SSE is a legacy one.
+            wire: ConnectKeywords = {"mode": "legacy"} if server.wire == "sse" else {}
+            options: ConnectKeywords = {**wire, "headers": server.headers}
+            return GroupServer(server.url, only=server.only, without=server.without, options=options)
+        case _:
+            return GroupServer(server)
