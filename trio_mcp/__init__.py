@@ -32,6 +32,7 @@ from .errors import (
     RequestTimeout,
     ResourceNotFound,
     SampleRefused,
+    ServerUnavailable,
     SessionLost,
     TaskCancelled,
     ToolError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         Change,
         Client,
         ClientTask,
+        ConnectKeywords,
         ElicitRouter,
         ResponseCache,
         accept,
@@ -52,6 +54,9 @@ if TYPE_CHECKING:
         dismiss,
     )
     from .client.agent import AgentCall, AgentResult, run_agent
+    from .client.group import ClientGroup
+    from .client.group_member import ServerState, ServerStatus
+    from .client.group_servers import GroupServer
     from .runtime import CancelReason
     from .sampling import SamplingProvider
     from .server import (
@@ -103,8 +108,10 @@ __all__ = [
     "Change",
     "ChannelServer",
     "Client",
+    "ClientGroup",
     "ClientTask",
     "ClientTools",
+    "ConnectKeywords",
     "Context",
     "Declined",
     "Disconnected",
@@ -117,6 +124,7 @@ __all__ = [
     "ElicitationInvalid",
     "Elicited",
     "File",
+    "GroupServer",
     "Image",
     "LimitExceeded",
     "McpError",
@@ -137,6 +145,9 @@ __all__ = [
     "Sampled",
     "SamplingProvider",
     "Server",
+    "ServerState",
+    "ServerStatus",
+    "ServerUnavailable",
     "ServiceOptions",
     "SessionLost",
     "TaskCancelled",
@@ -160,10 +171,15 @@ __all__ = [
 _PACKAGES = {
     # Not in `client`, so that a client which runs no agent does not load it.
     "client.agent": ("AgentCall", "AgentResult", "run_agent"),
+    # Nor does one of a single server load the group.
+    "client.group": ("ClientGroup",),
+    "client.group_member": ("ServerState", "ServerStatus"),
+    "client.group_servers": ("GroupServer",),
     "client": (
         "Change",
         "Client",
         "ClientTask",
+        "ConnectKeywords",
         "ElicitRouter",
         "ResponseCache",
         "accept",
