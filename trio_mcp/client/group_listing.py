@@ -7,7 +7,7 @@ from typing import Final
 from ..checks import check_seconds
 from ..types import Prompt, Resource, ResourceTemplate, Tool
 from .client import Client
-from .group_lists import GroupLists
+from .group_lists import GroupLists, GroupTool
 from .tool_filter import ToolFilter, ToolSelection
 
 LIST_TIMEOUT: Final = 60.0
@@ -35,8 +35,12 @@ class GroupListing:
         The other lists do the same.
         """
         filter = ToolFilter(only, without)
-        tools = [tool.renamed for tool in await self._lists.tools(check_seconds("timeout", timeout))]
+        tools = [tool.renamed for tool in await self.list_tools_by_server(timeout=timeout)]
         return [tool for tool in tools if filter.allows(tool)]
+
+    async def list_tools_by_server(self, *, timeout: float = LIST_TIMEOUT) -> list[GroupTool]:
+        """Return the tools of all servers that can be reached, each with its server and with the name that it has there."""
+        return await self._lists.tools(check_seconds("timeout", timeout))
 
     async def list_prompts(self, *, timeout: float = LIST_TIMEOUT) -> list[Prompt]:
         """Return the prompts of all servers, under their names in the group."""

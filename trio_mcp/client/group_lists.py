@@ -30,12 +30,12 @@ class GroupTool(NamedTuple):
     """A tool of a server of a group.
 
     Attributes:
-        connection: to the server.
+        server: the name of the server in the group.
         tool: as the server lists it.
         name: in the group.
     """
 
-    connection: Connection
+    server: str
     tool: Tool
     name: str
 
@@ -73,9 +73,11 @@ class GroupLists:
         for connection, tools in (await self._read("tools", read_tools, timeout)).items():
             self._listed[connection] = {tool.name: tool for tool in tools}
             self._warn_of_unmatched(connection.member.filter if tools else ToolFilter(), self._listed[connection])
-            named = [GroupTool(connection, tool, connection.member.space.name(tool.name)) for tool in tools]
+            named = [_grouped(connection, tool) for tool in tools]
             every += [tool.name for tool in named]
-            found += [tool for tool in named if self._owner_is(connection, tool.name) and self._allows(tool)]
+            found += [
+                tool for tool in named if self._owner_is(connection, tool.name) and self._allows(connection, tool)
+            ]
         if all(connection.state.status is ServerStatus.CONNECTED for connection in self._search):
             self._warn_of_unmatched(self.filter, every)
         return found
@@ -142,7 +144,7 @@ class GroupLists:
             return connection, own
         if own_allowed is not False and allowed is not False:
             tool = await self._find_listed(connection, own)
-            if tool is not None and self._allows(GroupTool(connection, tool, name)):
+            if tool is not None and self._allows(connection, _grouped(connection, tool)):
                 return connection, own
         raise LookupError(f"the tool {name!r:.140} is left out of this group by its filters")
 
@@ -199,8 +201,8 @@ class GroupLists:
             )
         return owner is connection
 
-    def _allows(self, tool: GroupTool) -> bool:
-        return tool.connection.member.filter.allows(tool.tool) and self.filter.allows(tool.renamed)
+    def _allows(self, connection: Connection, tool: GroupTool) -> bool:
+        return connection.member.filter.allows(tool.tool) and self.filter.allows(tool.renamed)
 
     def _warn_of_unmatched(self, filter: ToolFilter, names: Collection[str]) -> None:
         # Not an error: a server may have removed the tool since.
@@ -211,3 +213,8 @@ class GroupLists:
         servers = [connection.member.name for connection in self.connections.values()]
         prefixes = [f"{connection.member.space.prefix}_" for connection in self.connections.values()]
         return nearest(name, prefixes) or f"its servers are {shown(servers)}"
+
+
+def _grouped(connection: Connection, tool: Tool) -> GroupTool:
+    member = connection.member
+    return GroupTool(member.name, tool, member.space.name(tool.name))
