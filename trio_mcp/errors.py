@@ -398,6 +398,10 @@ class OutcomeUnknown(Disconnected):
         super().__init__(tool, why)
         self.tool = tool
 
+    def renamed(self, tool: str) -> OutcomeUnknown:
+        """Return the same error about a tool that the caller knows by another name."""
+        return OutcomeUnknown(tool, str(self.args[1]))
+
     def __str__(self) -> str:
         return printable(f"the tool {self.args[0]} may or may not have run: {self.args[1]}")
 

@@ -19,7 +19,7 @@ from types import MappingProxyType, TracebackType
 from typing import Final, Self, TypeAlias, TypeVar, Unpack, overload
 
 from ..checks import check_callable, check_seconds, check_sync_callback, nearest
-from ..errors import Disconnected
+from ..errors import Disconnected, OutcomeUnknown
 from ..logs import RepeatedRecords, peer_logger
 from ..mcp_json import read_mcp_json
 from ..session.changes import Change
@@ -305,9 +305,12 @@ class ClientGroup(GroupListing):
         """
 
         async def call(client: Client) -> object:
-            if returns is not None:
-                return await client.call_tool(own, arguments, returns=returns, task=task, **options)
-            return await client.call_tool(own, arguments, raise_on_error=raise_on_error, task=task, **options)
+            try:
+                if returns is not None:
+                    return await client.call_tool(own, arguments, returns=returns, task=task, **options)
+                return await client.call_tool(own, arguments, raise_on_error=raise_on_error, task=task, **options)
+            except OutcomeUnknown as error:
+                raise error.renamed(name) from error.__cause__
 
         connection, own = await self._lists.tool(name)
         return await self._within(options, name, partial(connection.ask, call))

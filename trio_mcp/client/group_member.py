@@ -301,6 +301,7 @@ class Connection:
                 if begun_at == math.inf and would_fail_again(error):
                     logger.info("the server %s of a group announces no changes: %s", self.member.name, error)
                     return
+                self._lose_with(client, error)
             losses = 1 if trio.current_time() - begun_at >= STABLE_AFTER else losses + 1
             await trio.sleep(BACKOFF.delay(losses - 1))
 
