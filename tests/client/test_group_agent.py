@@ -199,18 +199,14 @@ async def test_a_loop_of_its_own_gets_tools_for_an_api_and_results_for_it(mode: 
             dotted = names(tools.tools)[1]
 
             call = {"type": "tool_use", "id": "1", "name": dotted, "input": {}}
-            message = await tools.run_anthropic({"role": "assistant", "content": [call]})
-            assert message == {
-                "role": "user",
-                "content": [
-                    {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "dotted"}]}
-                ],
-            }
-            assert await tools.run_anthropic({"role": "assistant", "content": "done"}) is None
+            further: Any = await tools.run_anthropic({"id": "m", "role": "assistant", "content": [call]})
+            result = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "dotted"}]}
+            assert further == [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+            assert await tools.run_anthropic({"role": "assistant", "content": "done"}) == []
 
             function = {"name": "weather_read", "arguments": "{}"}
             asked = {"role": "assistant", "tool_calls": [{"id": "2", "type": "function", "function": function}]}
-            assert await tools.run_openai(asked) == [{"role": "tool", "tool_call_id": "2", "content": "rain"}]
+            assert await tools.run_openai(asked) == [asked, {"role": "tool", "tool_call_id": "2", "content": "rain"}]
             assert await tools.run_openai({"role": "assistant", "content": "done"}) == []
 
 

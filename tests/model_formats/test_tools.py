@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from anthropic.types import Message, MessageParam, TextBlock, ToolParam, ToolUseBlock, Usage
@@ -59,7 +59,7 @@ def test_tools_are_written_as_the_messages_api_takes_them() -> None:
         {"name": "now", "input_schema": {"type": "object"}},
     ]
     TypeAdapter(list[ToolParam]).validate_python(written)
-    assert tools_from_anthropic(written) == SEEN
+    assert tools_from_anthropic(cast("Any", written)) == SEEN
 
 
 def test_tools_are_written_as_chat_completions_take_them() -> None:
@@ -70,7 +70,7 @@ def test_tools_are_written_as_chat_completions_take_them() -> None:
         {"type": "function", "function": {"name": "now", "parameters": {"type": "object"}}},
     ]
     TypeAdapter(list[ChatCompletionFunctionToolParam]).validate_python(written)
-    assert tools_from_openai(written) == SEEN
+    assert tools_from_openai(cast("Any", written)) == SEEN
 
 
 def test_what_is_about_costs_or_strictness_is_left_out() -> None:
@@ -134,15 +134,13 @@ def openai_answer() -> ChatCompletion:
 def test_the_calls_of_an_answer_are_read() -> None:
     answer = anthropic_answer()
     assert calls_from_anthropic(answer) == calls_from_anthropic(answer.to_dict()) == CALLS
-    completion = openai_answer()
-    assert calls_from_openai(completion) == calls_from_openai(completion.to_dict()) == CALLS
-    assert calls_from_openai(completion.choices[0].message) == CALLS
+    message = openai_answer().choices[0].message
+    assert calls_from_openai(message) == calls_from_openai(message.to_dict()) == CALLS
 
 
 def test_an_answer_without_calls_has_none() -> None:
     assert calls_from_anthropic({"role": "assistant", "content": "Hello"}) == []
     assert calls_from_openai({"role": "assistant", "content": "Hello"}) == []
-    assert calls_from_openai({"choices": [{"message": {"content": "Hello"}}]}) == []
 
 
 @pytest.mark.parametrize(
@@ -155,7 +153,7 @@ def test_an_answer_without_calls_has_none() -> None:
         ),
         (calls_from_anthropic, {"content": [{"type": "tool_use", "name": "a", "input": {}}]}, ["content[0]", "id"]),
         (calls_from_anthropic, 7, ["answer"]),
-        (calls_from_openai, {"choices": []}, ["choices"]),
+        (calls_from_openai, {"choices": []}, ["answer", "completion"]),
         (
             calls_from_openai,
             {"tool_calls": [{"id": "1", "function": {"name": "a", "arguments": "no"}}]},
@@ -172,8 +170,7 @@ def test_a_call_that_cannot_be_read_is_an_error_that_names_its_place(read: Any, 
 def test_results_are_one_message_of_the_user_for_the_messages_api() -> None:
     written = results_to_anthropic(RESULTS)
     assert written["role"] == "user"
-    assert isinstance(written["content"], list)
-    assert [block["tool_use_id"] for block in written["content"]] == ["1", "2"]  # type: ignore[index, call-overload]
+    assert [block["tool_use_id"] for block in cast("Any", written["content"])] == ["1", "2"]
     TypeAdapter(list[MessageParam]).validate_python([written])
 
 

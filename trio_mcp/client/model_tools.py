@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from ..checks import check_seconds
 from ..model_formats import (
-    AnthropicTool,
     ModelMessage,
-    OpenAITool,
     calls_from_anthropic,
     calls_from_openai,
     results_to_anthropic,
@@ -18,7 +17,8 @@ from ..model_formats import (
     tools_to_anthropic,
     tools_to_openai,
 )
-from ..types import JsonObject, Tool, ToolResultContent, ToolUseContent
+from ..model_formats.blocks import as_object
+from ..types import Tool, ToolResultContent, ToolUseContent
 from .agent_calls import (
     LIST_TIMEOUT,
     MAX_PARALLEL,
@@ -32,6 +32,10 @@ from .agent_calls import (
 from .agent_tools import offered
 from .tool_filter import ToolFilter, ToolSelection
 
+if TYPE_CHECKING:
+    from anthropic.types import MessageParam, ToolParam
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+
 
 @dataclass(frozen=True, slots=True)
 class ModelTools:
@@ -41,7 +45,7 @@ class ModelTools:
 
         tools = await list_model_tools(group)
         answer = await anthropic.messages.create(tools=tools.to_anthropic(), messages=messages, ...)
-        results = await tools.run_anthropic(answer)
+        messages += await tools.run_anthropic(answer)
 
     Attributes:
         tools: the tools, under these names.
@@ -50,11 +54,11 @@ class ModelTools:
     tools: tuple[Tool, ...]
     _calls: AgentCalls
 
-    def to_anthropic(self) -> list[AnthropicTool]:
+    def to_anthropic(self) -> list[ToolParam]:
         """Return the tools as Anthropic's messages API takes them."""
         return tools_to_anthropic(self.tools)
 
-    def to_openai(self) -> list[OpenAITool]:
+    def to_openai(self) -> list[ChatCompletionFunctionToolParam]:
         """Return the tools as OpenAI's chat completions take them."""
         return tools_to_openai(self.tools)
 
@@ -67,32 +71,43 @@ class ModelTools:
         """
         return await self._calls.run(calls)
 
-    async def run_anthropic(self, answer: ModelMessage) -> JsonObject | None:
-        """Run the calls of an answer of Anthropic's messages API, and return the message with their results.
+    async def run_anthropic(self, answer: ModelMessage) -> list[MessageParam]:
+        """Run the calls of an answer of Anthropic's messages API, and return what follows in the conversation.
+
+        Args:
+            answer: a `Message` of the library `anthropic`, or the same as a dict.
 
         Returns:
-            the message to append after the answer; None if it has no calls.
+            the answer and the message with the results of its calls; nothing if it has no calls.
 
         Raises:
             ValueError: a call of the answer cannot be read, or a result has a block that the API does not have.
         """
         calls = calls_from_anthropic(answer)
-        return results_to_anthropic(await self.run(calls)) if calls else None
+        if not calls:
+            return []
+        said = as_object(answer, "the answer")
+        # The API rejects the other members of an answer, such as its id.
+        asked = cast("MessageParam", {"role": "assistant", "content": said["content"]})
+        return [asked, results_to_anthropic(await self.run(calls))]
 
-    async def run_openai(self, answer: ModelMessage) -> list[JsonObject]:
-        """Run the calls of an answer of OpenAI's chat completions, and return the messages with their results.
+    async def run_openai(self, answer: ModelMessage) -> list[ChatCompletionMessageParam]:
+        """Run the calls of an answer of OpenAI's chat completions, and return what follows in the conversation.
 
         Args:
-            answer: a completion, of which the first choice counts, or its message.
+            answer: a `ChatCompletionMessage` of the library `openai`, or the same as a dict.
 
         Returns:
-            the messages to append after the answer; none if it has no calls.
+            the answer and the messages with the results of its calls; nothing if it has no calls.
 
         Raises:
             ValueError: as `run_anthropic`.
         """
         calls = calls_from_openai(answer)
-        return results_to_openai(await self.run(calls)) if calls else []
+        if not calls:
+            return []
+        said = cast("ChatCompletionMessageParam", as_object(answer, "the answer"))
+        return [said, *results_to_openai(await self.run(calls))]
 
 
 async def list_model_tools(

@@ -12,9 +12,6 @@ from .messages_api import from_anthropic, to_anthropic
 from .requests import anthropic_request, openai_request
 from .results import anthropic_result, openai_result
 from .tools import (
-    AnthropicTool,
-    OpenAIFunction,
-    OpenAITool,
     calls_from_anthropic,
     calls_from_openai,
     results_to_anthropic,
@@ -26,11 +23,8 @@ from .tools import (
 )
 
 __all__ = [
-    "AnthropicTool",
     "Dumpable",
     "ModelMessage",
-    "OpenAIFunction",
-    "OpenAITool",
     "anthropic_request",
     "anthropic_result",
     "calls_from_anthropic",

@@ -3,62 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final, Literal, NotRequired, TypedDict
+from typing import TYPE_CHECKING, Final, cast
 
 from ..types import JsonObject, SamplingMessage, Tool, ToolResultContent, ToolUseContent
 from .blocks import ModelMessage, as_blocks, as_object, cannot, only, string
 from .chat_completions import read_tool_calls, to_openai
 from .messages_api import read_tool_use, to_anthropic
 
+if TYPE_CHECKING:
+    # Type checkers see the types of the client libraries, so that their functions take what these return. Without the libraries
+    # it is JSON all the same.
+    from anthropic.types import MessageParam, ToolParam
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+    from openai.types.shared_params import FunctionDefinition
+
 EMPTY_SCHEMA: Final[JsonObject] = {"type": "object", "properties": {}}
-
-
-class AnthropicTool(TypedDict):
-    """A tool as Anthropic's messages API takes it."""
-
-    name: str
-    description: NotRequired[str]
-    input_schema: JsonObject
-
-
-class OpenAIFunction(TypedDict):
-    """A function as OpenAI's chat completions take it."""
-
-    name: str
-    description: NotRequired[str]
-    parameters: JsonObject
-
-
-class OpenAITool(TypedDict):
-    """A tool as OpenAI's chat completions take it."""
-
-    type: Literal["function"]
-    function: OpenAIFunction
 
 
 # tools
 
 
-def tools_to_anthropic(tools: Iterable[Tool]) -> list[AnthropicTool]:
+def tools_to_anthropic(tools: Iterable[Tool]) -> list[ToolParam]:
     """Return the tools as Anthropic's messages API takes them (`tools=`).
 
     Names stay as they are: the API rejects those with other characters than letters, digits, `_` and `-`, and with more than 64.
     `list_model_tools` has tools whose names it takes.
     """
-    written: list[AnthropicTool] = []
+    written: list[ToolParam] = []
     for tool in tools:
-        each: AnthropicTool = {"name": tool.name, "input_schema": tool.input_schema}
+        each: ToolParam = {"name": tool.name, "input_schema": cast("dict[str, object]", tool.input_schema)}
         if tool.description is not None:
             each["description"] = tool.description
         written.append(each)
     return written
 
 
-def tools_to_openai(tools: Iterable[Tool]) -> list[OpenAITool]:
+def tools_to_openai(tools: Iterable[Tool]) -> list[ChatCompletionFunctionToolParam]:
     """Return the tools as OpenAI's chat completions take them (`tools=`). For their names see `tools_to_anthropic`."""
-    written: list[OpenAITool] = []
+    written: list[ChatCompletionFunctionToolParam] = []
     for tool in tools:
-        function: OpenAIFunction = {"name": tool.name, "parameters": tool.input_schema}
+        function: FunctionDefinition = {"name": tool.name, "parameters": cast("dict[str, object]", tool.input_schema)}
         if tool.description is not None:
             function["description"] = tool.description
         written.append({"type": "function", "function": function})
@@ -131,42 +115,39 @@ def calls_from_anthropic(message: ModelMessage) -> list[ToolUseContent]:
 
 
 def calls_from_openai(message: ModelMessage) -> list[ToolUseContent]:
-    """Return the tool calls of an answer of OpenAI's chat completions.
+    """Return the tool calls of a message of the assistant of OpenAI's chat completions.
 
     Args:
-        message: the completion, of which the first choice counts, or its message; a dict or a value of the library `openai`.
+        message: that of a choice of the completion, a dict or a value of the library `openai`.
 
     Raises:
-        ValueError: a call is no function, or its arguments are no JSON object.
+        ValueError: it is a whole completion, a call is no function, or its arguments are no JSON object.
     """
     answer = as_object(message, "the answer")
-    if "choices" not in answer:
-        return read_tool_calls(answer, "the answer")
-    choices = as_blocks(answer["choices"], "choices")
-    if not choices:
-        raise cannot("choices", "is empty")
-    return read_tool_calls(as_object(choices[0].get("message"), "choices[0].message"), "choices[0].message")
+    if "choices" in answer:
+        raise cannot("the answer", "is a completion; its message is `completion.choices[0].message`")
+    return read_tool_calls(answer, "the answer")
 
 
 # results
 
 
-def results_to_anthropic(results: Sequence[ToolResultContent]) -> JsonObject:
+def results_to_anthropic(results: Sequence[ToolResultContent]) -> MessageParam:
     """Return the message with these results, as Anthropic's messages API takes it after the answer with the calls.
 
     Raises:
         ValueError: there is no result, or a block has no counterpart; see `to_anthropic`.
     """
-    return to_anthropic([_message(results)])[0]
+    return cast("MessageParam", to_anthropic([_message(results)])[0])
 
 
-def results_to_openai(results: Sequence[ToolResultContent]) -> list[JsonObject]:
+def results_to_openai(results: Sequence[ToolResultContent]) -> list[ChatCompletionMessageParam]:
     """Return the messages with these results, as OpenAI's chat completions take them after the answer with the calls.
 
     Raises:
         ValueError: there is no result, or a block has no counterpart; see `to_openai`.
     """
-    return to_openai([_message(results)])
+    return cast("list[ChatCompletionMessageParam]", to_openai([_message(results)]))
 
 
 def _message(results: Sequence[ToolResultContent]) -> SamplingMessage:
