@@ -33,8 +33,12 @@ from .agent_tools import offered
 from .tool_filter import ToolFilter, ToolSelection
 
 if TYPE_CHECKING:
-    from anthropic.types import MessageParam, ToolParam
-    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+    from ..model_formats.api_types import (
+        ChatCompletionFunctionToolParam,
+        ChatCompletionMessageParam,
+        MessageParam,
+        ToolParam,
+    )
 
 
 @dataclass(frozen=True, slots=True)

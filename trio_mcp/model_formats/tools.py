@@ -11,11 +11,13 @@ from .chat_completions import read_tool_calls, to_openai
 from .messages_api import read_tool_use, to_anthropic
 
 if TYPE_CHECKING:
-    # Type checkers see the types of the client libraries, so that their functions take what these return. Without the libraries
-    # it is JSON all the same.
-    from anthropic.types import MessageParam, ToolParam
-    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
-    from openai.types.shared_params import FunctionDefinition
+    from .api_types import (
+        ChatCompletionFunctionToolParam,
+        ChatCompletionMessageParam,
+        FunctionDefinition,
+        MessageParam,
+        ToolParam,
+    )
 
 EMPTY_SCHEMA: Final[JsonObject] = {"type": "object", "properties": {}}
 
