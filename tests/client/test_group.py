@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -31,8 +31,12 @@ from trio_mcp import (
 )
 from trio_mcp.client import agent_tools
 from trio_mcp.client.group_member import ATTEMPTS, BACKOFF
-from trio_mcp.errors import ConfigurationError, Disconnected
+from trio_mcp.errors import ConfigurationError, Disconnected, RemoteProtocolError
+from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, error_response
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.session import Envelope
 from trio_mcp.types import PromptReference, ResourceTemplateReference, TextContent, Tool
+from trio_mcp_transports.memory import MemoryChannel, memory_pair
 
 __all__ = ["programs"]
 
@@ -545,6 +549,67 @@ async def test_a_server_in_this_process_that_fails_is_connected_to_again(caplog:
     assert "ZeroDivisionError" in caplog.text
 
 
+async def test_a_client_that_does_not_reconnect_is_replaced(programs: Programs, mode: str) -> None:
+    async with two(programs, mode, reconnect=False) as group:
+        await trio.sleep(60)
+        first = group["files"]
+        await programs.kill("files")
+        assert (await group.call_tool("files_read", {"path": "a"})).text == "content of a"
+        assert group["files"] is not first
+        assert not first.is_open
+
+
+async def test_a_server_that_has_changed_its_era_gets_another_client(programs: Programs) -> None:
+    class Legacy(Server):
+        """A server that knows no modern requests."""
+
+        async def serve_channel(self, channel: Any) -> None:
+            ours, theirs = memory_pair()
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(super().serve_channel, ours)
+                nursery.start_soon(self._answer, channel, theirs)
+                async with theirs:
+                    with suppress(trio.EndOfChannel, trio.ClosedResourceError):
+                        await self._pass_on(channel, theirs)
+                nursery.cancel_scope.cancel()
+
+        async def _pass_on(self, channel: Any, inner: MemoryChannel) -> None:
+            while True:
+                message = (await channel.receive()).message
+                if getattr(message, "method", "") == "server/discover":
+                    unknown = RemoteProtocolError("unknown", code=METHOD_NOT_FOUND, request_id=message.id)
+                    await channel.send(Envelope(error_response(unknown)))
+                else:
+                    await inner.send(Envelope(message))
+
+        async def _answer(self, channel: Any, inner: MemoryChannel) -> None:
+            while True:
+                await channel.send(Envelope((await inner.receive()).message))
+
+    async with two(programs) as group:
+        await trio.sleep(60)
+        assert group["files"].protocol_version == MODERN
+        legacy = Legacy("files")
+        add(legacy, "be", "old")
+        programs.servers["files"] = legacy
+        await programs.kill("files")
+        await group.wait_connected("files")
+        assert (await group.call_tool("files_be")).text == "old"
+        assert group["files"].protocol_version == NEWEST_LEGACY
+
+
+async def test_an_exit_in_a_handler_is_raised_when_the_group_is_closed() -> None:
+    def leave(_: object) -> Any:
+        raise SystemExit(3)
+
+    group = ClientGroup({"files": files()}, mode="legacy", on_elicit=leave)
+    await group.open()
+    with pytest.raises(Disconnected):
+        await group.call_tool("files_ask")
+    with pytest.raises(SystemExit):
+        await group.aclose()
+
+
 async def test_a_failing_callback_is_logged_and_ends_nothing(
     programs: Programs, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -565,6 +630,16 @@ async def test_a_server_whose_list_fails_is_left_out_with_a_warning(
     async with opened(ClientGroup({"files": files(), "weather": weather()})) as group:
         assert names(await group.list_tools()) == ["weather_forecast"]
     assert unnamed(caplog.text, "tools", "files", "3") == []
+
+
+async def test_a_server_that_becomes_unavailable_is_a_warning(
+    programs: Programs, caplog: pytest.LogCaptureFixture
+) -> None:
+    programs.broken["files"] = OSError("no power")
+    async with two(programs):
+        await trio.sleep(100)
+    warnings = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [unnamed(record.getMessage(), "files", "no power") for record in warnings] == [[]]
 
 
 # changes
@@ -609,6 +684,26 @@ async def test_one_may_subscribe_to_a_server_that_is_not_there_yet(programs: Pro
     async with two(programs, mode) as group, group.listen(uris=["config://files/app"]) as changes:
         del programs.broken["files"]
         assert await changes.__anext__() == Change("updated", "config://files/app")
+
+
+async def test_closing_the_group_ends_a_subscription_that_has_not_begun(programs: Programs) -> None:
+    programs.servers = {"files": files()}
+    group = ClientGroup({"files": ["files"]})
+    with trio.fail_after(BOUND):
+        await group.open()
+        await trio.sleep(60)
+        programs.broken["files"] = OSError("restarting")
+        await programs.kill("files")
+        async with trio.open_nursery() as nursery:
+
+            async def follow() -> None:
+                async with group.listen(uris=["config://files/app"]) as changes:
+                    with pytest.raises(Disconnected):
+                        await changes.__anext__()
+
+            nursery.start_soon(follow)
+            await wait_all_tasks_blocked()
+            await group.aclose()
 
 
 async def test_the_iteration_ends_with_the_group(mode: str) -> None:

@@ -44,6 +44,12 @@ class ResourceListener:
 
     async def run(self) -> None:
         """Subscribe, and again in each further connection."""
+        try:
+            await self._keep_listening()
+        finally:
+            self.started.set()
+
+    async def _keep_listening(self) -> None:
         while True:
             try:
                 await self._listen()
@@ -55,7 +61,6 @@ class ResourceListener:
                 logger.info("%s announces no changes of resources: %s", self.connection.member.name, error)
                 if would_fail_again(error):
                     self.on_honoured(self, set())
-                    self.started.set()
                     return
             self._losses += 1
             self.started.set()

@@ -32,7 +32,7 @@ from ..backoff import STABLE_AFTER, Backoff
 from ..errors import (
     Disconnected,
     McpError,
-    PeerError,
+    ProtocolError,
     RequestTimeout,
     ServerUnavailable,
     Unreachable,
@@ -40,7 +40,6 @@ from ..errors import (
 )
 from ..groups import single_exception
 from ..logs import peer_logger
-from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..session.changes import LISTS, Change, ChangeKind, announced_lists, filter_of
 from ..types.capabilities import declares
 from .client import Client
@@ -256,17 +255,11 @@ class Connection:
             try:
                 await client.ping(timeout=self._open_timeout)
                 return True
-            except (Disconnected, RequestTimeout) as error:
-                self._failed(error)
-            except PeerError as error:
-                # It has answered, if not what every server answers.
-                if error.code == METHOD_NOT_FOUND:
-                    return True
-                self._failed(error)
-                return False
             except McpError as error:
                 self._failed(error)
-                return False
+                # One that answers with an error may speak another era by now.
+                if isinstance(error, ProtocolError) or would_fail_again(error):
+                    return False
 
     async def _pause(self) -> None:
         """Wait before the next attempt; not at all before the first, and after a connection that was stable."""
@@ -353,10 +346,21 @@ class Connection:
     def _move(self, status: ServerStatus, error: Exception | None = None) -> None:
         before = self.state.status
         failures = 0 if status is ServerStatus.CONNECTED else self._failures
-        self.state = ServerState(self.member.name, status, failures, error and without_traceback(error))
+        self.state = ServerState(self.member.name, status, failures, error and _kept(error))
+        if status is ServerStatus.UNAVAILABLE and before is not status:
+            logger.warning("the server %s of a group is unavailable: %s", self.member.name, error)
         moved, self._moved = self._moved, trio.Event()
         moved.set()
         self._on_state(self.state)
         # Its lists come and go with it, and may have changed while it was away. Before the first attempt nothing was listed.
         if status is not before and status in LISTED_ANEW and self.tried.is_set():
             self._offer_all(self._offered_kinds())
+
+
+def _kept(error: Exception) -> Exception:
+    """Return an error without what it refers to, so that it can be kept."""
+    if isinstance(error, McpError):
+        return without_traceback(error)
+    # What a transport raised nobody else has. Some classes cannot be copied.
+    error.__context__ = None
+    return error.with_traceback(None)

@@ -9,8 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from anthropic.types import MessageParam as MessageParam
-    from anthropic.types import ToolParam as ToolParam
-    from openai.types.chat import ChatCompletionFunctionToolParam as ChatCompletionFunctionToolParam
-    from openai.types.chat import ChatCompletionMessageParam as ChatCompletionMessageParam
-    from openai.types.shared_params import FunctionDefinition as FunctionDefinition
+    from anthropic.types import MessageParam, ToolParam
+    from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+    from openai.types.shared_params import FunctionDefinition
+
+__all__ = [
+    "ChatCompletionFunctionToolParam",
+    "ChatCompletionMessageParam",
+    "FunctionDefinition",
+    "MessageParam",
+    "ToolParam",
+]
