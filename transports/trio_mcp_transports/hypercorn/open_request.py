@@ -30,7 +30,7 @@ from trio_mcp.runtime import Account
 
 from ..asgi.direct import KnownResponse, OpenResponse, StreamPart
 from ..asgi.fast_path import RequestEvents
-from ..asgi.messages import Message, Respond
+from ..asgi.messages import Message, Respond, send_or_reject
 from .exchange import ConnectionFacts, HttpExchange, run_respond
 from .inbox import Inbox
 from .response import RESPONSE_500, Response, ResponseOwner, head_bytes
@@ -95,7 +95,7 @@ class OpenRequest(RequestEvents):
             self._response = respond
             self._watch(respond)
         else:
-            self._start(respond)
+            self._start(partial(send_or_reject, respond, self.send))
 
     def go_on(self) -> None:
         """Send a filler, after a silence."""
