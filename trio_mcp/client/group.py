@@ -16,7 +16,7 @@ import os
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType, TracebackType
-from typing import Final, Self, TypeAlias, TypeVar, Unpack, overload
+from typing import Final, Self, TypeVar, Unpack, overload
 
 from ..checks import check_callable, check_seconds, check_sync_callback, nearest
 from ..errors import Disconnected, OutcomeUnknown
@@ -36,14 +36,14 @@ from .calls import CallKeywords
 from .changes import Changes, OnChange, subscription_filter
 from .client import Client
 from .group_changes import GroupListeners
+from .group_keywords import ForServer, GroupKeywords, OnState
 from .group_listing import GroupListing
 from .group_lists import GroupLists
-from .group_member import Connection, Member, ServerState
-from .group_servers import AnyGroupServer, GroupServer, as_group_servers
+from .group_member import Connection, ServerState
+from .group_servers import AnyGroupServer, as_group_servers, members_of
 from .group_tasks import GroupTasks
-from .handlers import OnDisconnect
 from .keywords import ConnectKeywords
-from .namespaces import namespaces, shown
+from .namespaces import shown
 from .timeouts import run_with_timeout
 from .tool_filter import ToolFilter, ToolSelection
 
@@ -53,12 +53,6 @@ logger = peer_logger("trio_mcp.client")
 
 OPEN_TIMEOUT: Final = 30.0
 """Seconds that one attempt to connect to a server may take, and so the opening of the group."""
-
-ForServer: TypeAlias = Callable[[str], ConnectKeywords]
-"""A function that returns more keyword arguments of `Client.connect` for the server of this name."""
-
-OnState: TypeAlias = Callable[[ServerState], None]
-"""A plain function, called with each new state of a server."""
 
 
 class ClientGroup(GroupListing):
@@ -111,7 +105,6 @@ class ClientGroup(GroupListing):
             ConfigurationError: two servers have the same prefix.
             TypeError, ValueError: an argument is invalid.
         """
-        self._servers = as_group_servers(servers)
         for name, callback in (("on_state", on_state), ("on_change", on_change)):
             if callback is not None:
                 check_sync_callback(name, callback)
@@ -123,7 +116,7 @@ class ClientGroup(GroupListing):
         seconds = check_seconds("open_timeout", open_timeout, positive=True)
         self._connections = {
             member.name: Connection(member, seconds, self._on_state, self._on_change)
-            for member in self._members(options, for_server)
+            for member in members_of(as_group_servers(servers), options, for_server)
         }
         self._tasks = GroupTasks(self._connections.values())
         self._lists = GroupLists(self._connections, ToolFilter(only, without))
@@ -136,13 +129,7 @@ class ClientGroup(GroupListing):
         *,
         servers: Collection[str] | None = None,
         variables: Mapping[str, str] | None = None,
-        only: ToolSelection | None = None,
-        without: ToolSelection | None = None,
-        for_server: ForServer | None = None,
-        on_state: OnState | None = None,
-        on_change: OnChange | None = None,
-        open_timeout: float = OPEN_TIMEOUT,
-        **options: Unpack[ConnectKeywords],
+        **options: Unpack[GroupKeywords],
     ) -> Self:
         """Return a group of the servers in a host's file, such as `mcp.json`, without those that the file disables.
 
@@ -166,16 +153,7 @@ class ClientGroup(GroupListing):
             chosen = dict(file.servers)
         else:
             chosen = {name: file.server(name) for name in servers}
-        return cls(
-            chosen,
-            only=only,
-            without=without,
-            for_server=for_server,
-            on_state=on_state,
-            on_change=on_change,
-            open_timeout=open_timeout,
-            **options,
-        )
+        return cls(chosen, **options)
 
     # life
 
@@ -383,14 +361,6 @@ class ClientGroup(GroupListing):
 
     # one step each
 
-    def _members(self, options: ConnectKeywords, for_server: ForServer | None) -> Iterator[Member]:
-        spaces = namespaces({name: server.prefix for name, server in self._servers.items()})
-        for name, server in self._servers.items():
-            more: ConnectKeywords = {} if for_server is None else for_server(name)
-            # What is said of one server wins.
-            merged: ConnectKeywords = {**options, **more, **server.options}
-            yield Member(name, spaces[name], ToolFilter(server.only, server.without), partial(_connect, server, merged))
-
     def _connection(self, server: str) -> Connection:
         connection = self._connections.get(server)
         if connection is None:
@@ -425,8 +395,3 @@ class ClientGroup(GroupListing):
         # It is called by the tasks that keep the connections, which must go on.
         except Exception as error:  # noqa: BLE001  whatever an author's function raises
             self._records.log(f"{name} of a group failed", level=logging.ERROR, exc_info=error)
-
-
-def _connect(server: GroupServer, options: ConnectKeywords, on_lost: OnDisconnect) -> Client:
-    """Return a client of a server of a group, which is not open."""
-    return Client.connect(server.target, on_disconnect=on_lost, **options)

@@ -239,6 +239,9 @@ class Connection:
         self._connected()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._listen, client)
+            # It may have ended before this task was told that it is open.
+            if not client.is_open:
+                self._lose(Disconnected("the connection ended"))
             while True:
                 await self._lost.wait()
                 if not await self._is_reached_again(client):

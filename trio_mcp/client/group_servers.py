@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from typing import TypeAlias
 
 from ..checks import check_instance, mistake
 from ..mcp_json import CommandServer, HostServer, UrlServer
 from ..session import ChannelServer
+from .client import Client
+from .group_keywords import ForServer
+from .group_member import Member
+from .handlers import OnDisconnect
 from .keywords import ConnectKeywords
-from .tool_filter import ToolSelection
+from .namespaces import namespaces
+from .tool_filter import ToolFilter, ToolSelection
 
 Target: TypeAlias = str | Sequence[str] | ChannelServer
 """What `Client.connect` connects to: a URL, a command as a list of arguments, or a server in this process."""
@@ -73,3 +79,27 @@ def _made(server: AnyGroupServer) -> GroupServer:
             return GroupServer(server.url, only=server.only, without=server.without, options=options)
         case _:
             return GroupServer(server)
+
+
+def members_of(
+    servers: Mapping[str, GroupServer], options: ConnectKeywords, for_server: ForServer | None
+) -> Iterator[Member]:
+    """Yield what a group knows of each of its servers.
+
+    Args:
+        options: for all servers; what is said of one server wins.
+
+    Raises:
+        ConfigurationError: two servers have the same prefix.
+        TypeError, ValueError: a filter or a prefix is invalid.
+    """
+    spaces = namespaces({name: server.prefix for name, server in servers.items()})
+    for name, server in servers.items():
+        more: ConnectKeywords = {} if for_server is None else for_server(name)
+        merged: ConnectKeywords = {**options, **more, **server.options}
+        yield Member(name, spaces[name], ToolFilter(server.only, server.without), partial(_connect, server, merged))
+
+
+def _connect(server: GroupServer, options: ConnectKeywords, on_lost: OnDisconnect) -> Client:
+    """Return a client that is not open."""
+    return Client.connect(server.target, on_disconnect=on_lost, **options)
