@@ -511,6 +511,28 @@ async def test_a_tool_that_was_running_is_not_called_again_and_the_error_names_t
         assert (await group.call_tool("files_read", {"path": "a"})).text == "content of a"
 
 
+async def test_a_call_that_has_asked_is_not_begun_again_when_its_server_is_lost(programs: Programs) -> None:
+    begun: list[str] = []
+
+    async def lose_and_answer(_: object) -> Any:
+        programs.broken["files"] = OSError("gone")
+        await programs.kill("files")
+        return accept(value=True)
+
+    async with two(programs, "modern", on_elicit=lose_and_answer) as group:
+
+        @programs.servers["files"].tool
+        async def book(ctx: Context) -> str:
+            begun.append("book")
+            return (await ctx.elicit("Sure?", bool)).action
+
+        with pytest.raises(OutcomeUnknown, match=naming("files_book", "gone")):
+            await group.call_tool("files_book")
+        del programs.broken["files"]
+        await group.wait_connected("files")
+    assert begun == ["book"]
+
+
 async def test_a_server_that_crashes_again_and_again_is_started_less_and_less_often(programs: Programs) -> None:
     async with two(programs) as group:
         for _ in range(ATTEMPTS + 1):
