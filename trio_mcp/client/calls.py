@@ -219,12 +219,13 @@ class Calls:
         try:
             return await follower.result()
         except Unreachable as error:
-            await follower.clean_up()
-            # The task goes on at the server, as far as is known: to call the tool again would do it twice.
-            raise OutcomeUnknown(name, str(error)) from error
+            lost = without_traceback(error)
         except BaseException:
             await follower.clean_up()  # noqa: ASYNC102  it is shielded and bounded itself
             raise
+        await follower.clean_up()
+        # The task goes on at the server, as far as is known: to call the tool again would do it twice.
+        raise OutcomeUnknown(name, str(lost)) from lost
 
     def checked(self, name: str, result: CallToolResult) -> CallToolResult:
         """Return the result of a tool, validated if the tool was listed with an output schema."""

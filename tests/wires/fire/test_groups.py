@@ -25,6 +25,12 @@ BOUND = 60.0
 eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
 
 
+@pytest.fixture
+def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let attempts follow each other quickly: how long they are apart is tested in virtual time."""
+    monkeypatch.setattr(group_member, "BACKOFF", Backoff(first=0.05, longest=0.2))
+
+
 class Seen:
     """The states of the servers of a group, to wait for."""
 
@@ -106,13 +112,17 @@ async def serving(home: Path, wire: str) -> AsyncIterator[HttpProcess]:
     ("wire", "mode"),
     [("http", NEWEST_LEGACY), ("http", MODERN), ("websocket", NEWEST_LEGACY), ("websocket", MODERN), ("sse", "legacy")],
 )
-async def test_a_server_that_restarts_on_its_port_is_connected_to_again(tmp_path: Path, wire: str, mode: str) -> None:
+async def test_a_server_that_restarts_on_its_port_is_connected_to_again(
+    tmp_path: Path, wire: str, mode: str, short_delays: None
+) -> None:
     async with serving(tmp_path, wire) as server:
         async with one(url_of(server, wire), mode) as (group, seen):
             async with group.listen(tools=True) as changes:
                 killed = await process_of(group, "one")
                 await server.restart()
-                # The list may have changed while it was away. Nothing was asked of the server meanwhile.
+                # Nothing is asked of the server until the group has noticed.
+                await group.wait_connected("one")
+                # The list may have changed while it was away.
                 await changes.__anext__()
                 assert await process_of(group, "one") != killed
             assert "one_act_once" in [tool.name for tool in await group.list_tools()]
@@ -121,9 +131,8 @@ async def test_a_server_that_restarts_on_its_port_is_connected_to_again(tmp_path
 
 @pytest.mark.parametrize(("wire", "mode"), [("http", MODERN), ("websocket", NEWEST_LEGACY), ("sse", "legacy")])
 async def test_a_server_that_stays_away_is_unavailable_until_it_is_back(
-    tmp_path: Path, wire: str, mode: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, wire: str, mode: str, short_delays: None
 ) -> None:
-    monkeypatch.setattr(group_member, "BACKOFF", Backoff(first=0.05, longest=0.2))
     async with serving(tmp_path, wire) as server:
         async with one(url_of(server, wire), mode) as (group, seen):
             await server.kill()
