@@ -27,6 +27,8 @@ from trio_mcp import (
     ServerState,
     ServerStatus,
     ServerUnavailable,
+    ServiceOptions,
+    TaskOptions,
     accept,
 )
 from trio_mcp.client import agent_tools
@@ -531,6 +533,37 @@ async def test_a_call_that_has_asked_is_not_begun_again_when_its_server_is_lost(
         del programs.broken["files"]
         await group.wait_connected("files")
     assert begun == ["book"]
+
+
+async def test_a_tool_that_became_a_task_is_not_begun_again_when_its_server_is_lost(
+    programs: Programs, mode: str
+) -> None:
+    begun = trio.Event()
+    starts: list[str] = []
+    server = Server("files", options=ServiceOptions(tasks=TaskOptions()))
+
+    @server.tool(task="required")
+    async def report() -> str:
+        starts.append("report")
+        begun.set()
+        await trio.sleep_forever()
+        return ""
+
+    programs.servers = {"files": server}
+
+    async def lose() -> None:
+        await begun.wait()
+        await wait_all_tasks_blocked()
+        programs.broken["files"] = OSError("gone")
+        await programs.kill("files")
+
+    async with opened(ClientGroup({"files": ["files"]}, mode=mode)) as group, trio.open_nursery() as nursery:
+        nursery.start_soon(lose)
+        with pytest.raises(OutcomeUnknown, match=naming("files_report", "gone")):
+            await group.call_tool("files_report")
+        del programs.broken["files"]
+        await group.wait_connected("files")
+    assert starts == ["report"]
 
 
 async def test_a_server_that_crashes_again_and_again_is_started_less_and_less_often(programs: Programs) -> None:
