@@ -41,7 +41,21 @@ def test_the_runtime_loads_no_protocol_and_no_types() -> None:
 
 def test_types_errors_and_formats_load_no_other_floor() -> None:
     modules = loaded("trio_mcp.errors", *submodules("trio_mcp.types"), *submodules("trio_mcp.model_formats"))
+    assert "trio_mcp.model_formats.api_types" in modules
     assert modules.isdisjoint({"trio", "trio_mcp.protocol", "trio_mcp.runtime", "trio_mcp.session"})
+    assert modules.isdisjoint({"anthropic", "openai"})
+
+
+def test_the_files_of_hosts_are_read_without_trio_or_a_client() -> None:
+    modules = loaded("trio_mcp.mcp_json")
+    assert modules.isdisjoint({"trio", "pydantic", "trio_mcp.types", "trio_mcp.protocol", "trio_mcp.client"})
+
+
+def test_a_client_of_one_server_loads_no_group_and_no_agent() -> None:
+    modules = loaded("trio_mcp", then="trio_mcp.Client")
+    assert modules.isdisjoint(
+        {"trio_mcp.client.group", "trio_mcp.client.agent", "trio_mcp.model_formats", "trio_mcp.mcp_json"}
+    )
 
 
 SERVERS = {"hypercorn", "wsproto", "h2", "priority", "trio_mcp.server"}

@@ -1,4 +1,4 @@
-"""Conversations as the APIs of models write them: OpenAI's chat completions, and Anthropic's messages API.
+"""Conversations and tools as the APIs of models write them: OpenAI's chat completions, and Anthropic's messages API.
 
 What both sides know survives the way there and back. What differs is listed in `docs/providers.md`; a block that the other side
 does not have raises `ValueError` with the index of its message and its own, as in `messages[2].content[0]`.
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
     from .messages_api import from_anthropic, to_anthropic
     from .requests import anthropic_request, openai_request
     from .results import anthropic_result, openai_result
+    from .tools import (
+        calls_from_anthropic,
+        calls_from_openai,
+        results_to_anthropic,
+        results_to_openai,
+        tools_from_anthropic,
+        tools_from_openai,
+        tools_to_anthropic,
+        tools_to_openai,
+    )
 else:
     __getattr__, __dir__ = late.exports(
         __name__,
@@ -25,6 +35,10 @@ else:
             "messages_api": "from_anthropic to_anthropic",
             "requests": "anthropic_request openai_request",
             "results": "anthropic_result openai_result",
+            "tools": (
+                "calls_from_anthropic calls_from_openai results_to_anthropic results_to_openai tools_from_anthropic "
+                "tools_from_openai tools_to_anthropic tools_to_openai"
+            ),
         },
     )
 
@@ -33,10 +47,18 @@ __all__ = [
     "ModelMessage",
     "anthropic_request",
     "anthropic_result",
+    "calls_from_anthropic",
+    "calls_from_openai",
     "from_anthropic",
     "from_openai",
     "openai_request",
     "openai_result",
+    "results_to_anthropic",
+    "results_to_openai",
     "to_anthropic",
     "to_openai",
+    "tools_from_anthropic",
+    "tools_from_openai",
+    "tools_to_anthropic",
+    "tools_to_openai",
 ]

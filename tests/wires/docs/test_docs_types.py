@@ -16,6 +16,7 @@ PAGES = [
     "clients",
     "agents",
     "forms",
+    "groups",
     "handoff",
     "http",
     "internals/contract",
