@@ -17,7 +17,11 @@ OURS = {"trio_mcp", "trio_mcp_transports"}
 PLUGINS = {"pytest_plugin.py": "pytest"}
 """Modules that only the program loads whose plugin they are; it is no dependency."""
 SOURCES = [ROOT / "trio_mcp", ROOT / "transports" / "trio_mcp_transports"]
-EXTRAS = {"anthropic": "trio_mcp/providers/anthropic_client.py", "openai": "trio_mcp/providers/openai_client.py"}
+EXTRAS = {
+    "anthropic": "trio_mcp/providers/anthropic_client.py",
+    "openai": "trio_mcp/providers/openai_client.py",
+    "goose": "trio_mcp/cli/hosts/yaml_files.py",
+}
 """The only file that may import what an extra installs."""
 FOR_CONTRIBUTORS = {"bench", "dev"}
 """Extras for the tests and the benchmark, of which the library imports nothing that its users do not have."""

@@ -33,7 +33,7 @@ def test_prepared_answers_book_a_flight_in_every_era(mode: str) -> None:
 CALLS: list[tuple[list[str], object]] = [
     ([TRAVEL, "list_folders", "--root", str(ROOT)], [ROOT.as_uri()]),
     (
-        [FORMS, "take", "--json", '{"text": "a", "number": 1, "anything": null}', "text=5", "number=2.5", "flag=true"],
+        [FORMS, "take", "--args", '{"text": "a", "number": 1, "anything": null}', "text=5", "number=2.5", "flag=true"],
         ["5", 2.5, True, None],
     ),
 ]
@@ -253,8 +253,8 @@ MISTAKES: list[tuple[int, list[str], list[str]]] = [
     (2, [*BOOK, "Lisbon"], []),
     (2, [*BOOK, "=Lisbon"], []),
     (2, [*BOOK, "destination=a", "destination=b"], []),
-    (2, [*BOOK, "--json", "[1]"], []),
-    (2, [*BOOK, "--json", "{"], []),
+    (2, [*BOOK, "--args", "[1]"], []),
+    (2, [*BOOK, "--args", "{"], []),
     (2, [*BOOK, "--answer", "flight"], []),
     (2, [*BOOK, "--mode", "2020-01-01"], []),
     (2, [*BOOK, "--timeout", "soon"], []),
