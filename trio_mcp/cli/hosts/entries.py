@@ -131,7 +131,9 @@ def as_member(entry: Entry, style: Style) -> dict[str, JsonValue]:
             return {**goose_head(entry.name, "streamable_http"), "uri": entry.url, "headers": dict(entry.headers)}
         case CommandEntry(), _:
             kind = {"type": "stdio"} if style == "typed" else {}
-            return {**kind, "command": entry.command, "args": list(entry.arguments), **without_empty(env=entry.env)}
+            cwd = {} if entry.cwd is None else {"cwd": entry.cwd}
+            env = without_empty(env=entry.env)
+            return {**kind, "command": entry.command, "args": list(entry.arguments), **env, **cwd}
         case UrlEntry(), "gemini":
             return {"httpUrl": entry.url, **without_empty(headers=entry.headers)}
         case UrlEntry(), _:

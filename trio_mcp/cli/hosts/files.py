@@ -58,8 +58,18 @@ def read_entries(path: Path, host: Host) -> list[Entry]:
     """Return the servers in a file. Raises `CommandError`, also if there is no such file."""
     if not path.is_file():
         raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
-    found = [read_entry(name, member) for name, member in read_file(path, host).servers.items()]
+    file = read_file(path, host)
+    members = {**file.servers, **folder_servers(file, host)}
+    found = [read_entry(name, member) for name, member in members.items()]
     return [entry for entry in found if entry is not None]
+
+
+def folder_servers(file: ConfigFile, host: Host) -> dict[str, JsonValue]:
+    """Return the servers for the current folder alone, which Claude Code has in its file for all folders."""
+    folders = file.document.get(host.folders) if host.folders else None
+    folder = folders.get(str(Path.cwd())) if isinstance(folders, dict) else None
+    servers = folder.get(host.members[0]) if isinstance(folder, dict) else None
+    return servers if isinstance(servers, dict) else {}
 
 
 def file_text(path: Path) -> str:

@@ -36,6 +36,7 @@ class Host:
         members: the names under one of which a file has the servers; the first is the one to write.
         style: how it writes a server.
         takes_urls: False if its file can only have commands.
+        folders: the member of its file that has servers for single folders.
         note: what a user has to do or to know after a change.
         documentation: the page that says all this.
     """
@@ -49,6 +50,7 @@ class Host:
     note: str
     documentation: str
     takes_urls: bool = True
+    folders: str | None = None
 
     def files(self) -> list[Location]:
         """Return where its files are on this machine, for this folder; none of them needs to exist."""
@@ -102,6 +104,7 @@ _HOSTS = (
         ".mcp.json",
         "Start a new session; /mcp shows its servers.",
         "https://code.claude.com/docs/en/mcp",
+        folders="projects",
     ),
     Host(
         "claude-desktop",
