@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 import trio
 
 from ..client import Client
+from ..printable import shown_url
 from ..protocol.revisions import REVISIONS, Era
 from ..session.calls.services import ONE_CLIENT
 from .child_stderr import printable_stderr
@@ -21,7 +23,7 @@ from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
 from .output import PrintableFormatter, log_to_stderr, show_log
 from .prompting import Prompting
-from .targets import CommandTarget, PythonTarget, UrlTarget
+from .targets import CommandTarget, PythonTarget, Target, UrlTarget
 from .terminal import Terminal
 
 Use = Callable[[Client, Prompting], Awaitable[int]]
@@ -45,13 +47,34 @@ def use_server(connecting: Connecting, answering: Answering, use: Use, *, late: 
         with trio.move_on_after(connecting.timeout):
             async with printable_stderr() as stderr:
                 # Inside, where the errors are not yet in the group of a nursery.
-                with translate_errors(starts_file=isinstance(connecting.target, PythonTarget)):
+                with target_errors(connecting.target):
                     async with client_for(connecting, answering, prompting, stderr) as client:
                         name_server(client, prompting)
                         return await use(client, prompting)
         raise CommandError(f"timed out after {connecting.timeout:g} seconds{late}", Status.REFUSED)
 
     return run_command(run)
+
+
+@contextmanager
+def target_errors(target: Target) -> Generator[None]:
+    """Raise `CommandError` for what goes wrong with a target; see `translate_errors`."""
+    if isinstance(target, UrlTarget):
+        check_certificates()
+        failed = f"{shown_url(target.url)} cannot be connected to"
+    else:
+        failed = "the server could not be started"
+    with translate_errors(starts_file=isinstance(target, PythonTarget), failed=failed):
+        yield
+
+
+def check_certificates() -> None:
+    """Raise `CommandError` if the file of certificates that the environment names cannot be read."""
+    # The system's error does not name it.
+    path = os.environ.get("SSL_CERT_FILE")
+    if path and not os.access(path, os.R_OK):
+        why = "cannot be read" if os.path.exists(path) else "does not exist"
+        raise CommandError(f"SSL_CERT_FILE names {path}, which {why}", Status.UNREACHABLE)
 
 
 def client_for(connecting: Connecting, answering: Answering, prompting: Prompting, stderr: int | None = None) -> Client:

@@ -13,7 +13,7 @@ from ..json_value import JsonValue
 class Status(IntEnum):
     """Exit statuses. A command that a signal ended has 128 plus the number of the signal, which is 130 for Ctrl-C."""
 
-    # 2 is what argparse exits with for a wrong command line, and 70 is EX_SOFTWARE of sysexits.h. The error of a tool is
+    # 2 is what click exits with for a wrong command line, and 70 is EX_SOFTWARE of sysexits.h. The error of a tool is
     # apart from every other failure, so that a script can tell "the tool said no" from "there was no answer".
     OK = 0
     TOOL_ERROR = 1
@@ -26,10 +26,10 @@ class Status(IntEnum):
 EXIT_STATUSES = """\
 exit status:
   0    it worked
-  1    the tool answered with an error result, the demonstration went wrong, `run` did not stop in time, or `store check` found
-       something wrong
+  1    the tool answered with an error result, the demonstration went wrong, `run` did not stop in time, or `inspect`, `doctor`
+       or `store check` found something wrong
   2    the command line is wrong: an unknown option or tool, a bad key=value, an answer that does not fit
-  3    the server could not be loaded, started or reached, or its connection ended
+  3    the server could not be loaded, started or reached, or its connection ended; or a file could not be read or written
   4    the server rejected a request, broke the protocol, or took longer than --timeout
   70   a bug in trio-mcp (--debug shows where), or `serve` did not stop in time
   130  interrupted by Ctrl-C
@@ -57,11 +57,12 @@ class AlreadyReported(CommandError):
 
 
 @contextmanager
-def translate_errors(*, starts_file: bool = False) -> Generator[None]:
+def translate_errors(*, starts_file: bool = False, failed: str = "the server could not be started") -> Generator[None]:
     """Raise `CommandError`, with a text and a status for the user, for an error of the library or the system.
 
     Args:
         starts_file: the server is a `trio-mcp run` that the block has started.
+        failed: what an error of the system means.
 
     Raises:
         AlreadyReported: that command could not load its file.
@@ -84,7 +85,7 @@ def translate_errors(*, starts_file: bool = False) -> Generator[None]:
     except McpError as error:
         raise CommandError(str(error), Status.REFUSED) from error
     except OSError as error:
-        raise CommandError(f"the server could not be started: {error}", Status.UNREACHABLE) from error
+        raise CommandError(f"{failed}: {error}", Status.UNREACHABLE) from error
 
 
 def rejected(why: str, missing: JsonValue) -> CommandError:

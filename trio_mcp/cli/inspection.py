@@ -26,8 +26,9 @@ examples:
   trio-mcp inspect http://127.0.0.1:8000/mcp --mode legacy
   trio-mcp inspect cursor:shop
 
-The tokens are an estimate, one for each four characters of what a host passes to its model: the name, the description and the input
-schema of each tool, and the instructions. A model counts in its own way. Errors make the status 1; warnings and advice do not.
+The tokens are an estimate, one for each four characters of what a host passes to its model: the name, the description and the
+input schema of each tool, and the instructions. A model counts in its own way. Errors make the status 1; warnings and advice do
+not.
 """
 
 EVERYTHING = Answering(samples=("",), roots=(".",))
