@@ -22,9 +22,9 @@ examples:
   trio-mcp publish --server-json --output - shop/
   trio-mcp publish --server-json --name com.example/shop --remote https://mcp.example.com/mcp --no-package
 
-It writes a file and sends nothing: `mcp-publisher publish` sends it. What it writes comes from pyproject.toml. For a project on
-GitHub the name is io.github.OWNER/PACKAGE. The registry wants a line `mcp-name: NAME` in the README of the package on PyPI; without
-it the status is 1.
+It writes a file and sends nothing: `mcp-publisher publish` sends it. What it writes comes from pyproject.toml. For a project
+on GitHub the name is io.github.OWNER/PACKAGE. The registry wants a line `mcp-name: NAME` in the README of the package on PyPI;
+without it the status is 1.
 """
 
 SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
