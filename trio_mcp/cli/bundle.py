@@ -31,7 +31,7 @@ examples:
   trio-mcp bundle src/shop/server.py --exclude 'tests/*'
 
 The bundle has the folder of the project (the nearest one with a pyproject.toml, or else that of FILE) and a manifest of MCPB 0.4,
-but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments, caches, builds, and
+but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments, caches, builds and
 what .mcpbignore or --exclude name. Without a pyproject.toml one is written that needs trio-mcp and each --with.
 """
 

@@ -21,7 +21,7 @@ from .prompting import Prompting
 
 EXAMPLES = """\
 examples:
-  trio-mcp prompt examples/ports/todo.py plan_day
+  trio-mcp prompt examples/ports/todo.py plan day=Monday
   trio-mcp prompt http://127.0.0.1:8000/mcp review file=app.py style=strict
   trio-mcp prompt mcp.json:shop offer --json
 

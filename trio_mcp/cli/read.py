@@ -21,7 +21,7 @@ from .prompting import Prompting
 
 EXAMPLES = """\
 examples:
-  trio-mcp read examples/sqlite_explorer.py schema://main
+  trio-mcp read examples/ports/todo.py todo://items
   trio-mcp read http://127.0.0.1:8000/mcp file:///logo.png --output logo.png
   trio-mcp read mcp.json:shop shop://orders/7 --json
 
