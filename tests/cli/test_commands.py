@@ -24,6 +24,13 @@ def test_the_help_of_every_command_has_examples_and_the_exit_statuses(
     assert unnamed(said.partition("examples:")[2], f"trio-mcp {name}", "exit status:") == []
 
 
+def test_a_help_explains_no_status_that_its_command_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["run", "--help"])
+    assert "tool" not in capsys.readouterr().out.partition("exit status:")[2]
+    main(["call", "--help"])
+    assert "tool" in capsys.readouterr().out.partition("exit status:")[2]
+
+
 def test_the_help_of_the_program_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == Status.OK
     said = capsys.readouterr().out

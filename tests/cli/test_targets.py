@@ -47,7 +47,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads_files: None) -
         ("python one_server.py --fast", CommandTarget(("python", "one_server.py", "--fast"))),
         ("'a b' c", CommandTarget(("a b", "c"))),
         ("true", CommandTarget(("true",))),
-        ("no-such-command", CommandTarget(("no-such-command",))),
         ("./server --stdio", CommandTarget(("./server", "--stdio"))),
     ],
 )
@@ -71,6 +70,10 @@ def test_a_server_in_the_file_of_a_host_is_named_by_the_file_or_the_host(
         ("", ["empty"]),
         ("python 'a", ["not a command"]),
         ("none.py", ["there is no file none.py"]),
+        ("no-such-command", ["no-such-command", "module"]),
+        ("none:server", ["none:server", "module"]),
+        (".", ["folder"]),
+        ("shop_package/", ["folder"]),
         ("none.json:x", ["there is no file none.json"]),
         ("mcp.json", ["mcp.json:local", "mcp.json:web"]),
         ("mcp.json:none", ["'none'", "mcp.json:local"]),

@@ -49,7 +49,7 @@ KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 """The environment variable with the key, by the name of a provider."""
 
 
-@command("backfill", EXAMPLES)
+@command("backfill", EXAMPLES, {Status.USAGE: "the command line is wrong, or there is no key"})
 @click.argument("server", nargs=-1, type=click.UNPROCESSED, metavar="TARGET | -- COMMAND ...")
 @click.option(
     "--provider", metavar="NAME|URL", help="anthropic, openai, or the base URL (with /v1) of a compatible API."
@@ -123,6 +123,9 @@ def read_server(words: Sequence[str]) -> CommandTarget | UrlTarget:
     if len(words) > 1:
         if SCHEME.match(words[0]):
             raise CommandError(f"{words[0]!r} is a URL, and takes no words after it; a command comes after --")
+        return CommandTarget(tuple(words))
+    # One plain word is a command, as after -- it should be, and no module.
+    if words[0].isidentifier():
         return CommandTarget(tuple(words))
     target = read_target(words[0])
     return started(target) if isinstance(target, PythonTarget) else target

@@ -17,7 +17,7 @@ from .arguments import read_arguments
 from .command import command
 from .connecting import is_legacy, use_server
 from .connection_options import Answering, Connecting, answers, connects
-from .errors import CommandError, Status, rejected
+from .errors import REFUSED, CommandError, Status, rejected
 from .listing import show_tools
 from .options import json_option
 from .output import note, show_change, show_json, show_result
@@ -41,7 +41,7 @@ samples, are used in turn, and the last of them for all further questions. What 
 """
 
 
-@command("call", EXAMPLES)
+@command("call", EXAMPLES, {Status.TOOL_ERROR: "the tool answered with an error result", **REFUSED})
 @connects
 @click.argument("tool", required=False, metavar="TOOL")
 @click.argument("arguments", nargs=-1, type=Pair("key=value"), metavar="KEY=VALUE ...")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import sys
 import traceback
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 import click
 
 from ..errors import ConfigurationError
 from ..printable import printable
-from .errors import EXIT_STATUSES, AlreadyReported, CommandError, Status
-
-Function = TypeVar("Function", bound=Callable[..., object])
+from .errors import AlreadyReported, CommandError, Status, exit_statuses
 
 WIDTH = 110
 """Columns of a help page, if the terminal has them."""
@@ -27,18 +25,26 @@ class Command(click.Command):
 
     Args:
         examples: follows the options in the help, as it is.
+        statuses: exit statuses that mean something else, or more, than for every command.
     """
 
-    def __init__(self, *arguments: object, examples: str = "", **options: object) -> None:
+    def __init__(
+        self,
+        *arguments: object,
+        examples: str = "",
+        statuses: Mapping[int, str] = MappingProxyType({}),
+        **options: object,
+    ) -> None:
         super().__init__(*arguments, **{"context_settings": SETTINGS, **options})  # type: ignore[arg-type]
         # Each command has it, and not `trio-mcp` itself: users add it at the end of the line that failed.
         self.params.append(
             click.Option(["--debug"], is_flag=True, help="Show tracebacks and the library's log.", expose_value=True)
         )
         self.examples = examples
+        self.statuses = statuses
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's signature
-        formatter.write(f"\n{self.examples}\n{EXIT_STATUSES}")
+        formatter.write(f"\n{self.examples}\n{exit_statuses(self.statuses)}")
 
     def invoke(self, ctx: click.Context) -> int:
         """Run the command and return its exit status."""
@@ -62,9 +68,11 @@ class Command(click.Command):
             return print_error(text, Status.BUG, debug=debug)
 
 
-def command(name: str, examples: str) -> Callable[[Callable[..., int]], Command]:
+def command(
+    name: str, examples: str, statuses: Mapping[int, str] = MappingProxyType({})
+) -> Callable[[Callable[..., int]], Command]:
     """Return the decorator that makes a function a command; its docstring begins the help."""
-    return click.command(name, cls=Command, examples=examples)
+    return click.command(name, cls=Command, examples=examples, statuses=statuses)
 
 
 def print_error(message: str, status: Status, *, debug: bool = False) -> Status:

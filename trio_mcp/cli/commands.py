@@ -13,7 +13,7 @@ from typing import Final, cast
 import click
 
 from .command import INTERRUPTED, SETTINGS, print_error
-from .errors import EXIT_STATUSES, Status
+from .errors import Status
 
 FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
     "Serve": {
@@ -78,7 +78,7 @@ class Program(click.Group):
                 formatter.write_dl(list(family.items()))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        formatter.write(f"\n'trio-mcp COMMAND --help' explains a command.\n\n{EXIT_STATUSES}")
+        formatter.write("\n'trio-mcp COMMAND --help' explains a command, with its exit statuses.\n")
 
 
 def print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:

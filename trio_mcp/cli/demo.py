@@ -67,7 +67,7 @@ async def forecast(city: str) -> str:
 EXPECTED = "Booked TP3 to Lisbon, aisle seat."
 
 
-@command("demo", EXAMPLES)
+@command("demo", EXAMPLES, {Status.TOOL_ERROR: "it went wrong"})
 def command_line(debug: bool) -> int:
     """Watch one tool ask a legacy and a modern client, message by message."""
     log_to_stderr(logging.DEBUG if debug else logging.ERROR)

@@ -45,7 +45,7 @@ FOREIGN_HOST: Final = "host-that-no-server-has.invalid"
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
-@command("doctor", EXAMPLES)
+@command("doctor", EXAMPLES, {Status.TOOL_ERROR: "it found an error"})
 @click.argument("target", required=False, type=TargetText(), metavar="[TARGET]")
 @click.option(
     "--timeout", type=Seconds(), default=20.0, show_default=True, metavar="SECONDS", help="For each connection."

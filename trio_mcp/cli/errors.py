@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import Final
 
 from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
 from ..json_value import JsonValue
@@ -23,17 +24,25 @@ class Status(IntEnum):
     BUG = 70
 
 
-EXIT_STATUSES = """\
-exit status:
-  0    it worked
-  1    the tool answered with an error result, the demonstration went wrong, `run` did not stop in time, or `inspect`, `doctor`
-       or `store check` found something wrong
-  2    the command line is wrong: an unknown option or tool, a bad key=value, an answer that does not fit
-  3    the server could not be loaded, started or reached, or its connection ended; or a file could not be read or written
-  4    the server rejected a request, broke the protocol, or took longer than --timeout
-  70   a bug in trio-mcp (--debug shows where), or `serve` did not stop in time
-  130  interrupted by Ctrl-C
-"""
+STATUSES: Final[Mapping[int, str]] = {
+    Status.OK: "it worked",
+    Status.USAGE: "the command line is wrong",
+    Status.UNREACHABLE: "the server could not be loaded, started or reached, its connection ended, or a file cannot be used",
+    Status.BUG: "a bug in trio-mcp (--debug shows where)",
+    130: "interrupted by Ctrl-C",
+}
+"""What the exit statuses of every command mean; a command may have others, or say more about one."""
+REFUSED: Final[Mapping[int, str]] = {
+    Status.USAGE: "the command line is wrong: an unknown option or name, a bad key=value, an answer that does not fit",
+    Status.REFUSED: "the server rejected a request, broke the protocol, or took longer than --timeout",
+}
+"""The same for commands that send requests."""
+
+
+def exit_statuses(own: Mapping[int, str]) -> str:
+    """Return the part of a help that explains the exit statuses of a command."""
+    lines = [f"  {status:<4d} {text}\n" for status, text in sorted({**STATUSES, **own}.items())]
+    return f"exit status:\n{''.join(lines)}"
 
 
 class CommandError(Exception):

@@ -12,7 +12,7 @@ from ..types import Prompt, Resource, ResourceTemplate, Tool
 from .command import command
 from .connecting import use_server
 from .connection_options import Answering, Connecting, connects
-from .errors import Status
+from .errors import REFUSED, Status
 from .findings import Finding, find_problems, of_costs
 from .listing import show_offers, usage
 from .options import json_option
@@ -62,7 +62,7 @@ class Report:
         return sum(self.tokens.values()) + estimate(self.instructions or "")
 
 
-@command("inspect", EXAMPLES)
+@command("inspect", EXAMPLES, {Status.TOOL_ERROR: "it found an error", **REFUSED})
 @connects
 @json_option
 def command_line(connecting: Connecting, as_json: bool) -> int:

@@ -14,7 +14,7 @@ from .arguments import signature
 from .command import command
 from .connecting import use_server
 from .connection_options import Answering, Connecting, connects
-from .errors import Status
+from .errors import REFUSED, Status
 from .options import json_option
 from .output import note, rich_screen, show_json
 from .prompting import Prompting
@@ -34,7 +34,7 @@ Offers = Sequence[Tool] | Sequence[Resource] | Sequence[ResourceTemplate] | Sequ
 KINDS = ("tools", "resources", "templates", "prompts")
 
 
-@command("list", EXAMPLES)
+@command("list", EXAMPLES, REFUSED)
 @connects
 @click.option("--only", type=click.Choice(KINDS), multiple=True, help="List these alone; repeatable.")
 @json_option

@@ -33,7 +33,9 @@ MAX_DESCRIPTION: Final = 100
 SOURCES: Final = ("github", "gitlab", "bitbucket")
 
 
-@command("publish", EXAMPLES)
+@command(
+    "publish", EXAMPLES, {Status.TOOL_ERROR: "it is written, but the README lacks the line that the registry wants"}
+)
 @click.argument("folder", default=".", type=click.Path(exists=True, path_type=Path), metavar="[FOLDER]")
 @click.option("--server-json", is_flag=True, help="Write server.json, of the schema of 2025-12-11.")
 @click.option("--output", default="server.json", show_default=True, metavar="FILE", help="Where to; - for stdout.")

@@ -9,12 +9,13 @@ import click
 
 from ..client import Client
 from ..printable import one_line, printable
-from ..types import BlobResourceContents, ReadResourceResult, TextResourceContents
+from ..types import BlobResourceContents, ReadResourceResult, ResourceTemplateReference, TextResourceContents
 from .call import check_answers
 from .command import command
+from .completing import complete_option, show_suggestions
 from .connecting import use_server
 from .connection_options import Answering, Connecting, answers, connects
-from .errors import CommandError, Status
+from .errors import REFUSED, CommandError, Status
 from .options import json_option
 from .output import show_json
 from .prompting import Prompting
@@ -24,24 +25,35 @@ examples:
   trio-mcp read examples/ports/todo.py todo://items
   trio-mcp read http://127.0.0.1:8000/mcp file:///logo.png --output logo.png
   trio-mcp read mcp.json:shop shop://orders/7 --json
+  trio-mcp read mcp.json:shop 'shop://orders/{number}' --complete number=7
 
 A text goes to stdout. Bytes go to stdout too if that is a file or a pipe, and need --output on a terminal.
 """
 
 
-@command("read", EXAMPLES)
+@command("read", EXAMPLES, REFUSED)
 @connects
 @click.argument("uri", metavar="URI")
 @click.option("--output", type=click.Path(dir_okay=False, writable=True), metavar="FILE", help="Write it to a file.")
+@complete_option
 @answers
 @json_option
-def command_line(connecting: Connecting, uri: str, output: str | None, answering: Answering, as_json: bool) -> int:
+def command_line(
+    connecting: Connecting,
+    uri: str,
+    output: str | None,
+    begun: tuple[str, str] | None,
+    answering: Answering,
+    as_json: bool,
+) -> int:
     """Read a resource of a server.
 
     TARGET is what `trio-mcp call` takes. URI is one that `trio-mcp list` shows, or of a template with its values filled in.
     """
 
     async def use(client: Client, prompting: Prompting) -> int:
+        if begun is not None:
+            return await show_suggestions(client, ResourceTemplateReference(uri=uri), begun, {}, as_json=as_json)
         with prompting.display.reports() as on_progress:
             result = await client.read_resource(uri, on_progress=on_progress)
         check_answers(prompting, "the resource")

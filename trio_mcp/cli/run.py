@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import sys
 from importlib import import_module
 
 from .command import command
+from .errors import Status
 from .loading import lifespan_errors, load_python
 from .options import header_option, target_argument
-from .output import log_to_stderr
+from .output import log_to_stderr, note
 from .targets import PythonTarget, read_target
 
 EXAMPLES = """\
@@ -25,7 +27,11 @@ named by a URL, a command or the file of a host is passed on, in both eras: so a
 """
 
 
-@command("run", EXAMPLES)
+@command(
+    "run",
+    EXAMPLES,
+    {Status.OK: "the host has left, or SIGTERM or SIGHUP came", Status.TOOL_ERROR: "it did not stop in time"},
+)
 @target_argument
 @header_option
 def command_line(target: str, headers: tuple[tuple[str, str], ...], debug: bool) -> int:
@@ -39,6 +45,9 @@ def command_line(target: str, headers: tuple[tuple[str, str], ...], debug: bool)
     if not isinstance(server, PythonTarget):
         # The client is loaded only for this: a host waits for the start of a server.
         return int(import_module(".passing", __package__).pass_on("stdio", server, dict(headers), {}))
+    loaded = load_python(server, tell_errors=debug)
+    if sys.stdin is not None and sys.stdin.isatty():
+        note(f"{loaded.identity.name} serves MCP on stdin and stdout, for a host; try it with: trio-mcp list {target}")
     with lifespan_errors(server.source):
-        load_python(server, tell_errors=debug).run()
+        loaded.run()
     return 0

@@ -35,6 +35,10 @@ clients reach it, so that no other web site can. SIGTERM, SIGHUP or Ctrl-C ends 
 running calls may continue for 70% of that time, then they are cancelled and answered.
 """
 
+STATUSES: Final = {
+    Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
+    Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
+}
 HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
 """The names of the options that `serves_http` adds, which are those of the transport."""
 
@@ -91,7 +95,14 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
     return reduce(lambda made, decorator: decorator(made), reversed(added), serving)
 
 
-@command("serve", EXAMPLES)
+@command(
+    "serve",
+    EXAMPLES,
+    {
+        Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
+        Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
+    },
+)
 @target_argument
 @serves_http
 @click.option("--sse", is_flag=True, help="Serve HTTP+SSE as well, at /sse, for clients of 2024-11-05.")

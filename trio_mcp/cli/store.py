@@ -37,7 +37,7 @@ SCHEME: Final = "sqlite:"
 UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-@command("store", EXAMPLES)
+@command("store", EXAMPLES, {Status.TOOL_ERROR: "`check` found damage, or values that the keys do not open"})
 @click.argument("action", type=click.Choice(["list", "check", "vacuum"]), metavar="list|check|vacuum")
 @click.argument("file", type=click.Path(), metavar="FILE")
 @json_option

@@ -121,25 +121,22 @@ def command_or_module(text: str) -> Target:
         raise CommandError(f"{text!r} is not a command: {error}") from error
     if not words:
         raise CommandError("the target is empty")
-    if len(words) == 1 and (shutil.which(text) is None or ":" in text) and (module := python_module(text)):
-        return module
+    if len(words) == 1 and shutil.which(words[0]) is None:
+        module = python_module(text)
+        if module is None:
+            check_file(Path(words[0]))
+        return module or CommandTarget(tuple(words))
     return CommandTarget(tuple(words))
 
 
 def python_module(text: str) -> PythonTarget | None:
-    """Return the module of `MODULE` or `MODULE:name`; None for other texts, and if there is no such module.
-
-    Raises:
-        CommandError: it can only be a module, and there is none of that name.
-    """
+    """Return the module of `MODULE` or `MODULE:name`; None for other texts, and if there is no such module."""
     where, _, name = text.partition(":")
     if not MODULE.fullmatch(where):
         return None
     # Only the first part: to look for the others would run the code of their packages.
     if PathFinder.find_spec(where.partition(".")[0], ["", *sys.path]) is not None:
         return PythonTarget(where, name or None)
-    if ":" in text:
-        check_file(Path(where))
     return None
 
 
@@ -154,5 +151,5 @@ def check_file(path: Path) -> None:
     if meant is not None:
         missing += f": do you mean {meant}?"
     elif path.suffix != ".py":
-        missing += f", and no module of that name: give {FORMS}"
+        missing += f", and no module or command of that name: give {FORMS}"
     raise CommandError(missing, Status.UNREACHABLE)

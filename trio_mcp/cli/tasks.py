@@ -13,7 +13,7 @@ from .call import show_outcome
 from .command import command
 from .connecting import is_legacy, use_server
 from .connection_options import Answering, Connecting, answers, connects
-from .errors import CommandError, Status
+from .errors import REFUSED, CommandError, Status
 from .options import json_option
 from .output import note, show_change, show_json, show_lines, show_result
 from .prompting import Prompting, question_lines
@@ -35,7 +35,7 @@ task asks as `call` does, and writes the result; Ctrl-C ends the command, and th
 ENDED = ("completed", "failed", "cancelled")
 
 
-@command("tasks", EXAMPLES)
+@command("tasks", EXAMPLES, {Status.TOOL_ERROR: "the result of the task is an error", **REFUSED})
 @click.argument("action", type=click.Choice(["list", "show", "follow", "cancel"]), metavar="list|show|follow|cancel")
 @connects
 @click.argument("task_id", required=False, metavar="ID")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from trio_mcp import Context, Server
 
 server = Server("offers", version="2.0", instructions="Use it well.")
@@ -40,3 +42,16 @@ async def plan(day: str, ctx: Context, style: str = "short") -> str:
     """Plan a day."""
     answer = await ctx.elicit("With a break?", bool)
     return f"Plan {day}, {style}, {answer.action}."
+
+
+DAYS = ["Monday", "Tuesday"]
+
+
+@server.complete(resource="note://{day}", argument="day")
+def note_days(value: str) -> list[str]:
+    return [day for day in DAYS if day.startswith(value)]
+
+
+@server.complete(prompt="plan", argument="day")
+def plan_days(value: str, arguments: Mapping[str, str]) -> list[str]:
+    return [f"{day} ({arguments['style']})" for day in DAYS if day.startswith(value)]

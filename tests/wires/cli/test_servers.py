@@ -1,4 +1,4 @@
-"""The commands that look into servers, wherever these are: list, read, prompt, inspect, doctor; and run and serve, which pass on."""
+"""The commands that look into servers (list, read, prompt, inspect, doctor), and run and serve, which pass servers on."""
 
 from __future__ import annotations
 
@@ -158,7 +158,8 @@ TOOL = {"name": "x\\x1b[2J", "description": "d", "inputSchema": {"type": "objekt
 for line in sys.stdin:
     message = json.loads(line)
     if message["method"] == "initialize":
-        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": {"name": "\\x1b[2J", "version": "1"}}
+        info = {"name": "\\x1b[2J", "version": "1"}
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
     elif message["method"] == "tools/list":
         result = {"tools": [TOOL]}
     else:
@@ -189,6 +190,15 @@ def test_doctor_connects_as_a_client_of_each_era_and_tries_another_host(url: str
     done = trio_mcp("doctor", "http://127.0.0.1:9/mcp", "--json")
     assert done.returncode == 1
     assert next(check["subject"] for check in json.loads(done.stdout) if check["state"] == "error") == "server"
+
+
+def test_values_are_completed_for_a_prompt_and_for_a_template(url: str) -> None:
+    done = trio_mcp("prompt", url, "plan", "style=long", "--complete", "day=Mo")
+    assert (done.returncode, done.stdout) == (0, "Monday (long)\n"), done.stderr
+    assert json.loads(trio_mcp("read", url, "note://{day}", "--complete", "day=Tue", "--json").stdout)["values"] == [
+        "Tuesday"
+    ]
+    assert "'none'" in refused(2, "prompt", url, "none", "--complete", "day=M")
 
 
 @pytest.mark.parametrize("mode", ["modern", "legacy"])
