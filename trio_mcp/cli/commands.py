@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -61,7 +62,14 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in MODULES:
             return None
-        return cast("click.Command", import_module(MODULES[cmd_name], __package__).command_line)
+        # As `trio_mcp` itself does when it loads a name: looking for garbage would take a tenth of the start.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return cast("click.Command", import_module(MODULES[cmd_name], __package__).command_line)
+        finally:
+            if collecting:
+                gc.enable()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
