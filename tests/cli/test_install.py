@@ -223,6 +223,27 @@ def test_a_file_that_cannot_be_parsed_is_left_as_it_is(
     assert str(file) in line
 
 
+@pytest.mark.parametrize("text", ["extensions: {}\n", None])
+def test_yaml_needs_an_extra_that_the_error_names(
+    text: str | None, home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / ".config" / "goose" / "config.yaml"
+    if text is not None:
+        file.parent.mkdir(parents=True)
+        file.write_text(text)
+    monkeypatch.delitem(sys.modules, "trio_mcp.cli.hosts.yaml_files", raising=False)
+    monkeypatch.setitem(sys.modules, "ruamel.yaml", None)
+    assert install("goose", "app.py") == Status.UNREACHABLE
+    assert "'trio-mcp[goose]'" in capsys.readouterr().err
+    assert (file.read_text() if file.exists() else None) == text
+
+
+def test_json_is_no_way_round_the_question(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "cursor", "app.py", "--json"]) == Status.USAGE
+    assert unnamed(capsys.readouterr().err, "--yes", "--dry-run") == []
+    assert not (home / ".cursor").exists()
+
+
 def test_a_dry_run_shows_the_change_and_writes_nothing(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "cursor", "app.py", "--dry-run"]) == Status.OK
     assert "my-shop" in capsys.readouterr().out

@@ -177,6 +177,8 @@ def module_path(source: Path | str) -> dict[str, str]:
 
 def make(change: Change, host: Host, *, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Show a change, ask, write it, and say what to do in the host. Raises `CommandError`, `click.Abort`."""
+    if as_json and not (yes or dry_run):
+        raise CommandError("--json shows a change after it is written: give --yes or --dry-run, too")
     show_diff(change, as_json=as_json)
     backup = None
     if not dry_run:

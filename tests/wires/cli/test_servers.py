@@ -227,3 +227,16 @@ def test_what_cannot_be_passed_on_is_one_line() -> None:
 def test_certificates_that_cannot_be_read_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENVIRONMENT, "SSL_CERT_FILE", "/no/such/file.pem")
     assert unnamed(refused(3, "list", "https://127.0.0.1:9/mcp"), "SSL_CERT_FILE", "/no/such/file.pem") == []
+
+
+@pytest.mark.parametrize(("answer", "status", "written"), [("y\n", 0, True), ("n\n", 0, False), ("\x03", 130, False)])
+def test_a_person_sees_the_change_of_a_file_and_decides(
+    tmp_path: Path, answer: str, status: int, written: bool
+) -> None:
+    file = tmp_path / "mcp.json"
+    with Person("install", "mcp-json", OFFERS, "--file", str(file)) as person:
+        person.sees('"offers": {')
+        person.sees(f"Write {file}?")
+        person.presses(answer)
+        assert person.waits() == status
+    assert file.exists() is written

@@ -10,14 +10,13 @@ import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Final
 
 from ...json_value import JsonValue
 from ..errors import CommandError, Status
-from .files import ConfigFile, file_text
+from .files import ConfigFile, file_text, yaml_files
 
 INDENT: Final = re.compile(r'^([ \t]+)"', re.MULTILINE)
 BOM: Final = "\ufeff"
@@ -70,8 +69,7 @@ def without_server(file: ConfigFile, name: str) -> Change:
 def written(file: ConfigFile) -> str:
     """Return the document of a file as a text, in the form that the file has."""
     if file.path.suffix in (".yaml", ".yml"):
-        # It is loaded: nothing else has read the file, unless that is new.
-        return str(import_module(".yaml_files", __package__).written(file.document))
+        return str(yaml_files(file.path).written(file.document))
     text = file.text
     indented = INDENT.search(text)
     indent = indented[1] if indented else "  "

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import Final
 
 from ...json_value import JsonValue
@@ -102,16 +103,21 @@ def without_repeats(members: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def yaml_document(path: Path, text: str) -> object:
+    parse = yaml_files(path).parse
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise unreadable(path, str(error)) from error
+
+
+def yaml_files(path: Path) -> ModuleType:
+    """Return the module that reads and writes YAML. Raises `CommandError` if the package that it needs is not installed."""
     try:
         # Not at the top: only the files of goose are YAML, and the package comes with an extra.
-        yaml = import_module(".yaml_files", __package__)
+        return import_module(".yaml_files", __package__)
     except ImportError as error:
         advice = "install trio-mcp with the extra for it: pip install 'trio-mcp[goose]'"
         raise CommandError(f"{path} is YAML: {advice}", Status.UNREACHABLE) from error
-    try:
-        return yaml.parse(text)
-    except ValueError as error:
-        raise unreadable(path, str(error)) from error
 
 
 def unreadable(path: Path, why: str) -> CommandError:
