@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
@@ -18,6 +19,9 @@ WIDTH = 110
 SETTINGS = {"max_content_width": WIDTH, "help_option_names": ["-h", "--help"]}
 INTERRUPTED = 130
 """128 and SIGINT: what a shell reports of a program that Ctrl-C ended."""
+
+CLOSED_PIPE = 141
+"""128 and SIGPIPE: nobody reads the output any more."""
 
 
 class Command(click.Command):
@@ -59,6 +63,10 @@ class Command(click.Command):
             return INTERRUPTED
         except AlreadyReported as failure:
             return failure.status
+        except BrokenPipeError:
+            # As for a program that SIGPIPE ends. What is left goes nowhere, so that the end of the process does not fail, too.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return CLOSED_PIPE
         except CommandError as failure:
             return print_error(str(failure), failure.status, debug=debug)
         except ConfigurationError as error:

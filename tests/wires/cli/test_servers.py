@@ -229,6 +229,18 @@ def test_certificates_that_cannot_be_read_are_one_line(monkeypatch: pytest.Monke
     assert unnamed(refused(3, "list", "https://127.0.0.1:9/mcp"), "SSL_CERT_FILE", "/no/such/file.pem") == []
 
 
+def test_a_reader_that_leaves_early_is_no_error(url: str) -> None:
+    line = shlex.join([*COMMAND, "inspect", url, "--json"])
+    done = subprocess.run(
+        ["bash", "-c", f"{line} | true; echo ${{PIPESTATUS[0]}}"],
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        env=ENVIRONMENT,
+    )
+    assert (done.stdout.strip(), done.stderr) in (("0", ""), ("141", ""))
+
+
 @pytest.mark.parametrize(("answer", "status", "written"), [("y\n", 0, True), ("n\n", 0, False), ("\x03", 130, False)])
 def test_a_person_sees_the_change_of_a_file_and_decides(
     tmp_path: Path, answer: str, status: int, written: bool
