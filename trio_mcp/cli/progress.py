@@ -21,6 +21,7 @@ class ProgressDisplay:
 
     def __init__(self) -> None:
         self._bar: Bar | None = None
+        self._is_hidden = False
 
     @contextmanager
     def reports(self) -> Generator[OnProgress]:
@@ -38,17 +39,19 @@ class ProgressDisplay:
     @contextmanager
     def hidden(self) -> Generator[None]:
         """Take the bar away for a block: a question needs the last line of the terminal."""
-        bar, self._bar = self._bar, None
-        if bar is not None:
-            bar.stop()
+        self._is_hidden = True
+        if self._bar is not None:
+            self._bar.stop()
         try:
             yield
         finally:
-            if bar is not None:
-                bar.start()
-                self._bar = bar
+            self._is_hidden = False
+            if self._bar is not None:
+                self._bar.start()
 
     def _draw(self, report: ProgressNotificationParams) -> None:
+        if self._is_hidden:
+            return
         if self._bar is None:
             self._bar = rich_screen().bar()
             self._bar.start()
