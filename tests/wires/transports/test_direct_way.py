@@ -657,6 +657,15 @@ async def test_settings_that_it_does_not_know_keep_requests_off_it(config: Any, 
     assert taken == []
 
 
+async def test_names_of_headers_as_they_were_sent_keep_requests_off_it(taken: list[bool]) -> None:
+    config = guarded_config()
+    config.h11_pass_raw_headers = True
+    async with connected(demo(), config=config) as peer:
+        await peer.client.send(peer.call("echo", text="x"))
+        await peer.raw_response()
+    assert taken == []
+
+
 async def test_authentication_keeps_requests_off_it(taken: list[bool]) -> None:
     async with connected(demo(), authenticate=authenticate) as peer:
         await peer.client.send(peer.call("echo", text="x"))
@@ -673,6 +682,18 @@ async def test_requests_over_tls_are_kept_off_it(certificate: Path, taken: list[
         await peer.client.send(peer.call("echo", text="x"))
         assert b"200" in await peer.raw_response()
     assert taken == []
+
+
+async def test_messages_of_an_http_sse_session_go_the_long_way(taken: list[bool]) -> None:
+    async with connected(demo(), sse_path="/sse") as peer, peer.server.client() as stream:
+        await stream.send(b"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n")
+        uri = re.search(rb"data: ([^\r\n]*)", await stream.until(b"\n\n"))
+        assert uri is not None
+        hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        await peer.client.send(post(encoded("initialize", hello), path=uri[1].decode()))
+        assert (await peer.client.response())[0] == 202
+        assert b"serverInfo" in await stream.until(b"\n\n")
+    assert not any(taken)
 
 
 async def test_other_verbs_go_the_long_way_on_the_same_connection(taken: list[bool]) -> None:
@@ -933,3 +954,104 @@ async def test_a_stream_with_a_large_answer_arrives_whole() -> None:
                 response = await peer.raw_response()
                 assert response.index(b'"progress":1') < response.index(b"xxx")
                 assert response.count(b"x") >= 1_000_000
+
+
+# The stream of a GET
+
+
+def get_stream(peer: Peer, way: str = DIRECT, *more: str) -> bytes:
+    """The request for the standalone stream of a session."""
+    fields = ["Host: 127.0.0.1", "Accept: text/event-stream", *peer.headers, *more]
+    return "\r\n".join(["GET /mcp HTTP/1.1", *fields, *([LEFT_TO_H11] if way == LONG else []), "", ""]).encode()
+
+
+def announcing() -> Server:
+    """A server with a tool that adds another one, which its clients are told of on their standalone streams."""
+    server = demo()
+
+    @server.tool
+    async def grow() -> str:
+        """Add a tool."""
+
+        @server.tool
+        async def grown() -> str:
+            """Do nothing."""
+            return ""
+
+        return "done"
+
+    return server
+
+
+@pytest.mark.parametrize("era", [era for era in ERAS if era != MODERN])
+async def test_both_ways_send_the_stream_of_a_get_with_the_same_bytes(era: str, taken: list[bool]) -> None:
+    sent = []
+    for way in (DIRECT, LONG):
+        async with connected(announcing(), era) as peer, peer.server.client() as client:
+            await client.send(get_stream(peer, way))
+            head = await client.until(b"\r\n\r\n")
+            await peer.client.send(peer.call("grow"))
+            assert b"done" in await peer.raw_response()
+            while b"list_changed" not in head:
+                head += await client.until(b"\r\n")
+            sent.append(re.sub(rb"(?<=\r\n)[0-9a-f]+\r\n", b"", comparable(head)))
+    assert sent[0] == sent[1]
+    assert sum(taken) == 4 + 3
+
+
+async def test_the_stream_of_a_get_needs_no_task_and_outlives_silence(
+    monkeypatch: pytest.MonkeyPatch, tasks: list[object]
+) -> None:
+    monkeypatch.setattr("trio_mcp_transports.http.sessions.streams.KEEP_ALIVE_SECONDS", 0.02)
+    async with connected(announcing(), "2025-06-18") as peer, peer.server.client() as client:
+        await client.send(get_stream(peer))
+        for _ in range(3):
+            await client.until(b"\n: ")
+        await peer.client.send(peer.call("grow"))
+        assert b"list_changed" in await client.until(b"list_changed")
+    assert tasks == []
+
+
+async def test_a_second_stream_of_a_session_is_rejected_until_the_first_has_ended() -> None:
+    async with connected(demo(), "2025-06-18") as peer, peer.server.client() as first:
+        await first.send(get_stream(peer))
+        await first.until(b"\r\n\r\n")
+        await peer.client.send(get_stream(peer))
+        assert (await peer.client.response())[0] == 409
+        await first.stream.aclose()
+        with trio.fail_after(5):
+            while True:
+                await peer.client.send(get_stream(peer))
+                status, headers = await peer.client.head()
+                if status == 200:
+                    break
+                await peer.client.exactly(int(headers["content-length"]))
+
+
+@pytest.mark.parametrize(
+    ("status", "more"),
+    [(403, "Origin: https://evil.example"), (404, "Mcp-Session-Id: none"), (406, "Accept: text/html")],
+)
+async def test_both_ways_reject_a_get_with_the_same_bytes(status: int, more: str) -> None:
+    name = more.partition(":")[0].lower()
+    async with connected(demo(), "2025-06-18") as peer:
+        responses = []
+        for way in (DIRECT, LONG):
+            lines = get_stream(peer, way).decode().split("\r\n")
+            kept = [line for line in lines[:-2] if not line.lower().startswith(f"{name}:")]
+            await peer.client.send("\r\n".join([*kept, more, "", ""]).encode())
+            responses.append(await peer.raw_response())
+    assert responses[0] == responses[1]
+    assert responses[0].startswith(b"HTTP/1.1 %d " % status)
+
+
+async def test_a_request_that_came_ahead_goes_the_direct_way_when_its_turn_comes(taken: list[bool]) -> None:
+    gate = Gate()
+    async with connected(gate.server) as peer:
+        await peer.client.send(peer.call("wait", text="first"))
+        await soon(gate.began)
+        await peer.client.send(peer.call("echo", text="second") + peer.call("echo", text="third"))
+        gate.opened.set()
+        for text in (b"first", b"second", b"third"):
+            assert text in await peer.raw_response()
+    assert taken == [True, True, True]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .messages import Headers, Receive, Respond, Send, head_of, respond
+from .messages import Headers, Receive, Respond, Send, respond
 
 
 class DirectRequest(NamedTuple):
@@ -78,11 +78,6 @@ class KnownResponse:
     async def __call__(self) -> None:
         await respond(self.send, self.status, self.body, self.headers)
 
-    @property
-    def head(self) -> Headers:
-        """All of its headers."""
-        return head_of(self.status, self.body, self.headers)
-
 
 class StreamPart(NamedTuple):
     """A part of a response that is a stream.
@@ -97,7 +92,7 @@ class StreamPart(NamedTuple):
     is_last: bool
 
 
-class OpenResponse(ABC):
+class OpenResponse:
     """The response to a request whose call may still run.
 
     A call sends it, to its end, or the rest of it. Before that, a server without a task for the request may `watch` it:
@@ -112,39 +107,39 @@ class OpenResponse(ABC):
     __slots__ = ()
 
     @property
-    @abstractmethod
     def max_silence(self) -> float:
         """Seconds without anything to send after which a filler is due."""
+        raise NotImplementedError
 
-    @abstractmethod
     def watch(self, on_ready: Callable[[], None]) -> bool:
         """Call `on_ready` when there is something to send, once or more often; return False, and do not, if there is already."""
+        raise NotImplementedError
 
-    @abstractmethod
     def take_known(self) -> KnownResponse | None:
         """Return the whole response; None if it is none, or none yet."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def is_complete(self) -> bool:
         """Whether nothing follows what is to be sent now."""
+        raise NotImplementedError
 
-    @abstractmethod
     def take_part(self) -> StreamPart | None:
         """Return what is to be sent now of a stream; None, and nothing is taken, if it has to be waited for."""
+        raise NotImplementedError
 
-    @abstractmethod
     def take_filler(self) -> StreamPart | None:
         """Return what is to be sent after a silence; None, and nothing is taken, if it has to be waited for."""
+        raise NotImplementedError
 
-    @abstractmethod
     def finish(self) -> None:
         """Note that all of it has been sent."""
+        raise NotImplementedError
 
-    @abstractmethod
     def lose(self) -> None:
         """Note that the client has gone."""
+        raise NotImplementedError
 
-    @abstractmethod
     async def __call__(self) -> None:
         """Send it."""
+        raise NotImplementedError

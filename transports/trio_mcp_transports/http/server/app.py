@@ -29,7 +29,7 @@ from trio_mcp.storage import EventStore
 
 from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_post, check_upgrade, read_headers
 from ...asgi.authentication import Authenticate, authenticated_peer, wait_until_expired
-from ...asgi.direct import DirectApp, DirectRequest, KnownResponse, OpenResponse
+from ...asgi.direct import DirectApp, DirectRequest
 from ...asgi.limits import HttpLimits, default_limits
 from ...asgi.messages import (
     AuthorizedRequest,
@@ -43,7 +43,6 @@ from ...asgi.messages import (
     root_of,
     route_of,
     send_error,
-    send_or_reject,
 )
 from ...asgi.modern import process_modern
 from ...hypercorn.worker import install
@@ -345,9 +344,7 @@ class McpApp(DirectApp):
             envelope = self._reader.read_nowait(running.service, request.body, peer)
         except ProtocolError:
             return None
-        respond = self._process(running, envelope, incoming)
-        is_plain = isinstance(respond, KnownResponse | OpenResponse)
-        return respond if is_plain else partial(send_or_reject, respond, request.send)
+        return self._process(running, envelope, incoming)
 
     async def _processed(self, running: AppState, incoming: AuthorizedRequest) -> Respond:
         """Read the message of a POST and process it; return what sends the response."""
