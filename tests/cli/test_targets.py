@@ -67,6 +67,9 @@ def test_a_server_in_the_file_of_a_host_is_named_by_the_file_or_the_host(
     ("text", "names"),
     [
         ("htp://x", ["'htp://x'", "http, https, ws, wss"]),
+        ("http://", ["http://", "host"]),
+        ("http://[::1/mcp", ["host"]),
+        ("http://localhost:99999/mcp", ["http://localhost:99999/mcp", "port"]),
         ("", ["empty"]),
         ("python 'a", ["not a command"]),
         ("none.py", ["there is no file none.py"]),

@@ -96,7 +96,11 @@ def client_for(connecting: Connecting, answering: Answering, prompting: Promptin
     )
     target = connecting.target
     if isinstance(target, UrlTarget):
-        return connect(target.url, headers={**target.headers, **connecting.headers})
+        try:
+            return connect(target.url, headers={**target.headers, **connecting.headers})
+        # A URL without a host, or a header that no request can have.
+        except (ValueError, TypeError) as error:
+            raise CommandError(str(error)) from error
     if isinstance(target, PythonTarget):
         target = started(target, debug=connecting.debug)
     # A command gets the whole environment, and not only the safe part that a host would pass on: the user who wrote the command

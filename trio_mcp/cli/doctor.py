@@ -121,7 +121,10 @@ def plain_client(connecting: Connecting, headers: Mapping[str, str] | None = Non
         env = {**os.environ, ONE_CLIENT: "1", **target.env}
         return Client.connect(target.words, mode=connecting.mode, env=env, cwd=target.cwd, stderr=subprocess.DEVNULL)
     own = {**target.headers, **connecting.headers, **(headers or {})}
-    return Client.connect(target.url, mode=connecting.mode, headers=own)
+    try:
+        return Client.connect(target.url, mode=connecting.mode, headers=own)
+    except (ValueError, TypeError) as error:
+        raise CommandError(str(error)) from error
 
 
 def explained(connecting: Connecting, problem: CommandError) -> str:

@@ -60,6 +60,12 @@ def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hi
         inherited = {name: value for name, value in os.environ.items() if name != hidden}
         connect_to, own = [*target.words], {"env": {**inherited, **target.env}, "cwd": target.cwd}
 
+    try:
+        # Never opened: it checks the options, of which no host should hear.
+        open_target(connect_to, own)
+    except (ValueError, TypeError) as error:
+        raise CommandError(str(error)) from error
+
     @asynccontextmanager
     async def connect() -> AsyncIterator[MessageChannel]:
         async with open_target(connect_to, own) as channel:

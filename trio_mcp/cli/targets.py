@@ -21,7 +21,9 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias
+from urllib.parse import urlsplit
 
+from ..printable import shown_url
 from .errors import CommandError, Status
 
 SCHEME: Final = re.compile(r"([a-z][a-z0-9+.-]*)://", re.IGNORECASE)
@@ -77,11 +79,23 @@ def read_target(text: str) -> Target:
     """
     if scheme := SCHEME.match(text):
         if scheme[1].lower() in SCHEMES:
+            check_address(text)
             return UrlTarget(text)
         raise CommandError(f"{text!r} is not the URL of a server: those begin with {', '.join(SCHEMES)}, and ://")
     if server := named_server(text):
         return server
     return python_file(text) or command_or_module(text)
+
+
+def check_address(url: str) -> None:
+    """Raise `CommandError`, which shows no password, for a URL without a host or with an impossible port."""
+    try:
+        parts = urlsplit(url)
+        if parts.hostname and parts.port != 0:
+            return
+    except ValueError:
+        pass
+    raise CommandError(f"{shown_url(url)} is not a URL with a host and a port, such as http://127.0.0.1:8000/mcp")
 
 
 def named_server(text: str) -> Target | None:

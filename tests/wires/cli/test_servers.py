@@ -224,6 +224,14 @@ def test_what_cannot_be_passed_on_is_one_line() -> None:
     assert "x://127.0.0.1:9/mcp" in refused(2, "run", "x://127.0.0.1:9/mcp")
 
 
+@pytest.mark.parametrize("command", ["run", "list", "doctor"])
+def test_a_header_that_no_request_can_have_is_one_line(command: str) -> None:
+    done = trio_mcp(command, "http://127.0.0.1:9/mcp", "--header", "a b=c")
+    assert done.returncode in (1, 2)
+    assert "'a b'" in done.stdout + done.stderr
+    assert "bug" not in done.stdout + done.stderr
+
+
 def test_certificates_that_cannot_be_read_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENVIRONMENT, "SSL_CERT_FILE", "/no/such/file.pem")
     assert unnamed(refused(3, "list", "https://127.0.0.1:9/mcp"), "SSL_CERT_FILE", "/no/such/file.pem") == []
