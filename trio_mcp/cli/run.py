@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 from importlib import import_module
 
 from .command import command
 from .errors import Status
 from .loading import lifespan_errors, load_python
 from .options import header_option, target_argument
-from .output import log_to_stderr, note
+from .output import log_to_stderr
 from .targets import PythonTarget, read_target
 
 EXAMPLES = """\
@@ -45,9 +44,6 @@ def command_line(target: str, headers: tuple[tuple[str, str], ...], debug: bool)
     if not isinstance(server, PythonTarget):
         # The client is loaded only for this: a host waits for the start of a server.
         return int(import_module(".passing", __package__).pass_on("stdio", server, dict(headers), {}))
-    loaded = load_python(server, tell_errors=debug)
-    if sys.stdin is not None and sys.stdin.isatty():
-        note(f"{loaded.identity.name} serves MCP on stdin and stdout, for a host; try it with: trio-mcp list {target}")
     with lifespan_errors(server.source):
-        loaded.run()
+        load_python(server, tell_errors=debug).run()
     return 0
