@@ -6,7 +6,8 @@ import ast
 import importlib
 import pkgutil
 from pathlib import Path
-from types import ModuleType
+from types import FunctionType, ModuleType
+from typing import get_type_hints
 
 import pytest
 
@@ -70,3 +71,28 @@ def test_a_name_that_is_loaded_late_is_the_one_that_type_checkers_see(name: str)
         assert getattr(package, each) is (getattr(inside, each) if module else inside)
     with pytest.raises(AttributeError, match="no_such_name"):
         package.no_such_name  # noqa: B018
+
+
+def annotated(package: ModuleType) -> list[tuple[str, object]]:
+    """The public classes and functions of a package, and the public methods of the classes."""
+    found: list[tuple[str, object]] = []
+    for name in getattr(package, "__all__", []):
+        value = getattr(package, name)
+        if not isinstance(value, type | FunctionType):
+            continue
+        found.append((name, value))
+        members = vars(value).items() if isinstance(value, type) else ()
+        found += [(f"{name}.{key}", each) for key, each in members if isinstance(each, FunctionType) and key[0] != "_"]
+    return found
+
+
+@pytest.mark.parametrize("name", ["trio_mcp", "trio_mcp.server", "trio_mcp.server.sampling", "trio_mcp.session"])
+def test_the_annotations_of_public_names_can_be_read_at_run_time(name: str) -> None:
+    # Programs that make documentation or schemas of our signatures do so. A name that is imported for type checkers only has none.
+    unreadable = []
+    for label, each in annotated(importlib.import_module(name)):
+        try:
+            get_type_hints(each)
+        except NameError as error:
+            unreadable.append(f"{label}: {error}")
+    assert unreadable == []

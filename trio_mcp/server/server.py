@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Never, TypeAlias, Unpack
+from typing import Never, TypeAlias, Unpack
 
 import trio
 
@@ -43,10 +43,6 @@ from .router import request_checks_of, routes_of
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
-
-if TYPE_CHECKING:
-    from .middleware import CallMiddleware
-    from .sampling.routing import SamplingPreference
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -104,11 +100,11 @@ class Server(Registration):
         list_ttl: float = 0.0,
         list_scope: CacheScope = "private",
         lifespan: Lifespan | None = None,
-        middleware: Sequence[CallMiddleware] = (),
+        middleware: Sequence[server.CallMiddleware] = (),
         message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
         sampling: SamplingProvider | None = None,
-        sampling_prefer: SamplingPreference = "client",
+        sampling_prefer: server.SamplingPreference = "client",
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
