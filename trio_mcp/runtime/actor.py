@@ -57,17 +57,15 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
+from .. import runtime
 from ..errors import Disconnected
 from .journal import Journal
 from .mailbox import Mailbox, Slot
 from .memory_budget import Account
-
-if TYPE_CHECKING:
-    from .budget import TokenBudget
 
 T = TypeVar("T")
 
@@ -172,7 +170,7 @@ class Actor:
     busy: int = 1
     """Number of busy lanes; the first is the body's, before its task first runs."""
     branches: int = 0
-    budget: TokenBudget | None = None
+    budget: runtime.TokenBudget | None = None
     """The tokens that all runs of its body share; None without a limit."""
     place: Place | None = None
     was_admitted: bool = False

@@ -21,9 +21,8 @@ from .options import check_count, check_timeout
 
 if TYPE_CHECKING:
     from ..runtime import TokenBudget
-    from ..types import SamplingMessage
 
-Messages = tuple["SamplingMessage", ...]
+Messages = tuple["types.SamplingMessage", ...]
 """A conversation with a model: prompts and answers, oldest first."""
 
 
@@ -41,7 +40,7 @@ class BranchOptions(TypedDict, total=False):
     allow_elicit: whether this branch and those below it may ask the user (default True).
     """
 
-    messages: Sequence[SamplingMessage]
+    messages: Sequence[types.SamplingMessage]
     inherit_messages: bool
     system_prompt: str | None
     inherit_system_prompt: bool
@@ -107,14 +106,14 @@ BODY = BranchTerms()
 """The terms of a body without options."""
 
 
-def freeze_messages(messages: Iterable[SamplingMessage]) -> Messages:
+def freeze_messages(messages: Iterable[types.SamplingMessage]) -> Messages:
     """Return messages that no other holder can change."""
     # A message is frozen, but its content and `_meta` may hold lists and dicts. To copy texts as well would cost as much as
     # to validate them, each time that a handler reads `ctx.messages`.
     return tuple(message if is_text_only(message) else message.deep_copy() for message in messages)
 
 
-def is_text_only(message: SamplingMessage) -> bool:
+def is_text_only(message: types.SamplingMessage) -> bool:
     """Return whether a message holds nothing but a text, which cannot be changed."""
     block = message.content
     return (

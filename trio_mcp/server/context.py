@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Generic, Never, Self, TypeAlias, Unpack, cast, overload
+from typing import Generic, Never, Self, TypeAlias, Unpack, cast, overload
 
 import trio
 from typing_extensions import TypeVar
@@ -20,12 +20,6 @@ from .options import check_branch
 from .reporting import runs_on_trio
 from .sampling import ToolLooper
 from .unawaited import must_be_awaited
-
-if TYPE_CHECKING:
-    from ..types import GetPromptResult, ReadResourceResult, Root
-    from .asking import UrlElicited
-    from .elicitation import Elicitation
-    from .url_elicitation import Done, Url
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -47,7 +41,7 @@ class Context(ToolLooper, Generic[StateT_co]):
     # asking
 
     @property
-    def elicit(self) -> Elicitation:
+    def elicit(self) -> server.Elicitation:
         """Ask the user: `await ctx.elicit(message, schema)`, `ctx.elicit.strict(...)`, `ctx.elicit.with_retry(...)`.
 
         `trio_mcp.server.Elicitation` describes the schemas, the arguments and the errors of each.
@@ -57,14 +51,14 @@ class Context(ToolLooper, Generic[StateT_co]):
     def elicit_url(
         self,
         message: str,
-        url: Url,
+        url: server.url_elicitation.Url,
         *,
         elicitation_id: str | None = None,
-        done: Done | None = None,
+        done: server.url_elicitation.Done | None = None,
         wait: bool = True,
         timeout: float = math.inf,
         **unknown: Never,
-    ) -> Coroutine[object, object, UrlElicited]:
+    ) -> Coroutine[object, object, server.UrlElicited]:
         """Ask the user to open a page, and wait until the user has finished there; see docs/forms.md.
 
         Args:
@@ -89,7 +83,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         return server.url_elicitation.elicit_url(self._call, self._lane, self._terms, page, timeout)
 
     @must_be_awaited("ctx.roots")
-    async def roots(self, *, timeout: float = math.inf) -> list[Root]:
+    async def roots(self, *, timeout: float = math.inf) -> list[types.Root]:
         """Return the folders that the client works in. They are hints, not permissions (L-ROOT-1c).
 
         Raises:
@@ -140,7 +134,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         await self._call.become_task(self._lane)
 
     @must_be_awaited("ctx.read_resource")
-    async def read_resource(self, uri: str) -> ReadResourceResult:
+    async def read_resource(self, uri: str) -> types.ReadResourceResult:
         """Read a resource of this server, as a branch of this call, and return its contents.
 
         It may ask the user, as this body or branch may. An exception of the resource's function propagates unchanged.
@@ -153,7 +147,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         return await server.nested.read_resource(self._call, self._lane, self._terms, uri)
 
     @must_be_awaited("ctx.get_prompt")
-    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> types.GetPromptResult:
         """Return a prompt of this server, rendered as a branch of this call; see `read_resource`.
 
         Raises:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypedDict, get_args
+from typing import Literal, TypeAlias, TypedDict, get_args
 
 from .. import server
 from ..checks import (
@@ -24,9 +24,6 @@ from ..checks import (
 from ..session import ResumeMode, ServiceOptions
 from ..types import CacheScope, Icon, JsonObject
 from .callables import docstring_of
-
-if TYPE_CHECKING:
-    from .elicits import AnyElicit
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 
@@ -52,7 +49,7 @@ class OfferKeywords(TypedDict, total=False):
     icons: Sequence[Icon]
     timeout: float
     meta: JsonObject
-    elicits: Sequence[AnyElicit]
+    elicits: Sequence[server.AnyElicit]
     resume: ResumePolicy
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 from types import FunctionType
-from typing import TYPE_CHECKING, ParamSpec, TypeVar, Unpack, overload
+from typing import ParamSpec, TypeVar, Unpack, overload
 
 from .. import server
 from ..checks import check_sync_callback
@@ -22,17 +22,12 @@ from .registry import Registry
 from .tool import Tool, make_tool
 from .tool_options import ToolKeywords
 
-if TYPE_CHECKING:
-    from .middleware import CallMiddleware
-    from .prompts import Prompt, PromptKeywords
-    from .resources import Resource, ResourceKeywords, Template
-
 F = TypeVar("F", bound=Function)
 Q = ParamSpec("Q")
 V = TypeVar("V")
 C = TypeVar("C")
 S = TypeVar("S")
-CallMiddlewareT = TypeVar("CallMiddlewareT", bound="CallMiddleware")
+CallMiddlewareT = TypeVar("CallMiddlewareT", bound="server.CallMiddleware")
 MessageMiddlewareT = TypeVar("MessageMiddlewareT", bound=MessageMiddleware)
 
 MAX_THREADS = 100
@@ -48,7 +43,7 @@ class Registration:
     def __init__(self) -> None:
         self._registry = Registry(self._announce)
         self._threads = ThreadLimiter(MAX_THREADS)
-        self._middleware: list[CallMiddleware] = []
+        self._middleware: list[server.CallMiddleware] = []
         self._message_middleware: list[MessageMiddleware] = []
         self._fulfilled: frozenset[str] = frozenset()
         """The client capabilities that tools need not require, because the server has them."""
@@ -162,9 +157,9 @@ class Registration:
     @overload
     def prompt(self, fn: F, /) -> F: ...
     @overload
-    def prompt(self, **options: Unpack[PromptKeywords]) -> Callable[[F], F]: ...
+    def prompt(self, **options: Unpack[server.PromptKeywords]) -> Callable[[F], F]: ...
     def prompt(  # type: ignore[misc]
-        self, fn: F | None = None, /, **options: Unpack[PromptKeywords]
+        self, fn: F | None = None, /, **options: Unpack[server.PromptKeywords]
     ) -> F | Callable[[F], F]:
         """Register a function as a prompt: `@server.prompt` or `@server.prompt(title="...")`.
 
@@ -179,7 +174,7 @@ class Registration:
         add = decorator(partial(self.add_prompt, **options))
         return add if fn is None else add(fn)
 
-    def add_prompt(self, function: Function, **options: Unpack[PromptKeywords]) -> Prompt:
+    def add_prompt(self, function: Function, **options: Unpack[server.PromptKeywords]) -> server.prompts.Prompt:
         """Register a function as a prompt, also while serving."""
         check_function(function, "prompt")
         prompt = server.prompts.make_prompt(function, options, self._threads)
@@ -193,7 +188,7 @@ class Registration:
 
     # resources
 
-    def resource(self, uri: str, **options: Unpack[ResourceKeywords]) -> Callable[[F], F]:
+    def resource(self, uri: str, **options: Unpack[server.ResourceKeywords]) -> Callable[[F], F]:
         """Register a function that reads one URI, `@server.resource("config://app")`, or all URIs that match a template,
         `@server.resource("users://{user_id}/profile")`. The variables of the template (RFC 6570) are its parameters.
 
@@ -210,7 +205,9 @@ class Registration:
         check_uri_and_function(uri)
         return decorator(partial(self.add_resource, uri, **options))
 
-    def add_resource(self, uri: str, function: Function, **options: Unpack[ResourceKeywords]) -> Resource | Template:
+    def add_resource(
+        self, uri: str, function: Function, **options: Unpack[server.ResourceKeywords]
+    ) -> server.resources.Resource | server.resources.Template:
         """Register a function as a resource or a resource template, also while serving."""
         check_uri_and_function(uri, function)
         if "{" in uri:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Never, TypeAlias, Unpack
+from typing import Never, TypeAlias, Unpack
 
 import trio
 
@@ -43,11 +43,6 @@ from .router import request_checks_of, routes_of
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
-
-if TYPE_CHECKING:
-    from .middleware import CallMiddleware
-    from .sampling.routing import SamplingPreference
-    from .tool_search import ToolSearch
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -106,12 +101,12 @@ class Server(Registration):
         list_ttl: float = 0.0,
         list_scope: CacheScope = "private",
         lifespan: Lifespan | None = None,
-        middleware: Sequence[CallMiddleware] = (),
+        middleware: Sequence[server.CallMiddleware] = (),
         message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
         sampling: SamplingProvider | None = None,
-        sampling_prefer: SamplingPreference = "client",
-        tool_search: ToolSearch | None = None,
+        sampling_prefer: server.SamplingPreference = "client",
+        tool_search: server.ToolSearch | None = None,
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
@@ -177,7 +172,7 @@ class Server(Registration):
         other._lifespan = lifespan  # noqa: SLF001  it is of this class
         return other
 
-    def with_tool_search(self, tool_search: ToolSearch | None = None) -> Server:
+    def with_tool_search(self, tool_search: server.ToolSearch | None = None) -> Server:
         """Return a server that offers a search and a call in place of its list of tools, and shares everything with this one."""
         other = copy(self)
         search = server.tool_search.ToolSearch() if tool_search is None else tool_search

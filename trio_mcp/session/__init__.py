@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from .service import Service, open_service
     from .statistics import ReplyStatistics, ServiceStatistics
     from .task_options import TaskOptions
-    from .token_estimate import TokenEstimate, estimate_tokens
-    from .token_usage import TokenUsage, usage_of, used_tokens
+    from .token_estimate import estimate_tokens
+    from .token_usage import TokenEstimate, TokenUsage, usage_of, used_tokens
     from .transport import ChannelServer, SharedServer, Transport, check_options, find_transport
 else:
     __getattr__, __dir__ = late.exports(
@@ -57,8 +57,8 @@ else:
             "snapshot": "",
             "statistics": "ReplyStatistics ServiceStatistics",
             "task_options": "TaskOptions",
-            "token_estimate": "TokenEstimate estimate_tokens",
-            "token_usage": "TokenUsage usage_of used_tokens",
+            "token_estimate": "estimate_tokens",
+            "token_usage": "TokenEstimate TokenUsage usage_of used_tokens",
             "transport": "ChannelServer SharedServer Transport check_options find_transport",
         },
     )

@@ -8,7 +8,7 @@ of the event loop). A plain `trio.abc.Channel[Envelope]` works too: `as_message_
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import trio
 
@@ -16,9 +16,7 @@ from .. import session
 from ..runtime import Account, Outbox
 from ..runtime.loop_turn import TURN, LoopTurn
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
-
-if TYPE_CHECKING:
-    from .raised import RaisedErrors
+from .raised import RaisedErrors
 
 MESSAGE_COST: Final = 512
 """What a message costs of a turn of the event loop besides its bytes (`LoopTurn.spent`)."""

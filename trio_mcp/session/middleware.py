@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
+from .. import session
 from ..errors import McpError, RemoteProtocolError
 from ..protocol.codec.reading import Inbound, codec_for
 from ..protocol.connection import CancelIn, Event, NotificationIn, Rejected
@@ -19,17 +20,13 @@ from .replies import ReplyTarget
 from .server import ServerSession
 from .service import Service
 
-if TYPE_CHECKING:
-    from .batch import OpenBatch
-    from .snapshot import SessionSnapshot
-
 
 def make_session(
     service: Service,
     *,
     shared_channel: bool = True,
     account: Account | None = None,
-    snapshot: SessionSnapshot | None = None,
+    snapshot: session.snapshot.SessionSnapshot | None = None,
 ) -> ServerSession:
     """Return a session, which passes each message to the middleware of the service if there is any.
 
@@ -56,7 +53,7 @@ class WatchedSession(ServerSession):
         *,
         owns_outbox: bool = False,
         inbound: Inbound | None = None,
-    ) -> ReplyTarget | OpenBatch | Rejected | None:
+    ) -> ReplyTarget | session.OpenBatch | Rejected | None:
         self._sender, self._size = envelope.peer, envelope.size
         return super().receive(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
 
@@ -74,7 +71,7 @@ class WatchedSession(ServerSession):
             self._take(NotificationIn(message.method, params), self._size)
 
     def _read_batch(
-        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
+        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: session.OpenBatch
     ) -> None:
         # Also called in a later turn of the event loop, when other messages may have been received.
         self._sender, self._size = peer, size

@@ -67,11 +67,7 @@ from .service import Service
 from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
 
 if TYPE_CHECKING:
-    from .batch import OpenBatch
-    from .calls.earlier import EarlierRun
-    from .calls.log import CallLog
     from .keyed_requests import KeyedRequests
-    from .snapshot import SessionSnapshot
 
 logger = peer_logger("trio_mcp.session")
 
@@ -105,7 +101,7 @@ class ServerSession:
         *,
         shared_channel: bool = True,
         account: Account | None = None,
-        snapshot: SessionSnapshot | None = None,
+        snapshot: session.snapshot.SessionSnapshot | None = None,
     ) -> None:
         first_id = 1 if snapshot is None else snapshot.next_request_id
         self.service = service
@@ -126,7 +122,7 @@ class ServerSession:
         *,
         owns_outbox: bool = False,
         inbound: Inbound | None = None,
-    ) -> ReplyTarget | OpenBatch | Rejected | None:
+    ) -> ReplyTarget | session.OpenBatch | Rejected | None:
         """Process one message; what is sent in response goes to `outbox`.
 
         Of a batch it processes as many messages as the turn of the event loop has time for. The caller awaits
@@ -168,7 +164,7 @@ class ServerSession:
         """
 
     def _read_batch(
-        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
+        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: session.OpenBatch
     ) -> None:
         """Process messages of a batch until the turn of the event loop is over, one at least."""
         turn = self.service.turn
@@ -207,7 +203,12 @@ class ServerSession:
         return None
 
     def resume(
-        self, request: Request, target: ReplyTarget, peer: Peer, run: EarlierRun, log: CallLog | None = None
+        self,
+        request: Request,
+        target: ReplyTarget,
+        peer: Peer,
+        run: calls.earlier.EarlierRun,
+        log: calls.log.CallLog | None = None,
     ) -> None:
         """Serve a request that came before the server was restarted, and whose reply is still owed.
 
@@ -226,7 +227,7 @@ class ServerSession:
             case other:
                 raise AssertionError(f"a request was received as {other!r}")
 
-    def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
+    def disconnect(self, target: ReplyTarget | session.OpenBatch) -> None:
         """Cancel the call whose reply cannot be delivered any more, unless another request still waits for it."""
         if not isinstance(target, ReplyTarget):
             for each in target.reply_targets:
@@ -256,7 +257,7 @@ class ServerSession:
         """
         self._state.attach(outbox)
 
-    def snapshot(self) -> SessionSnapshot:
+    def snapshot(self) -> session.snapshot.SessionSnapshot:
         """Return what the next process needs to go on with this session, which is initialized."""
         return self._state.snapshot()
 
@@ -302,7 +303,7 @@ class ServerSession:
         target: ReplyTarget,
         peer: Peer,
         size: int,
-        run: tuple[EarlierRun, CallLog | None] | None = None,
+        run: tuple[calls.earlier.EarlierRun, calls.log.CallLog | None] | None = None,
     ) -> None:
         request_id, method, params, terms = request
         principal, headers, _, caller = peer
@@ -369,7 +370,12 @@ class ServerSession:
         return None
 
     def _resumed(
-        self, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun, log: CallLog | None
+        self,
+        facts: RequestFacts,
+        params: Model,
+        target: ReplyTarget,
+        run: calls.earlier.EarlierRun,
+        log: calls.log.CallLog | None,
     ) -> Encoded | None:
         """Return the answer to a request from before a restart, or None if a call was started that will answer it."""
         answer = self._route(facts, params)
@@ -385,7 +391,12 @@ class ServerSession:
         return session.keyed_requests.KeyedRequests(self.service, self._asks, self._start_call)
 
     def _start_call(
-        self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun | None = None
+        self,
+        plan: Plan,
+        facts: RequestFacts,
+        params: Model,
+        target: ReplyTarget,
+        run: calls.earlier.EarlierRun | None = None,
     ) -> Call:
         """Start a call; once more if an earlier run has left something, with what that has recorded."""
         services = self.service.calls

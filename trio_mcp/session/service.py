@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, closing
 from dataclasses import InitVar, dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -39,10 +39,6 @@ from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
 from .options import ServiceOptions
 from .sizes import QUEUE_SIZE
 from .subscriptions import Subscriptions
-
-if TYPE_CHECKING:
-    from .statistics import ServiceStatistics
-    from .tasks.tasks import Tasks
 
 logger = peer_logger("trio_mcp.session")
 
@@ -111,7 +107,7 @@ class Service:
         self.declare(self.capabilities)
 
     @cached_property
-    def tasks(self) -> Tasks:
+    def tasks(self) -> tasks.tasks.Tasks:
         """The tasks of this service; made when the first request is about tasks or becomes one."""
         return tasks.tasks.Tasks(self.calls, self.store, self.subscriptions.announce_task)
 
@@ -153,7 +149,7 @@ class Service:
             for name, revision in REVISIONS.items()
         }
 
-    def statistics(self) -> ServiceStatistics:
+    def statistics(self) -> session.ServiceStatistics:
         """Return what runs and waits now, and how calls and replies ended."""
         return session.statistics.ServiceStatistics(
             actors=self.supervisor.statistics(),

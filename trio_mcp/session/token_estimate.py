@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
 from .. import types
@@ -11,7 +10,6 @@ from .. import types
 if TYPE_CHECKING:
     from ..types import (
         AudioContent,
-        CreateMessageRequestParams,
         CreateMessageResult,
         EmbeddedResource,
         ImageContent,
@@ -21,9 +19,6 @@ if TYPE_CHECKING:
         ToolResultContent,
         ToolUseContent,
     )
-
-TokenEstimate: TypeAlias = Callable[["CreateMessageRequestParams", "CreateMessageResult | None"], int]
-"""Estimates the tokens of a request for a sample and of its answer; of the request alone where there is no answer."""
 
 Block: TypeAlias = (
     "TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent | EmbeddedResource | ResourceLink"
@@ -36,7 +31,7 @@ TOKENS_PER_MEDIUM = 1_600
 """Tokens of an image or a recording, whose size in base64 says little: about what a large picture costs."""
 
 
-def estimate_tokens(params: CreateMessageRequestParams, result: CreateMessageResult | None) -> int:
+def estimate_tokens(params: types.CreateMessageRequestParams, result: types.CreateMessageResult | None) -> int:
     """Return a quarter of the characters of the messages sent, the system prompt and the answer, rounded up."""
     messages: list[SamplingMessage | CreateMessageResult] = [*params.messages]
     if result is not None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from ..types import CreateMessageRequestParams, CreateMessageResult, JsonValue
-from .token_estimate import TokenEstimate
+
+TokenEstimate: TypeAlias = Callable[[CreateMessageRequestParams, CreateMessageResult | None], int]
+"""Estimates the tokens of a request for a sample and of its answer; of the request alone where there is no answer."""
 
 TOTALS = ("totalTokens", "total_tokens")
 INPUTS = ("inputTokens", "input_tokens", "promptTokens", "prompt_tokens")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Coroutine, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, Unpack, cast, get_args
+from typing import Final, Unpack, cast, get_args
 
 from ... import types
 from ...checks import check_choice, check_int
@@ -15,15 +15,6 @@ from .. import sampling
 from ..branching import freeze_messages
 from ..unawaited import UnawaitedAnswer
 from .sampler import Sampler
-
-if TYPE_CHECKING:
-    from ...types import SamplingMessage, ToolChoice
-    from .loop import LoopOptions
-    from .loop_result import ToolLoopResult
-    from .loop_tools import LoopTool
-    from .prompts import Prompt, PromptPart
-    from .request import SampleOptions
-    from .tools import ToolChoiceMode
 
 MAX_ITERATIONS: Final = 10
 """Rounds of a loop. A modern client answers as many in one call by default, and the model is asked in one each."""
@@ -36,14 +27,14 @@ class ToolLooper(Sampler):
 
     def run_tool_loop(
         self,
-        prompt: Prompt | Sequence[SamplingMessage] | None,
-        tools: Sequence[LoopTool],
+        prompt: sampling.Prompt | Sequence[types.SamplingMessage] | None,
+        tools: Sequence[sampling.LoopTool],
         *,
         max_iterations: int = MAX_ITERATIONS,
-        tool_choice: ToolChoiceMode | None = None,
+        tool_choice: sampling.ToolChoiceMode | None = None,
         progress: bool = False,
-        **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, object, ToolLoopResult]:
+        **options: Unpack[sampling.SampleOptions],
+    ) -> Coroutine[object, object, sampling.ToolLoopResult]:
         """Ask the model, run the tools that it calls, and ask again with the results, until it calls none.
 
         The calls of an answer run concurrently, each as a branch of this call. A call that fails is an error result, which the
@@ -74,7 +65,7 @@ class ToolLooper(Sampler):
         A cancel withdraws the question, and cancels the calls that run.
         """
         if is_conversation(prompt):
-            options, prompt = with_messages(options, cast("Sequence[SamplingMessage]", prompt)), None
+            options, prompt = with_messages(options, cast("Sequence[types.SamplingMessage]", prompt)), None
         if prompt is not None and options.get("messages") is not None:
             raise TypeError("a tool loop takes either a prompt or messages")
         continues = bool(self._messages) and sampling.history.has_results(self._messages[-1])
@@ -87,14 +78,18 @@ class ToolLooper(Sampler):
             check_choice("tool_choice", tool_choice, get_args(sampling.tools.ToolChoiceMode))
         if (given := options.get("messages")) is not None:
             options = {**options, "messages": tuple(given)}
-        parts = None if prompt is None else sampling.prompts.prompt_parts(cast("Prompt", prompt))
+        parts = None if prompt is None else sampling.prompts.prompt_parts(cast("sampling.Prompt", prompt))
         choice = None if tool_choice is None else types.ToolChoice(mode=tool_choice)
         running = self._run_loop(parts, sampling.loop.LoopOptions([*tools], max_iterations, progress), choice, options)
         return UnawaitedAnswer(running, "ctx.run_tool_loop", self._lane)
 
     async def _run_loop(
-        self, parts: list[PromptPart] | None, loop: LoopOptions, choice: ToolChoice | None, options: SampleOptions
-    ) -> ToolLoopResult:
+        self,
+        parts: list[sampling.PromptPart] | None,
+        loop: sampling.loop.LoopOptions,
+        choice: types.ToolChoice | None,
+        options: sampling.SampleOptions,
+    ) -> sampling.ToolLoopResult:
         """Run the loop in a lane of its own, and add its messages to the conversation."""
         asked = () if parts is None else (await sampling.prompts.prompt_message(parts),)
         given = options.get("messages")
@@ -124,7 +119,7 @@ def is_conversation(prompt: object) -> bool:
     )
 
 
-def with_messages(options: SampleOptions, messages: Sequence[SamplingMessage]) -> SampleOptions:
+def with_messages(options: sampling.SampleOptions, messages: Sequence[types.SamplingMessage]) -> sampling.SampleOptions:
     """Return the options with a conversation that was given in place of the prompt."""
     if options.get("messages") is not None:
         raise TypeError("a tool loop takes its messages once")

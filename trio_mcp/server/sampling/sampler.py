@@ -6,6 +6,7 @@ import math
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar, Unpack, cast, overload
 
+from ... import types
 from ...checks import check_choice, check_int
 from ...runtime import Lane
 from ...runtime.loop_turn import is_dear, let_others_run
@@ -19,13 +20,7 @@ from ..unawaited import UnawaitedAnswer
 from .retries import MAX_RETRIES, RETRIES
 
 if TYPE_CHECKING:
-    from ...types import CreateMessageResult, JsonObject, JsonValue, SamplingMessage
-    from .answers import Sampled
-    from .attempts import Helper, Requirement
-    from .history import ToolOutput
-    from .prompts import Prompt, PromptPart
-    from .request import SampleOptions
-    from .tools import OfferedTool, ToolChoiceMode
+    from ...types import JsonObject, JsonValue
 
 T = TypeVar("T")
 
@@ -44,45 +39,50 @@ class Sampler(Reporter):
     @overload
     async def sample(
         self,
-        prompt: Prompt | None = None,
+        prompt: sampling.Prompt | None = None,
         *,
-        tools: Sequence[OfferedTool] | None = None,
-        tool_choice: ToolChoiceMode | None = None,
+        tools: Sequence[sampling.OfferedTool] | None = None,
+        tool_choice: sampling.ToolChoiceMode | None = None,
         returns: None = None,
-        **options: Unpack[SampleOptions],
-    ) -> Sampled: ...
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled: ...
     @overload
     async def sample(
         self,
-        prompt: Prompt | None = None,
+        prompt: sampling.Prompt | None = None,
         *,
         returns: type[T],
         retries: int = RETRIES,
-        **options: Unpack[SampleOptions],
-    ) -> Sampled[T]: ...
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[T]: ...
     @overload
     async def sample(
         self,
-        prompt: Prompt | None = None,
+        prompt: sampling.Prompt | None = None,
         *,
         returns: JsonObject,
         retries: int = RETRIES,
-        **options: Unpack[SampleOptions],
-    ) -> Sampled[JsonValue]: ...
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[JsonValue]: ...
     @overload
     async def sample(
-        self, prompt: Prompt | None = None, *, returns: object, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Sampled[object]: ...
+        self,
+        prompt: sampling.Prompt | None = None,
+        *,
+        returns: object,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[object]: ...
     def sample(
         self,
-        prompt: Prompt | None = None,
+        prompt: sampling.Prompt | None = None,
         *,
-        tools: Sequence[OfferedTool] | None = None,
-        tool_choice: ToolChoiceMode | None = None,
+        tools: Sequence[sampling.OfferedTool] | None = None,
+        tool_choice: sampling.ToolChoiceMode | None = None,
         returns: object = None,
         retries: int | None = None,
-        **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, object, Sampled[object]]:
+        **options: Unpack[sampling.SampleOptions],
+    ) -> Coroutine[object, object, sampling.Sampled[object]]:
         """Ask the client's model, with either a prompt or complete messages, and return its answer; see docs/sampling.md.
 
         A prompt continues the conversation of this body or branch: the model gets `ctx.messages` and the prompt, and afterwards
@@ -129,19 +129,39 @@ class Sampler(Reporter):
 
     @overload
     async def sample_schema(
-        self, prompt: Prompt | None, returns: type[T], *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Sampled[T]: ...
+        self,
+        prompt: sampling.Prompt | None,
+        returns: type[T],
+        *,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[T]: ...
     @overload
     async def sample_schema(
-        self, prompt: Prompt | None, returns: JsonObject, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Sampled[JsonValue]: ...
+        self,
+        prompt: sampling.Prompt | None,
+        returns: JsonObject,
+        *,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[JsonValue]: ...
     @overload
     async def sample_schema(
-        self, prompt: Prompt | None, returns: object, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Sampled[object]: ...
+        self,
+        prompt: sampling.Prompt | None,
+        returns: object,
+        *,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[object]: ...
     def sample_schema(
-        self, prompt: Prompt | None, returns: object, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Coroutine[object, object, Sampled[object]]:
+        self,
+        prompt: sampling.Prompt | None,
+        returns: object,
+        *,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> Coroutine[object, object, sampling.Sampled[object]]:
         """Ask for a structured answer: `sample(prompt, returns=returns)`, whose arguments and errors it has."""
         return self._sample(
             "sample_schema",
@@ -153,13 +173,13 @@ class Sampler(Reporter):
 
     def sample_tools(
         self,
-        prompt: Prompt | None,
-        tools: Sequence[OfferedTool],
+        prompt: sampling.Prompt | None,
+        tools: Sequence[sampling.OfferedTool],
         *,
-        tool_choice: ToolChoiceMode = "required",
+        tool_choice: sampling.ToolChoiceMode = "required",
         retries: int = RETRIES,
-        **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, object, Sampled]:
+        **options: Unpack[sampling.SampleOptions],
+    ) -> Coroutine[object, object, sampling.Sampled]:
         """Ask for calls of tools, and ask again, with the reason, if an answer has none or one of a tool that was not offered.
 
         Args:
@@ -180,7 +200,7 @@ class Sampler(Reporter):
             options,
         )
 
-    def add_tool_results(self, results: Mapping[str, ToolOutput]) -> None:
+    def add_tool_results(self, results: Mapping[str, sampling.ToolOutput]) -> None:
         """Add the results of the tools that the model has called in this conversation. `sample` then continues it.
 
         Args:
@@ -194,8 +214,13 @@ class Sampler(Reporter):
         self._messages = sampling.history.answered(self._messages, results)
 
     def _sample(
-        self, helper: Helper, prompt: Prompt | None, required: Requirement[T], retries: int, options: SampleOptions
-    ) -> Coroutine[object, object, Sampled[T]]:
+        self,
+        helper: sampling.attempts.Helper,
+        prompt: sampling.Prompt | None,
+        required: sampling.attempts.Requirement[T],
+        retries: int,
+        options: sampling.SampleOptions,
+    ) -> Coroutine[object, object, sampling.Sampled[T]]:
         """Check the arguments, and return the coroutine that asks."""
         messages = options.get("messages")
         if prompt is not None and messages is not None:
@@ -216,12 +241,12 @@ class Sampler(Reporter):
 
     async def _ask(
         self,
-        helper: Helper,
-        parts: list[PromptPart] | None,
-        required: Requirement[T],
+        helper: sampling.attempts.Helper,
+        parts: list[sampling.PromptPart] | None,
+        required: sampling.attempts.Requirement[T],
         retries: int,
-        options: SampleOptions,
-    ) -> Sampled[T]:
+        options: sampling.SampleOptions,
+    ) -> sampling.Sampled[T]:
         """Ask until an answer is valid, add it to the conversation, and return it."""
         limit = ask_timeout(options.get("timeout", math.inf))
         asked = () if parts is None else (await sampling.prompts.prompt_message(parts),)
@@ -256,7 +281,7 @@ class Sampler(Reporter):
                 )
             params = sampling.attempts.with_reason(first, attempts[-1].reason)
 
-    def _keep(self, asked: tuple[SamplingMessage, ...], sampled: Sampled[object]) -> None:
+    def _keep(self, asked: tuple[types.SamplingMessage, ...], sampled: sampling.Sampled[object]) -> None:
         """Add a prompt and its answer to the conversation."""
         # An API rejects a message without blocks.
         replies = [sampled.reply] if sampled.content else []
@@ -271,7 +296,7 @@ async def share_loop(value: object) -> None:
         await let_others_run()
 
 
-async def read_answer(required: Requirement[T], answer: CreateMessageResult) -> T:
+async def read_answer(required: sampling.attempts.Requirement[T], answer: types.CreateMessageResult) -> T:
     """Return the value of an answer, with the check of it in a thread if it is dear. Raises `ValueError` for an invalid one."""
     try:
         return required.read(answer)

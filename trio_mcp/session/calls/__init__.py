@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from . import asks_rounds as asks_rounds
     from . import client_tasks as client_tasks
     from . import earlier as earlier
+    from . import legs as legs
     from . import log as log
     from . import memory as memory
     from . import pending_asks as pending_asks
@@ -22,6 +23,7 @@ else:
             "asks_rounds": "",
             "client_tasks": "",
             "earlier": "",
+            "legs": "",
             "log": "",
             "memory": "",
             "pending_asks": "",

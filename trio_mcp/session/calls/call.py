@@ -72,9 +72,6 @@ from .services import CallServices
 
 if TYPE_CHECKING:
     from ..raised import RaisedErrors
-    from .legs import LegBook
-    from .memory import CallMemory
-    from .repeats import KeyedCall
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
@@ -103,7 +100,7 @@ class Call(ABC, Generic[OriginT_co]):
     target: ReplyTarget | None
     """Where messages about the request go; None when the call is parked or its client has disconnected."""
     _origin: OriginT_co
-    legs: LegBook | None = None
+    legs: calls.legs.LegBook | None = None
     """The book of its legs; None until the call asks in a round."""
     journal: InitVar[Journal | None] = None
     actor: Actor = field(init=False)
@@ -111,11 +108,11 @@ class Call(ABC, Generic[OriginT_co]):
     """A request is open."""
     cancelled_by_client: bool = field(default=False, init=False)
     """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
-    memory: CallMemory | None = field(default=None, init=False)
+    memory: calls.memory.CallMemory | None = field(default=None, init=False)
     """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
     _copies: dict[ReplyTarget, RequestFacts | None] = field(default_factory=dict, init=False)
     """Further requests that get the same reply; the first takes the place of `target`, with its own facts if it has any here."""
-    keyed: KeyedCall[Call] | None = field(default=None, init=False)
+    keyed: calls.repeats.KeyedCall[Call] | None = field(default=None, init=False)
     """What is known of it under its idempotency key; None without one."""
     _reports: ProgressReports | None = field(default=None, init=False)
     """The progress it has reported; None before the first report."""
@@ -338,7 +335,11 @@ class Call(ABC, Generic[OriginT_co]):
             copy.finish(outcome)
 
     def _end_keyed(
-        self, keyed: KeyedCall[Call], outcome: LegOutcome, target: ReplyTarget | None, copies: Iterable[ReplyTarget]
+        self,
+        keyed: calls.repeats.KeyedCall[Call],
+        outcome: LegOutcome,
+        target: ReplyTarget | None,
+        copies: Iterable[ReplyTarget],
     ) -> bool:
         """Keep an outcome under the key of the call; return whether it is sent from there, once it is stored."""
         # A repeat goes on in the next process with what this one has recorded.
@@ -384,7 +385,7 @@ class Call(ABC, Generic[OriginT_co]):
             self.keyed.end()
             self.keyed = None
 
-    def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
+    def keep_outcomes(self, legs: calls.legs.LegBook, final: LegOutcome) -> None:
         """Keep the outcomes of the legs of an ended call for repeated requests, and `final` for a next leg."""
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
