@@ -155,7 +155,17 @@ class Tool:
         repeatable, error_result = self._repeatable, self._error_result
         return make_tuple(
             Plan,
-            (body, self.name, self.timeout, error_result, self._resume, self._heartbeat, repeatable, NEVER_A_TASK, None),
+            (
+                body,
+                self.name,
+                self.timeout,
+                error_result,
+                self._resume,
+                self._heartbeat,
+                repeatable,
+                NEVER_A_TASK,
+                None,
+            ),
         )
 
     async def _run_if_valid(

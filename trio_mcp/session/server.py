@@ -311,9 +311,7 @@ class ServerSession:
         )
         self.requests.add(target)
         try:
-            answer = (
-                self._answer(facts, params, target) if run is None else self._resumed(facts, params, target, *run)
-            )
+            answer = self._answer(facts, params, target) if run is None else self._resumed(facts, params, target, *run)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
             failures = self.service.calls.failures
             told = told_error(failures, facts, error, "") if self.service.options.tell_errors else error

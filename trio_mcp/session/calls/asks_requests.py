@@ -201,13 +201,13 @@ class CallByRequests(Call[PendingAsks]):
         if self._origin.earlier and not self.continues_elsewhere:
             for notice in self._origin.abandoned(self):
                 self.post(notice)
-        Call._on_actor_done(self, actor, outcome)
+        super()._on_actor_done(actor, outcome)
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         # The next process answers. The client, whose response ends without one, asks there for the rest.
         if not isinstance(outcome, Returned) and self.continues_elsewhere:
             return None
-        return Call._leg_outcome(self, outcome)
+        return super()._leg_outcome(outcome)
 
     # requests
 
