@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.codec.reading import RequestTerms, classify, modern_terms
+from trio_mcp.protocol.codec.reading import MAX_KNOWN, RequestTerms, classify, modern_terms
 from trio_mcp.protocol.jsonrpc import Request, decoded
 from trio_mcp.protocol.meta import (
     CLIENT_CAPABILITIES,
@@ -61,7 +61,14 @@ def test_everything_a_modern_request_can_say():
 
 def test_what_a_client_states_in_each_request_becomes_a_model_once_and_a_large_statement_is_not_kept():
     said = params(capabilities={"sampling": {"tools": {}}}, info={"name": "twice", "version": "1"}, level="info")
-    first, again = terms_of(said), terms_of({**said, "_meta": {**said["_meta"], PROGRESS_TOKEN: 7}})
+    first, again = (
+        terms_of(said),
+        terms_of(
+            params(
+                capabilities={"sampling": {"tools": {}}}, info={"name": "twice", "version": "1"}, level="info", token=7
+            )
+        ),
+    )
     assert first.client_capabilities is again.client_capabilities
     assert first.client_info is again.client_info
     assert (first.progress_token, again.progress_token) == (None, 7)

@@ -119,7 +119,8 @@ def outside_strings(text: bytes) -> bytes:
 
 def _outside_few_strings(data: bytes) -> bytes:
     """Return what `outside_strings` does, without a copy of the strings if there are not too many."""
-    parts, start = [], 0
+    parts: list[bytes] = []
+    start = 0
     for _ in range(_FEW):
         begin = data.find(_QUOTE, start)
         if begin < 0:
