@@ -88,7 +88,7 @@ def annotated(package: ModuleType) -> list[tuple[str, object]]:
 
 @pytest.mark.parametrize("name", ["trio_mcp", "trio_mcp.server", "trio_mcp.server.sampling", "trio_mcp.session"])
 def test_the_annotations_of_public_names_can_be_read_at_run_time(name: str) -> None:
-    # Programs that make documentation or schemas of our signatures do so. A name that is imported for type checkers only has none.
+    # Programs that make documentation or schemas of our signatures do so. A name for type checkers only cannot be read then.
     unreadable = []
     for label, each in annotated(importlib.import_module(name)):
         try:
