@@ -13,6 +13,7 @@ import pytest
 
 import trio_mcp
 import trio_mcp_transports
+from trio_mcp.model_formats import api_types
 
 
 def packages() -> list[str]:
@@ -94,5 +95,7 @@ def test_the_annotations_of_public_names_can_be_read_at_run_time(name: str) -> N
         try:
             get_type_hints(each)
         except NameError as error:
-            unreadable.append(f"{label}: {error}")
+            # The types of the libraries of other people, which are there for those who have them.
+            if error.name not in api_types.__all__:
+                unreadable.append(f"{label}: {error}")
     assert unreadable == []
