@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
@@ -16,6 +17,7 @@ from .callables import callable_name
 from .catalog import Catalog
 from .content import ReturnError, value_label
 from .handler import Function, Handler, make_handler
+from .mounts import MountPoint, Mounts, mounted_body
 from .prompts import Prompt, find_prompt
 from .resources import Resource, Template, matching_template
 from .signature import parameters_of
@@ -45,11 +47,19 @@ class Completer:
         return Plan(partial(self._handler.run, values, complete_result), target)
 
 
+class Target(NamedTuple):
+    """The prompt or template that a peer references: its name or its text, its arguments, and the servers it comes through."""
+
+    target: str
+    arguments: frozenset[str]
+    mounts: Mounts
+
+
 class Completions:
     """The completion functions of a server, by prompt or template and argument.
 
     Attributes:
-        was_ever_filled: whether one was added once; see `Catalog`.
+        mounted: those of the servers that are mounted in this one.
     """
 
     def __init__(self, prompts: Catalog[Prompt], resources: Catalog[Resource], templates: Catalog[Template]) -> None:
@@ -57,7 +67,13 @@ class Completions:
         self._resources = resources
         self._templates = templates
         self._completers: dict[tuple[str, str], Completer] = {}
-        self.was_ever_filled = False
+        self._was_filled = False
+        self.mounted: dict[MountPoint, Completions] = {}
+
+    @property
+    def was_ever_filled(self) -> bool:
+        """Whether a function was added once, here or at a mounted server; see `Catalog`."""
+        return self._was_filled or any(each.was_ever_filled for each in tuple(self.mounted.values()))
 
     def add(self, prompt: str | None, resource: str | None, argument: str, completer: Completer) -> None:
         """Add a function for an argument of a prompt, or for a variable of a resource template.
@@ -71,8 +87,10 @@ class Completions:
             raise LookupError(f"{target} has no argument {argument!r}")
         if (target, argument) in self._completers:
             raise ValueError(f"the argument {argument!r} of {target} has a completion already")
+        if not self._own(prompt, resource):
+            raise LookupError(f"{target} is of a mounted server: register its completions there")
         self._completers[target, argument] = completer
-        self.was_ever_filled = True
+        self._was_filled = True
 
     def remove(self, target: str) -> None:
         """Remove the functions for a prompt or a template that was removed."""
@@ -89,15 +107,39 @@ class Completions:
         assert isinstance(params, CompleteRequestParams)
         if not self.was_ever_filled:
             raise RemoteProtocolError("this server has no completions", code=METHOD_NOT_FOUND)
-        target, names = self._referenced(params.ref, facts.turn)
+        found = self._referenced(params.ref, facts.turn)
         name = params.argument.name
-        if name not in names:
-            raise RemoteProtocolError(f"{target} has no argument {name[:128]!r}", code=INVALID_PARAMS)
-        completer = self._completers.get((target, name))
+        if name not in found.arguments:
+            raise RemoteProtocolError(f"{found.target} has no argument {name[:128]!r}", code=INVALID_PARAMS)
+        completer = self._completer(params.ref, found, name)
         if completer is None:
             return EMPTY_COMPLETION
         entered = params.context.arguments if params.context is not None else None
-        return completer.plan(target, params.argument.value, entered or {})
+        plan = completer.plan(found.target, params.argument.value, entered or {})
+        if not found.mounts:
+            return plan
+        return plan._replace(run=mounted_body(found.mounts, None, found.target, {}, plan.run))
+
+    def own_completer(self, target: str, argument: str) -> Completer | None:
+        """Return the function of this server for an argument of its prompt or template; None if it has none."""
+        return self._completers.get((target, argument))
+
+    def _completer(self, ref: PromptReference | ResourceTemplateReference, found: Target, argument: str) -> Completer | None:
+        """Return the function for an argument, of the server that registered what has the argument."""
+        completions, target = self, found.target
+        for mount in reversed(found.mounts):
+            completions = completions.mounted[mount]
+            if isinstance(ref, PromptReference):
+                target = mount.inner_name(target)
+            else:
+                target = mount.inner_uri(target) or target
+        return completions.own_completer(target, argument)
+
+    def _own(self, prompt: str | None, resource: str | None) -> bool:
+        """Return whether an existing prompt or template is of this server itself."""
+        if prompt is not None and (found := self._prompts.by_key.get(prompt)) is not None:
+            return not found.mounts
+        return resource is None or not self._templates.by_key[resource].mounts
 
     def _named(self, prompt: str | None, resource: str | None) -> tuple[str, frozenset[str]]:
         """Return the prompt or template that an author names, and its arguments."""
@@ -110,23 +152,23 @@ class Completions:
 
     def _referenced(
         self, reference: PromptReference | ResourceTemplateReference, turn: LoopTurn
-    ) -> tuple[str, frozenset[str]]:
-        """Return the prompt or template that a peer references, and its arguments.
+    ) -> Target:
+        """Return the prompt or template that a peer references.
 
         Raises:
             RemoteProtocolError: -32602, there is no such thing; the message names it.
         """
         if isinstance(reference, PromptReference):
             prompt = find_prompt(self._prompts, reference.name)
-            return prompt.name, prompt.argument_names
+            return Target(prompt.name, prompt.argument_names, prompt.mounts)
         # Some clients send the template, others a URI that is expanded so far.
         template = self._templates.by_key.get(reference.uri)
         if template is None and (found := matching_template(self._templates, reference.uri, turn)) is not None:
             template, _ = found
         if template is not None:
-            return template.model.uri_template, frozenset(template.pattern.variables)
+            return Target(template.model.uri_template, frozenset(template.pattern.variables), template.mounts)
         if reference.uri in self._resources.by_key:
-            return reference.uri, frozenset()
+            return Target(reference.uri, frozenset(), ())
         raise RemoteProtocolError(f"Unknown resource template: {reference.uri[:128]}", code=INVALID_PARAMS)
 
 

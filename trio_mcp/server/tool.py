@@ -46,6 +46,7 @@ from .concurrency import ConcurrencyLimit, ToolBusy
 from .forms import error_summary
 from .handler import Function, Handler, make_handler
 from .large_results import LimitedBody
+from .mounts import MountPoint, Mounts, mounted_body
 from .options import (
     listed_members,
     name_for,
@@ -76,6 +77,7 @@ class Tool:
         mirrored: the arguments that headers repeat, if any.
         access: who may see and call it; None for everybody.
         task: whether its calls run as tasks.
+        mounts: the servers that it comes through; empty for a tool of the server itself.
     """
 
     function: Function
@@ -93,6 +95,7 @@ class Tool:
     _make: Callable[[ThreadLimiter], Tool]
     max_result: int | None
     task: TaskSupport = TaskSupport.FORBIDDEN
+    mounts: Mounts = ()
 
     @property
     def name(self) -> str:
@@ -118,6 +121,13 @@ class Tool:
         if requires:
             meta[REQUIRES_META_KEY] = [*requires]
         return replace(self, requires=requires, model=self.model.model_copy(update={"meta": meta or None}))
+
+    def mounted(self, mount: MountPoint) -> Tool:
+        """Return the tool as the outer server of a mount has it. Raises `ValueError` if its name is too long there."""
+        name = mount.outer_name(self.name)
+        check_tool_name(name)
+        model = self.model.model_copy(update={"name": name})
+        return replace(self, model=model, mounts=(*self.mounts, mount)).without(mount.fulfilled)
 
     def callable_by(self, client: ClientCapabilities) -> bool:
         """Return whether a client with these capabilities can call it."""
@@ -153,6 +163,8 @@ class Tool:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.admit is not None:
             handler.admit()
+        if self.mounts:
+            run = mounted_body(self.mounts, "tool", self.name, arguments, run)
         body = run if self.max_result is None else LimitedBody(run, self.name, self.max_result)
         return Plan(body, self.name, self.timeout, self._error_result, self._resume, self._heartbeat, self._repeatable)
 

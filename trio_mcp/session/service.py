@@ -185,12 +185,14 @@ async def open_service(
     missing_scopes: MissingScopes = no_scopes,
     state: object = None,
     message_middleware: Sequence[MessageMiddleware] = (),
+    prepare: Callable[[Service], None] = lambda _service: None,
 ) -> AsyncIterator[Service]:
     """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
     Args:
         threads: where plain functions run, for the statistics.
         state, message_middleware: for `Service`.
+        prepare: called with the service before anything runs in it; tasks of processes that have ended go on at once.
 
     Raises:
         ConfigurationError: `TRIO_MCP_KEYS` holds no keys, or the store cannot be opened.
@@ -216,6 +218,7 @@ async def open_service(
             state,
             tuple(message_middleware),
         )
+        prepare(service)
         with closing(service.records), closing(service.calls.keyed), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
             supervisor.spawn(service.calls.keyed.drop_in_time)

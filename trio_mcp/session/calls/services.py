@@ -125,6 +125,7 @@ class CallServices(Generic[C]):
         prefers_provider: whether it is asked although the client offers a model.
         tools: the server's tools, for calls that run them; None where a service has none.
         tasks: makes tasks of calls; None where a service has none.
+        mounted: what the calls of the servers need that are mounted in this one.
     """
 
     supervisor: Supervisor
@@ -149,6 +150,7 @@ class CallServices(Generic[C]):
     prefers_provider: bool = False
     tools: OwnTools | None = None
     tasks: TaskStarter[C] | None = None
+    mounted: Mapping[object, CallServices[C]] = field(default_factory=dict[object, "CallServices[C]"])
 
     @cached_property
     def ring(self) -> KeyRing:
