@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         dismiss,
     )
     from .client.agent import AgentCall, AgentResult, run_agent
+    from .relay import proxy
     from .runtime import CancelReason
     from .sampling import SamplingProvider
     from .server import (
@@ -152,6 +153,7 @@ __all__ = [
     "accept_defaults",
     "decline",
     "dismiss",
+    "proxy",
     "run_agent",
     "tool",
 ]
@@ -171,6 +173,7 @@ _PACKAGES = {
         "decline",
         "dismiss",
     ),
+    "relay": ("proxy",),
     "runtime": ("CancelReason",),
     "sampling": ("SamplingProvider",),
     # Not in `server`, where the module `tool` has the name.

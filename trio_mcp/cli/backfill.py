@@ -20,7 +20,7 @@ from ..groups import single_exception
 from ..relay import Backfill, Connect, OnForm, RelayServer
 from ..relay.server import MAX_SESSIONS
 from ..sampling import SamplingProvider
-from ..server.server import GC_THRESHOLD
+from ..server.running import GC_THRESHOLD
 from ..session import MessageChannel, as_message_channel, find_transport
 from ..session.transport import owned_process
 from .arguments import pairs

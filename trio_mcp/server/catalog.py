@@ -140,7 +140,7 @@ class Catalog(Generic[T]):
     def follow(self, other: Catalog[T], renaming: Renaming[T]) -> None:
         """Take over the items of another catalog, and its changes from now on. Announces nothing; `check_follow` comes first."""
         with CHANGING:
-            other._followers.append((self, renaming))  # noqa: SLF001  it is of this class
+            other._followers.append((self, renaming))
             for key, item in other.by_key.items():
                 self._insert(renaming.key(key), renaming.item(item))
 

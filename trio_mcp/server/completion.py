@@ -17,7 +17,7 @@ from .callables import callable_name
 from .catalog import Catalog
 from .content import ReturnError, value_label
 from .handler import Function, Handler, make_handler
-from .mounts import MountPoint, Mounts, mounted_body
+from .mounts import MountPoint, Mounts, inner, mounted_body
 from .prompts import Prompt, find_prompt
 from .resources import Resource, Template, matching_template
 from .signature import parameters_of
@@ -124,15 +124,14 @@ class Completions:
         """Return the function of this server for an argument of its prompt or template; None if it has none."""
         return self._completers.get((target, argument))
 
-    def _completer(self, ref: PromptReference | ResourceTemplateReference, found: Target, argument: str) -> Completer | None:
+    def _completer(
+        self, ref: PromptReference | ResourceTemplateReference, found: Target, argument: str
+    ) -> Completer | None:
         """Return the function for an argument, of the server that registered what has the argument."""
         completions, target = self, found.target
         for mount in reversed(found.mounts):
             completions = completions.mounted[mount]
-            if isinstance(ref, PromptReference):
-                target = mount.inner_name(target)
-            else:
-                target = mount.inner_uri(target) or target
+            target = inner(mount, "prompt" if isinstance(ref, PromptReference) else "resource", target)
         return completions.own_completer(target, argument)
 
     def _own(self, prompt: str | None, resource: str | None) -> bool:
@@ -150,9 +149,7 @@ class Completions:
         what = f"resource template {resource!r}" if prompt is None else f"prompt {prompt!r}"
         raise LookupError(f"there is no {what}: register it before its completions")
 
-    def _referenced(
-        self, reference: PromptReference | ResourceTemplateReference, turn: LoopTurn
-    ) -> Target:
+    def _referenced(self, reference: PromptReference | ResourceTemplateReference, turn: LoopTurn) -> Target:
         """Return the prompt or template that a peer references.
 
         Raises:

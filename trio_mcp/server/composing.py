@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Protocol
+from typing import Protocol, cast
+
+import trio
 
 from ..checks import check_str, mistake
 from ..session import Call, MessageFacts, MessageMiddleware
@@ -54,6 +56,10 @@ class Mountable(Protocol):
 
     def open_mounted(self) -> AbstractAsyncContextManager[object]:
         """Enter its lifespan for one service; the value is its state there."""
+        ...
+
+    async def wait_ready(self, state: object, /) -> None:
+        """Wait until it knows what it offers, for a bounded time."""
         ...
 
     def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
@@ -106,10 +112,12 @@ class Composition(Registration):
         other.check_mountable()
         if asks_authentication(other) and not asks_authentication(self):
             raise ValueError(
-                f"the server {other.identity.name!r} authenticates its callers, and {self.identity.name!r} does not: mounted there, "
-                "it would be open to everybody. Give the outer server authenticate=, too"
+                f"the server {other.identity.name!r} authenticates its callers, and {self.identity.name!r} does not: mounted "
+                "there, it would be open to everybody. Give the outer server authenticate=, too"
             )
-        point = MountPoint(prefix, other, other.identity.name, lambda: other.layers, other.registry.offers, self._fulfilled)
+        point = MountPoint(
+            prefix, other, other.identity.name, lambda: other.layers, other.registry.offers, self._fulfilled
+        )
         self._registry.mount(point, other.registry)
         other.add_outer(point, self)
         self._declare()
@@ -136,7 +144,9 @@ class Composition(Registration):
     def _check_not_mounted(self, what: str) -> None:
         if self._outer:
             _, outer = self._outer[0]
-            raise RuntimeError(f"{what} of {self._registry.owner}, which is mounted: register it at {outer.registry.owner}")
+            raise RuntimeError(
+                f"{what} of {self._registry.owner}, which is mounted: register it at {outer.registry.owner}"
+            )
 
     def _outer_resource_updated(self, uri: str) -> None:
         for mount, outer in tuple(self._outer):
@@ -169,6 +179,10 @@ async def open_mounts(registry: Registry) -> AsyncIterator[dict[object, object]]
         for mount, _ in all_mounts(registry):
             if mount[-1].server not in states:
                 states[mount[-1].server] = await stack.enter_async_context(server_of(mount[-1]).open_mounted())
+        # Together: each of them may be a server that is slow to start.
+        async with trio.open_nursery() as nursery:
+            for server, state in states.items():
+                nursery.start_soon(cast("Mountable", server).wait_ready, state)
         yield states
 
 
@@ -219,12 +233,10 @@ def watchers(registry: Registry, states: Mapping[object, object]) -> Sequence[Me
 def server_of(mount: MountPoint) -> Mountable:
     """Return the mounted server."""
     # Not the type of the attribute: items know their mounts, and a registry, which a server has, knows its items.
-    server: Mountable = mount.server  # type: ignore[assignment]
-    return server
+    return cast("Mountable", mount.server)
 
 
 def seconds_of(registry: Registry) -> float:
     """Return how long the ends of all mounted servers may take."""
     servers = {mount[-1].server: server_of(mount[-1]) for mount, _ in all_mounts(registry)}
     return sum(server.lifespan_seconds for server in servers.values())
-

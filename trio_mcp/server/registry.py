@@ -98,10 +98,14 @@ class Registry:
         templates: ByUri[Template] = ByUri(mount)
         with CHANGING:
             if other.contains(self):
-                raise ValueError(f"{mount.source} cannot be mounted in {self.owner}, which is mounted in it, or is itself")
+                raise ValueError(
+                    f"{mount.source} cannot be mounted in {self.owner}, which is mounted in it, or is itself"
+                )
             for known in self.mounts:
                 if known.prefix == mount.prefix:
-                    raise ValueError(f"{mount.source} cannot be mounted: {known.source} has the same prefix in {self.owner}")
+                    raise ValueError(
+                        f"{mount.source} cannot be mounted: {known.source} has the same prefix in {self.owner}"
+                    )
             self.tools.check_follow(other.tools, tools)
             self.prompts.check_follow(other.prompts, prompts)
             self.resources.check_follow(other.resources, resources)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -10,8 +9,6 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Never, TypeAlias, Unpack
-
-import trio
 
 from ..checks import check_no_options, check_str
 from ..protocol.sealing.request_state import KeyRing
@@ -33,7 +30,6 @@ from ..session.calls.services import CallServices
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
-from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
 from .composing import Composition, mounted_services, open_mounts, seconds_of, watchers
 from .handler import Function
@@ -43,16 +39,11 @@ from .options import check_service
 from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
 from .router import request_checks_of, routes_of
+from .running import run_process
 from .sampling.routing import PROVIDED, SamplingPreference, check_preference, check_provider
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
-
-GC_THRESHOLD = 10_000
-"""New objects after which the garbage collector scans the youngest generation."""
-# Python's default is 700 or 2,000. A call makes about sixty objects that the collector tracks, and reference counting frees
-# nearly all of them when it ends, so that a scan after every few calls finds nothing.
-
 
 NO_ASGI_APP = (
     "a trio_mcp Server is not an ASGI application: write `from trio_mcp_transports.http import asgi_app` and "
@@ -222,12 +213,7 @@ class Server(Composition):
 
         Options are the transport's. Raises `LookupError` for a transport that is not installed.
         """
-        # Modules and tools live as long as the process. Frozen, they are never scanned again.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD)
-        with owned_process():
-            trio.run(partial(self.serve, transport, **options))
+        run_process(partial(self.serve, transport, **options))
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.
@@ -349,6 +335,9 @@ class Server(Composition):
             prefers_provider=prefers,
             tools=ServerTools(self._registry.tools, self._threads),
         )
+
+    async def wait_ready(self, state: object, /) -> None:
+        """Return at once: what it offers is known."""
 
     @property
     def follows_resources(self) -> bool:
