@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias, cast
@@ -106,6 +107,12 @@ class Proxy(RelayServer):
         super().__init__(self._channel, Backfill(), options, max_sessions=max_sessions, name=name)
         self._outer: list[tuple[MountPoint, Composition]] = []
         self._mirror = Mirror(name, self._forward)
+
+    def with_options(self, options: ServiceOptions) -> Proxy:
+        """Return a proxy of the same server with other limits and times."""
+        other = copy(self)
+        other.options = options
+        return other
 
     # served by itself
 

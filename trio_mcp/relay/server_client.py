@@ -10,6 +10,8 @@ from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, TypeAlias
 
+import trio
+
 from ..client.calls import CallOptions, Calls
 from ..client.changes import Changes
 from ..client.link import Link
@@ -47,6 +49,9 @@ logger = peer_logger("trio_mcp.relay")
 MAX_WATCHED: Final = 1000
 """Resources whose changes the proxy subscribes to at the server, over one connection."""
 
+SUBSCRIBED_WITHIN: Final = 5.0
+"""Seconds that a call waits for the server to agree to the subscriptions before it."""
+
 PAGED: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
 Send: TypeAlias = Callable[[str, RequestParams, OnProgress], Awaitable[Model]]
 """Sends the request of a call to the server and returns its result."""
@@ -81,6 +86,9 @@ class ServerClient:
         self._name = name
         self._tools = ListedTools()
         self._watched: dict[str, None] = {}
+        self._subscribing = 0
+        """Subscriptions that the server has not agreed to yet."""
+        self._subscribed = trio.Event()
         options = ClientOptions(
             info=info or Implementation(name="unnamed", version="0"),
             handlers=ForwardedQuestions(
@@ -132,6 +140,9 @@ class ServerClient:
             McpError: as from the methods of `Client`.
         """
         failure: McpError
+        # What the call changes is announced to those who have subscribed before it.
+        if self._subscribing:
+            await self._wait_subscribed()
         # The result is returned below the block, whose end sends what was reported.
         try:
             async with self._questions.during(call, lane) as running:
@@ -209,16 +220,33 @@ class ServerClient:
         return bool(getattr(capability, "list_changed", None))
 
     def _watch(self, changes: Changes) -> None:
+        self._subscribing += 1
         self.link.start(self._read_changes, changes)
 
     async def _read_changes(self, changes: Changes) -> None:
         """Keep a subscription; `on_change` gets what it brings."""
+        begun = False
         try:
             async with changes:
+                self._note_subscribed()
+                begun = True
                 async for _ in changes:
                     pass
         except McpError as error:
             logger.info("changes of the server do not reach the host: %s", error)
+        finally:
+            if not begun:
+                self._note_subscribed()
+
+    def _note_subscribed(self) -> None:
+        self._subscribing -= 1
+        self._subscribed.set()
+        self._subscribed = trio.Event()
+
+    async def _wait_subscribed(self) -> None:
+        with trio.move_on_after(SUBSCRIBED_WITHIN):
+            while self._subscribing:
+                await self._subscribed.wait()
 
 
 def without_own_meta(params: RequestParams) -> RequestParams:

@@ -106,7 +106,7 @@ class Composition(Registration):
             raise ValueError(
                 f"{prefix[:80]!r} is no prefix: 1 to 64 letters, digits, '_', '-' and '.'; the first is a letter or a digit"
             )
-        if not hasattr(other, "open_mounted"):
+        if isinstance(other, type) or not hasattr(other, "open_mounted"):
             raise TypeError(mistake("mount()", "a Server, or a proxy of one", other))
         self._check_not_served("what is mounted")
         other.check_mountable()
