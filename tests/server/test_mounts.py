@@ -11,7 +11,6 @@ import trio
 from naming import naming, unnamed
 from pydantic import BaseModel
 from talk import ERAS, Legacy, play
-
 from trio.testing import MockClock
 
 from trio_mcp import (
@@ -191,9 +190,9 @@ async def test_every_option_is_kept() -> None:
         task=True,
         resume="replay",
     )
-    server.add_prompt(lambda a: str(a), name="p", title="P", description="d", icons=icons, meta={"x": 1})
+    server.add_prompt(lambda a: a, name="p", title="P", description="d", icons=icons, meta={"x": 1})
     server.add_resource("r://r", lambda: "", name="r", title="R", size=3, icons=icons, meta={"x": 1})
-    server.add_resource("r://{t}", lambda t: str(t), name="t", title="T", mime_type="a/b", icons=icons, meta={"x": 1})
+    server.add_resource("r://{t}", lambda t: t, name="t", title="T", mime_type="a/b", icons=icons, meta={"x": 1})
     renamed = {Tool: "name", Prompt: "name", Resource: "uri", ResourceTemplate: "uri_template"}
     values = {"name": ("t", "p"), "uri": ("r://r",), "uri_template": ("r://{t}",)}
 
@@ -602,7 +601,7 @@ async def test_what_is_added_and_removed_later_is_added_and_removed_in_the_outer
             inner.add_tool(lambda: "", name="t")
             inner.add_prompt(lambda: "", name="p")
             inner.add_resource("r://r", lambda: "")
-            inner.add_resource("r://r/{t}", lambda t: str(t))
+            inner.add_resource("r://r/{t}", lambda t: t)
             assert {(await anext(changes)).kind for _ in range(3)} == {"tools", "prompts", "resources"}
             added = {"d_n_t", "d_n_p", "r://d/n/r", "r://d/n/r/{t}"}
             assert set(await names(client)) == {*before, *added}
@@ -629,7 +628,7 @@ async def test_a_kind_that_it_gets_later_is_declared() -> None:
     outer = desk_of(("n", inner))
     async with outer.open_service() as service:
         assert service.capabilities.prompts is service.capabilities.completions is None
-        inner.add_prompt(lambda a: str(a), name="p")
+        inner.add_prompt(lambda a: a, name="p")
         inner.complete(prompt="p", argument="a")(lambda value: [value])
         assert service.capabilities.prompts is not None
         assert service.capabilities.completions is not None
@@ -652,7 +651,7 @@ def add_item(server: Server, kind: str, name: str) -> None:
     elif kind == "resource":
         server.add_resource(f"x://{name}", lambda: "")
     else:
-        server.add_resource(f"x://{name}/{{v}}", lambda v: str(v))
+        server.add_resource(f"x://{name}/{{v}}", lambda v: v)
 
 
 def counts(server: Server) -> list[int]:
@@ -744,7 +743,7 @@ def test_what_cannot_have_a_prefix_is_refused_by_name() -> None:
     long.add_tool(lambda: "", name="t" * 127)
     with pytest.raises(ValueError, match="t" * 127):
         Server("desk").mount("n", long)
-    open_scheme.add_resource("{+uri}", lambda uri: str(uri))
+    open_scheme.add_resource("{+uri}", lambda uri: uri)
     with pytest.raises(ValueError, match=naming("open", "{+uri}")):
         Server("desk").mount("n", open_scheme)
 
