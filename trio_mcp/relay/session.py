@@ -352,7 +352,7 @@ class RelaySession(ServerSession):
         assert first is not None
         declared = declared_in(first.own_params)
         opened = open_translation(
-            channel, upstream.is_own_id, mode, self._answers, *declared, shared_channel=self._shared
+            channel, upstream.is_own_id, mode, self._answers, *declared, shared_channel=self._shared, name=self._name
         )
         async with opened as translation:
             translation.session.attach(self._standalone)

@@ -63,6 +63,7 @@ async def open_translation(
     info: JsonValue,
     *,
     shared_channel: bool,
+    name: str,
 ) -> AsyncIterator[Translation]:
     """Open a session for a host over a connection to a server of the other era; the channel stays open at the end.
 
@@ -70,6 +71,7 @@ async def open_translation(
         is_late: whether an id is that of a request which found out the server's era; its answer may still come.
         mode: the server's era, as `Client.connect` takes it.
         capabilities, info: what the host declared, and who it is.
+        name: what errors call the server.
 
     Raises:
         McpError: the server did not open a session, or the host's declarations are malformed.
@@ -79,7 +81,7 @@ async def open_translation(
     declared = validated(ClientCapabilities, capabilities if added is None else added, "capabilities")
     watched = WatchedChannel(channel, is_late)
     known = validated(Implementation, info, "clientInfo") if info else None
-    client = ServerClient(nullcontext(watched), questions, declared, known, mode=mode)
+    client = ServerClient(nullcontext(watched), questions, declared, known, mode=mode, name=name)
     link = client.link
     await link.open()
     try:
