@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from argparse import ArgumentParser, Namespace
 
+from ..errors import Disconnected
+from .errors import CommandError, Status
 from .loading import FILE_HELP, lifespan_errors, load_server
 from .output import log_to_stderr
 
@@ -26,6 +28,10 @@ def describe(parser: ArgumentParser) -> None:
 def execute(options: Namespace) -> int:
     log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
     server = load_server(options.file, tell_errors=options.debug)
-    with lifespan_errors(options.file):
-        server.run()
+    try:
+        with lifespan_errors(options.file):
+            server.run()
+    # Of a proxy, whose server has ended or cannot be started.
+    except (Disconnected, OSError) as error:
+        raise CommandError(f"{options.file}: {error}", Status.UNREACHABLE) from error
     return 0

@@ -17,6 +17,8 @@ import trio
 from ..checks import check_str
 from ..client import Client
 from ..client.target import open_lasting_target
+from ..errors import Disconnected
+from ..groups import single_exception
 from ..logs import peer_logger
 from ..protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF
 from ..runtime import Lane
@@ -121,10 +123,24 @@ class Proxy(RelayServer):
         run_process(partial(self.serve, transport, **options))
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
-        """Serve over a transport until it ends; see `Server.serve`."""
+        """Serve over a transport until it ends; see `Server.serve`.
+
+        Raises:
+            Disconnected: the server has gone, and with it the session of the only host, before the host has left.
+            OSError: the server of the only host cannot be started or reached.
+        """
         check_event_loop()
         check_options(transport, "serve", options)
-        await find_transport(transport).serve(self, **options)
+        failure: Exception | None = None
+        try:
+            await find_transport(transport).serve(self, **options)
+        except ExceptionGroup as group:
+            failure = single_exception(group)
+        # After the block, so that the group is not its context.
+        if failure is not None:
+            raise failure
+        if self.failure is not None:
+            raise Disconnected(f"the server {self.identity.name!r} has gone: {self.failure}")
 
     @asynccontextmanager
     async def _channel(self) -> AsyncIterator[MessageChannel]:

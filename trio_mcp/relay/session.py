@@ -327,6 +327,7 @@ class RelaySession(ServerSession):
                     records,
                     self.requests,
                     ended,
+                    partial(GONE.format, self._name),
                     shared_channel=self._shared,
                 )
                 self._passage.streams.attach(self._standalone)
