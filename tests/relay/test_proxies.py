@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +15,17 @@ from relaying import SECONDS
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
+from trio_mcp.client.options import ClientOptions
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.relay import Proxy
 from trio_mcp.relay.host_links import IDLE_SECONDS
 from trio_mcp.relay.proxies import START_SECONDS
-from trio_mcp.session import MessageFacts
+from trio_mcp.session import MessageFacts, serve_channel
 from trio_mcp.types import (
     CallToolResult,
     Icon,
+    Implementation,
     LoggingMessageNotificationParams,
     ProgressNotificationParams,
     PromptReference,
@@ -338,8 +340,6 @@ class Sharing:
         self._service = service
 
     async def serve_channel(self, channel: Any) -> None:
-        from trio_mcp.session import serve_channel
-
         await serve_channel(self._service, channel)
 
 
@@ -564,12 +564,7 @@ async def test_a_client_that_is_not_open_is_a_target_with_its_transport_options(
 
 async def test_a_proxy_of_a_client_that_was_made_of_a_channel_is_refused() -> None:
     here, _there = memory_stream_pair()
-    from contextlib import nullcontext
-
-    from trio_mcp.client.options import ClientOptions
-    from trio_mcp.types import Implementation
-
     channel = nullcontext(LineChannel(here.receive_stream, here.send_stream))
     options = ClientOptions(info=Implementation(name="x", version="1"))
-    with pytest.raises(TypeError, match="Client.connect"):
+    with pytest.raises(TypeError, match=naming("Client.connect")):
         proxy(Client(channel, options))

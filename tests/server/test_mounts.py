@@ -31,6 +31,7 @@ from trio_mcp import (
     tool,
 )
 from trio_mcp.providers import ScriptedProvider
+from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 from trio_mcp.session import Peer
 from trio_mcp.testing import MockClient, replay_tool, tool_use
 from trio_mcp.types import (
@@ -468,6 +469,11 @@ async def test_lifespans_are_nested_and_each_server_has_one(mode: Any) -> None:
         for name in ("d_n_find", "again_find"):
             assert (await client.call_tool(name, {"title": "it"})).text == "yes by the state of notes"
     assert events[3:] == ["notes closes", "desk closes", "all closes"]
+
+
+def test_the_ends_of_all_lifespans_are_counted_where_a_process_is_ended_by_force() -> None:
+    middle = desk_of(("n", notes()), lifespan=opening([]))
+    assert desk_of(("d", middle)).lifespan_seconds == 2 * LIFESPAN_EXIT_SECONDS
 
 
 async def test_a_lifespan_that_fails_ends_the_outer_server_and_closes_the_others() -> None:

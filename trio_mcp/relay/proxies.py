@@ -160,6 +160,11 @@ class Proxy(RelayServer):
         return ()
 
     @property
+    def threads(self) -> None:
+        """No threads: the functions run at the server."""
+        return
+
+    @property
     def follows_resources(self) -> bool:
         """Whether `watch` does anything."""
         return True

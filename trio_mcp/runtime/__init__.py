@@ -28,7 +28,7 @@ from .mailbox import Mailbox, Slot
 from .memory_budget import Account, MemoryBudget, MemoryStatistics, process_budget
 from .outbox import Outbox
 from .supervisor import Supervisor, open_supervisor
-from .threads import ThreadLimiter, ThreadStatistics
+from .threads import ThreadLimiter, ThreadStatistics, total_statistics
 
 __all__ = [
     "CALL_OVER_MESSAGE",
@@ -66,4 +66,5 @@ __all__ = [
     "race",
     "run_branch",
     "run_child",
+    "total_statistics",
 ]

@@ -9,6 +9,7 @@ from typing import Protocol, cast
 import trio
 
 from ..checks import check_str, mistake
+from ..runtime import ThreadLimiter
 from ..session import Call, MessageFacts, MessageMiddleware
 from ..session.calls.services import CallServices
 from ..types import Implementation, SubscribeRequestParams, SubscriptionsListenRequestParams
@@ -34,6 +35,11 @@ class Mountable(Protocol):
     @property
     def layers(self) -> Sequence[CallMiddleware]:
         """Its middleware, the outermost first."""
+        ...
+
+    @property
+    def threads(self) -> ThreadLimiter | None:
+        """Where its plain functions run; None without any."""
         ...
 
     @property
@@ -132,6 +138,11 @@ class Composition(Registration):
         """Its middleware, the outermost first."""
         return self._middleware
 
+    @property
+    def threads(self) -> ThreadLimiter | None:
+        """Where its plain functions run."""
+        return self._threads
+
     def add_outer(self, mount: MountPoint, outer: Composition, /) -> None:
         """Note a server in which this one is mounted."""
         self._outer.append((mount, outer))
@@ -176,13 +187,12 @@ async def open_mounts(registry: Registry) -> AsyncIterator[dict[object, object]]
     """Enter the lifespans of all servers that are mounted, however deep, each once; the value has their states."""
     states: dict[object, object] = {}
     async with AsyncExitStack() as stack:
-        for mount, _ in all_mounts(registry):
-            if mount[-1].server not in states:
-                states[mount[-1].server] = await stack.enter_async_context(server_of(mount[-1]).open_mounted())
+        for server in all_servers(registry):
+            states[server] = await stack.enter_async_context(server.open_mounted())
         # Together: each of them may be a server that is slow to start.
         async with trio.open_nursery() as nursery:
-            for server, state in states.items():
-                nursery.start_soon(cast("Mountable", server).wait_ready, state)
+            for server in all_servers(registry):
+                nursery.start_soon(server.wait_ready, states[server])
         yield states
 
 
@@ -236,7 +246,19 @@ def server_of(mount: MountPoint) -> Mountable:
     return cast("Mountable", mount.server)
 
 
+def all_servers(registry: Registry) -> list[Mountable]:
+    """Return all servers that are mounted, however deep, each once."""
+    return list(dict.fromkeys(server_of(mount[-1]) for mount, _ in all_mounts(registry)))
+
+
 def seconds_of(registry: Registry) -> float:
     """Return how long the ends of all mounted servers may take."""
-    servers = {mount[-1].server: server_of(mount[-1]) for mount, _ in all_mounts(registry)}
-    return sum(server.lifespan_seconds for server in servers.values())
+    # Each counts those that are mounted in it.
+    return sum(
+        server.lifespan_seconds for server in {mount.server: server_of(mount) for mount in registry.mounts}.values()
+    )
+
+
+def threads_of(registry: Registry) -> list[ThreadLimiter]:
+    """Return where the plain functions of all mounted servers run."""
+    return [server.threads for server in all_servers(registry) if server.threads is not None]

@@ -31,7 +31,7 @@ from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..types import CacheScope, Icon, Implementation
-from .composing import Composition, mounted_services, open_mounts, seconds_of, watchers
+from .composing import Composition, mounted_services, open_mounts, seconds_of, threads_of, watchers
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .middleware import CallMiddleware, with_middleware
@@ -297,7 +297,7 @@ class Server(Composition):
             self.instructions,
             options,
             request_checks_of(self._registry),
-            self._threads,
+            [self._threads, *threads_of(self._registry)],
             RestrictedTools(self._registry.tools).missing_scopes,
             state,
             [*self._message_middleware, *watchers(self._registry, states)],

@@ -21,7 +21,7 @@ from ..protocol.jsonrpc import Encoded, Request
 from ..protocol.meta import IDEMPOTENCY
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
-from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
+from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor, total_statistics
 from ..runtime.loop_turn import LoopTurn
 from ..storage import Store
 from ..stores import open_store
@@ -75,7 +75,7 @@ class Service:
     options: ServiceOptions
     request_checks: Mapping[str, RequestCheck]
     keys: InitVar[KeyRing | None]
-    _threads: ThreadLimiter | None
+    _threads: Sequence[ThreadLimiter]
     store: Store
     missing_scopes: MissingScopes = no_scopes
     state: object = None
@@ -146,7 +146,7 @@ class Service:
             actors=self.supervisor.statistics(),
             open_questions=sum(actor.open_questions for actor in self.supervisor.actors),
             dropped=ReplyStatistics(**{kind.value: self.calls.stray_replies[kind] for kind in StrayKind}),
-            threads=None if self._threads is None else self._threads.statistics(),
+            threads=total_statistics(self._threads) if self._threads else None,
             memory=self.options.memory.statistics(),
             blocked=self.supervisor.watchdog.incidents,
         )
@@ -181,7 +181,7 @@ async def open_service(
     instructions: str | None = None,
     options: ServiceOptions | None = None,
     request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
-    threads: ThreadLimiter | None = None,
+    threads: Sequence[ThreadLimiter] = (),
     missing_scopes: MissingScopes = no_scopes,
     state: object = None,
     message_middleware: Sequence[MessageMiddleware] = (),

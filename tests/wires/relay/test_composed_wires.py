@@ -38,10 +38,7 @@ def by(way: str, target: Any, **options: Any) -> Server | Proxy:
 @asynccontextmanager
 async def composed(way: str, behind: str, front: str) -> AsyncIterator[object]:
     """What a client connects to: over HTTP or in memory, with a child process or a URL behind it."""
-    if behind == "command":
-        server = by(way, COMMAND, env=IMPORTS)
-    else:
-        server = by(way, behind)
+    server = by(way, COMMAND, env=IMPORTS) if behind == "command" else by(way, behind)
     if front == "http":
         async with served(server) as url:  # type: ignore[arg-type]
             yield url
@@ -65,7 +62,9 @@ async def test_a_conversation_over_real_wires(way: str, mode: Any, behind: str, 
         async with served(far_server) as url, composed(way, url if behind == "url" else behind, front) as target:
             async with Client.connect(target, mode=mode, **handlers) as client:
                 assert f"{prefix}talk" in [tool.name for tool in await client.list_tools()]
-                talked = await client.call_tool(f"{prefix}talk", on_progress=lambda each: progress.append(each.progress))
+                talked = await client.call_tool(
+                    f"{prefix}talk", on_progress=lambda each: progress.append(each.progress)
+                )
                 assert talked.text == "Ann: hello"
                 (contents,) = (await client.read_resource(f"note://{place}one")).contents
                 assert isinstance(contents, TextResourceContents)
@@ -139,4 +138,3 @@ async def test_a_proxy_as_a_program_says_why_it_ends(tmp_path: Path) -> None:
                 await client.call_tool("end")
             with pytest.raises(Disconnected, match="status 3"):
                 await client.call_tool("process_id")
-
