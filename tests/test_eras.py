@@ -26,7 +26,7 @@ MAY_DECIDE = {
     "trio_mcp.protocol.codec.rewrites": "what older revisions write differently",
     "trio_mcp.session.server": "picks the kind of call that asks as the terms say",
     "trio_mcp.session.session_state": "negotiates a legacy revision",
-    "trio_mcp_transports.asgi.exchange": "the HTTP statuses of each era, and what is checked of a modern POST",
+    "trio_mcp_transports.asgi.modern": "what is checked of a modern POST, and its HTTP statuses",
     "trio_mcp_transports.http.server.app": "the HTTP router: routes a POST by its era, by body and header",
     "trio_mcp.session.client": "encodes as the newest legacy revision until the dialect is chosen",
     "trio_mcp.relay.probing": "finds out the era of a server, for a proxy",

@@ -103,12 +103,16 @@ class MemoryEventStore:
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
         """Store events, like `EventStore.append`. If it is cancelled, the events are stored: its only checkpoint comes last."""
+        self.append_nowait(key, first, events)
+        await trio.lowlevel.checkpoint()
+
+    def append_nowait(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
+        """Store events, as `append` does, without a checkpoint."""
         stream = self._stream(key, first)
         for event in events:
             stream.log.append(event)
             self._count(key, stream, 1, len(event))
         self._evict_to_limits(key, stream)
-        await trio.lowlevel.checkpoint()
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
         """Return events, like `EventStore.read`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.lowlevel
 import trio.testing
 from hypercorn.config import Config
 from hypercorn_peer import Client, running, soon
@@ -23,12 +24,16 @@ from peer import EVERYTHING, modern_meta
 from trio_mcp import Context, Server, ToolError
 from trio_mcp.protocol.http.headers import headers_of
 from trio_mcp.runtime.loop_turn import TURN
-from trio_mcp_transports.asgi.direct import DirectRequest
+from trio_mcp.storage import LogKey
+from trio_mcp.stores.memory import MemoryEventStore
+from trio_mcp_transports.asgi.direct import DirectRequest, OpenResponse
 from trio_mcp_transports.asgi.exchange import Exchange
 from trio_mcp_transports.asgi.limits import HttpLimits
 from trio_mcp_transports.http.server.app import McpApp, asgi_app
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 from trio_mcp_transports.hypercorn.connection import Connection
+from trio_mcp_transports.hypercorn.open_request import GATHERING_SECONDS, OpenRequest
+from trio_mcp_transports.hypercorn.writes import Writer
 
 Json = dict[str, Any]
 
@@ -115,8 +120,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     process = McpApp.process_directly
 
-    async def noting(app: McpApp, request: DirectRequest) -> Any:
-        respond = await process(app, request)
+    def noting(app: McpApp, request: DirectRequest) -> Any:
+        respond = process(app, request)
         found.append(respond is not None)
         return respond
 
@@ -429,6 +434,8 @@ async def test_the_task_of_a_stream_does_not_have_the_context_of_the_call(monkey
 
     run_exchange = Exchange.run
     monkeypatch.setattr(Exchange, "run", run)
+    # As where the events of a stream have to be waited for.
+    monkeypatch.setattr(Exchange, "take_part", lambda _: None)
     async with connected(server) as peer:
         await peer.client.send(peer.call("talk", meta={"progressToken": "t"}))
         assert b"done" in await peer.raw_response()
@@ -544,7 +551,7 @@ async def test_a_body_that_comes_soon_after_its_head_is_taken(size: int, taken: 
 
 
 async def test_a_body_that_comes_late_goes_the_long_way(monkeypatch: pytest.MonkeyPatch, taken: list[bool]) -> None:
-    monkeypatch.setattr("trio_mcp_transports.hypercorn.direct.AWAITED_SECONDS", 0.01)
+    monkeypatch.setattr("trio_mcp_transports.hypercorn.http1.AWAITED_SECONDS", 0.01)
     async with connected(demo()) as peer:
         request = peer.call("echo", text="late")
         await peer.client.send(request[:-5])
@@ -650,6 +657,15 @@ async def test_settings_that_it_does_not_know_keep_requests_off_it(config: Any, 
     assert taken == []
 
 
+async def test_names_of_headers_as_they_were_sent_keep_requests_off_it(taken: list[bool]) -> None:
+    config = guarded_config()
+    config.h11_pass_raw_headers = True
+    async with connected(demo(), config=config) as peer:
+        await peer.client.send(peer.call("echo", text="x"))
+        await peer.raw_response()
+    assert taken == []
+
+
 async def test_authentication_keeps_requests_off_it(taken: list[bool]) -> None:
     async with connected(demo(), authenticate=authenticate) as peer:
         await peer.client.send(peer.call("echo", text="x"))
@@ -668,6 +684,18 @@ async def test_requests_over_tls_are_kept_off_it(certificate: Path, taken: list[
     assert taken == []
 
 
+async def test_messages_of_an_http_sse_session_go_the_long_way(taken: list[bool]) -> None:
+    async with connected(demo(), sse_path="/sse") as peer, peer.server.client() as stream:
+        await stream.send(b"GET /sse HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: text/event-stream\r\n\r\n")
+        uri = re.search(rb"data: ([^\r\n]*)", await stream.until(b"\n\n"))
+        assert uri is not None
+        hello = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "c", "version": "1"}}
+        await peer.client.send(post(encoded("initialize", hello), path=uri[1].decode()))
+        assert (await peer.client.response())[0] == 202
+        assert b"serverInfo" in await stream.until(b"\n\n")
+    assert not any(taken)
+
+
 async def test_other_verbs_go_the_long_way_on_the_same_connection(taken: list[bool]) -> None:
     async with connected(demo(), "2025-11-25") as peer:
         await peer.client.send(peer.call("echo", text="x"))
@@ -679,3 +707,351 @@ async def test_other_verbs_go_the_long_way_on_the_same_connection(taken: list[bo
         assert len(taken) == before
         await peer.client.send(peer.call("echo", text="x"))
         assert (await peer.client.response())[0] == 404
+
+
+# Streams without a task
+
+
+@pytest.fixture
+def tasks(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The responses to calls that were sent by a task."""
+    found: list[object] = []
+    start = OpenRequest._start  # noqa: SLF001
+
+    def noting(request: OpenRequest, respond: Any) -> None:
+        if isinstance(respond, OpenResponse):
+            found.append(respond)
+        start(request, respond)
+
+    monkeypatch.setattr(OpenRequest, "_start", noting)
+    return found
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What was written without a task, for each write."""
+    found: list[bytes] = []
+    write = Writer.write_or_start
+
+    def noting(writer: Writer, data: bytes, on_written: Any) -> None:
+        found.append(data)
+        write(writer, data, on_written)
+
+    monkeypatch.setattr(Writer, "write_or_start", noting)
+    return found
+
+
+class Talker:
+    """A server whose tool `talk` reports progress once, goes on when the test says so, and reports `more` then."""
+
+    def __init__(self, more: int = 0, text: str = "") -> None:
+        self.reported = 0
+        self.ended, self.opened = trio.Event(), trio.Event()
+        self.was_cancelled = False
+        self.server = Server("talker")
+
+        @self.server.tool
+        async def talk(ctx: Context) -> str:
+            """Report progress."""
+            try:
+                await ctx.progress(1)
+                self.reported = 1
+                await self.opened.wait()
+                for step in range(more):
+                    await ctx.progress(step + 2, None, text)
+                    self.reported += 1
+            except trio.Cancelled:
+                self.was_cancelled = True
+                raise
+            finally:
+                self.ended.set()
+            return "done"
+
+
+PROGRESS: Json = {"progressToken": "t"}
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_is_said_is_written_before_the_tool_goes_on(
+    era: str, writes: list[bytes], tasks: list[object]
+) -> None:
+    server, written = Server("talker"), []
+
+    @server.tool
+    async def talk(ctx: Context) -> str:
+        """Report progress after a while of silence, twice."""
+        for step in (1, 2):
+            await trio.sleep(2 * GATHERING_SECONDS)
+            await ctx.progress(step)
+            written.append(b'"progress":%d' % step in writes[-1])
+        return "done"
+
+    async with connected(server, era) as peer:
+        await peer.client.send(peer.call("talk", meta=PROGRESS))
+        assert b"done" in await peer.raw_response()
+    assert written == [True, True]
+    assert tasks == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_what_is_said_at_once_shares_its_writes_and_stays_in_order(
+    era: str, writes: list[bytes], tasks: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trio_mcp_transports.hypercorn.open_request.GATHERING_SECONDS", 60.0)
+    async with connected(demo(), era) as peer:
+        before = len(writes)
+        await peer.client.send(peer.call("count", to=40, meta=PROGRESS))
+        response = await peer.raw_response()
+    reported = [int(step) for step in re.findall(rb'"progress":(\d+)', response)]
+    assert reported == list(range(1, 41))
+    assert response.index(b'"progress":40') < response.index(b"done")
+    assert len(writes) - before <= 40 / 2
+    assert tasks == []
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_client_that_does_not_read_slows_the_tool_down_and_loses_nothing(era: str) -> None:
+    many = 2000
+    talker = Talker(many, "x" * 5000)
+    async with running(asgi_app(talker.server), guarded_config(), bare=True) as running_server:
+        async with running_server.client(receive_buffer=4096) as client:
+            peer = Peer(client, era, running_server)
+            await peer.initialize()
+            await client.send(peer.call("talk", meta=PROGRESS))
+            talker.opened.set()
+            before = -1
+            with trio.fail_after(5):
+                while talker.reported > before:
+                    before = talker.reported
+                    # Less than the period of the watchdog, which wakes the loop while a call runs.
+                    await trio.testing.wait_all_tasks_blocked(0.01)
+            assert 0 < talker.reported < many
+            response = await peer.raw_response()
+    reported = [int(step) for step in re.findall(rb'"progress":(\d+)', response)]
+    assert reported == list(range(1, many + 2))
+    assert b"done" in response
+
+
+async def test_the_end_of_its_connection_cancels_a_modern_call_that_has_said_something(tasks: list[object]) -> None:
+    talker = Talker()
+    async with connected(talker.server) as peer:
+        await peer.client.send(peer.call("talk", meta=PROGRESS))
+        await peer.client.until(b'"progress":1')
+        await peer.client.stream.aclose()  # type: ignore[attr-defined]
+        await soon(talker.ended)
+    assert talker.was_cancelled
+    assert tasks == []
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+@pytest.mark.parametrize("era", [era for era in ERAS if era != MODERN])
+async def test_a_get_resumes_a_legacy_stream_whether_its_first_reader_has_left(
+    era: str, leaves: bool, tasks: list[object]
+) -> None:
+    talker = Talker(3)
+    async with connected(talker.server, era) as peer, peer.server.client() as client:
+        await peer.client.send(peer.call("talk", meta=PROGRESS))
+        first = await peer.client.until(b"\n\n\r\n")
+        if b'"progress":1' not in first:
+            first += await peer.client.until(b"\n\n\r\n")
+        last = re.findall(rb"\nid: ([^\n]*)", first)[-1].decode()
+        if leaves:
+            await peer.client.stream.aclose()  # type: ignore[attr-defined]
+        fields = ["GET /mcp HTTP/1.1", "Host: 127.0.0.1", "Accept: text/event-stream", *peer.headers]
+        await client.send("\r\n".join([*fields, f"Last-Event-ID: {last}", "", ""]).encode())
+        await client.until(b"\r\n\r\n")
+        if not leaves:
+            # Its response ends, and its connection goes on.
+            await peer.client.until(b"0\r\n\r\n")
+            await peer.client.send(peer.request("ping", {}, id=7))
+            assert b'"id":7' in await peer.raw_response()
+        talker.opened.set()
+        rest = await client.until(b"\r\n0\r\n\r\n")
+    assert [int(step) for step in re.findall(rb'"progress":(\d+)', rest)] == [2, 3, 4]
+    assert b"done" in rest
+    assert tasks == []
+
+
+async def test_a_legacy_call_goes_on_for_the_grace_when_its_client_has_left_in_the_middle() -> None:
+    talker = Talker()
+    async with connected(talker.server, "2025-11-25", limits=HttpLimits(disconnect_grace=0.01)) as peer:
+        await peer.client.send(peer.call("talk", meta=PROGRESS))
+        await peer.client.until(b'"progress":1')
+        await peer.client.stream.aclose()  # type: ignore[attr-defined]
+        await soon(talker.ended)
+    assert talker.was_cancelled
+
+
+async def test_a_stream_that_falls_silent_gets_comments_and_its_rest(
+    monkeypatch: pytest.MonkeyPatch, tasks: list[object]
+) -> None:
+    monkeypatch.setattr("trio_mcp_transports.asgi.exchange.KEEP_ALIVE_SECONDS", 0.05)
+    talker = Talker(2)
+    async with connected(talker.server) as peer:
+        await peer.client.send(peer.call("talk", meta=PROGRESS))
+        await peer.client.until(b'"progress":1')
+        assert tasks == []
+        for _ in range(2):
+            await peer.client.until(b"\n: ")
+        talker.opened.set()
+        rest = await peer.client.until(b"\r\n0\r\n\r\n")
+        assert b'"progress":3' in rest
+        assert b"done" in rest
+        await peer.client.send(peer.request("tools/list", {}, id=7))
+        assert b'"id":7' in await peer.raw_response()
+
+
+async def test_a_store_that_has_to_be_waited_for_leaves_the_stream_to_a_task(tasks: list[object]) -> None:
+    class Waiting(MemoryEventStore):
+        async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
+            await trio.lowlevel.checkpoint()
+            await super().append(key, first, events)
+
+    async with connected(demo(), "2025-11-25", event_store=Waiting()) as peer:
+        await peer.client.send(peer.call("count", to=3, meta=PROGRESS))
+        response = await peer.raw_response()
+    assert [int(step) for step in re.findall(rb'"progress":(\d+)', response)] == [1, 2, 3]
+    assert b"done" in response
+    assert len(tasks) == 1
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_an_error_in_a_stream_is_logged_and_closes_the_connection(
+    is_first: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    talker = Talker(1)
+    async with connected(talker.server) as peer:
+        with monkeypatch.context() as patch:
+            if is_first:
+                patch.setattr(Exchange, "take_part", lambda *_: 1 / 0)
+            await peer.client.send(peer.call("talk", meta=PROGRESS))
+            if not is_first:
+                await peer.client.until(b'"progress":1')
+                patch.setattr(Exchange, "take_part", lambda *_: 1 / 0)
+                talker.opened.set()
+            rest = await peer.client.rest()
+        assert rest.startswith(b"HTTP/1.1 500 ") is is_first
+        assert not rest.endswith(b"0\r\n\r\n") or is_first
+        await soon(talker.ended)
+        assert (await peer.server.ask(peer.request("tools/list", {})))[0] == 200
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+async def test_a_stream_with_a_large_answer_arrives_whole() -> None:
+    server = Server("large")
+
+    @server.tool
+    async def large(ctx: Context) -> str:
+        """Say something, then return much."""
+        await ctx.progress(1)
+        return "x" * 1_000_000
+
+    async with running(asgi_app(server), guarded_config(), bare=True) as running_server:
+        async with running_server.client(receive_buffer=4096) as client:
+            peer = Peer(client, MODERN, running_server)
+            for _ in range(2):
+                await client.send(peer.call("large", meta=PROGRESS))
+                response = await peer.raw_response()
+                assert response.index(b'"progress":1') < response.index(b"xxx")
+                assert response.count(b"x") >= 1_000_000
+
+
+# The stream of a GET
+
+
+def get_stream(peer: Peer, way: str = DIRECT, *more: str) -> bytes:
+    """The request for the standalone stream of a session."""
+    fields = ["Host: 127.0.0.1", "Accept: text/event-stream", *peer.headers, *more]
+    return "\r\n".join(["GET /mcp HTTP/1.1", *fields, *([LEFT_TO_H11] if way == LONG else []), "", ""]).encode()
+
+
+def announcing() -> Server:
+    """A server with a tool that adds another one, which its clients are told of on their standalone streams."""
+    server = demo()
+
+    @server.tool
+    async def grow() -> str:
+        """Add a tool."""
+
+        @server.tool
+        async def grown() -> str:
+            """Do nothing."""
+            return ""
+
+        return "done"
+
+    return server
+
+
+@pytest.mark.parametrize("era", [era for era in ERAS if era != MODERN])
+async def test_both_ways_send_the_stream_of_a_get_with_the_same_bytes(era: str, taken: list[bool]) -> None:
+    sent = []
+    for way in (DIRECT, LONG):
+        async with connected(announcing(), era) as peer, peer.server.client() as client:
+            await client.send(get_stream(peer, way))
+            head = await client.until(b"\r\n\r\n")
+            await peer.client.send(peer.call("grow"))
+            assert b"done" in await peer.raw_response()
+            while b"list_changed" not in head:
+                head += await client.until(b"\r\n")
+            sent.append(re.sub(rb"(?<=\r\n)[0-9a-f]+\r\n", b"", comparable(head)))
+    assert sent[0] == sent[1]
+    assert sum(taken) == 4 + 3
+
+
+async def test_the_stream_of_a_get_needs_no_task_and_outlives_silence(
+    monkeypatch: pytest.MonkeyPatch, tasks: list[object]
+) -> None:
+    monkeypatch.setattr("trio_mcp_transports.http.sessions.streams.KEEP_ALIVE_SECONDS", 0.02)
+    async with connected(announcing(), "2025-06-18") as peer, peer.server.client() as client:
+        await client.send(get_stream(peer))
+        for _ in range(3):
+            await client.until(b"\n: ")
+        await peer.client.send(peer.call("grow"))
+        assert b"list_changed" in await client.until(b"list_changed")
+    assert tasks == []
+
+
+async def test_a_second_stream_of_a_session_is_rejected_until_the_first_has_ended() -> None:
+    async with connected(demo(), "2025-06-18") as peer, peer.server.client() as first:
+        await first.send(get_stream(peer))
+        await first.until(b"\r\n\r\n")
+        await peer.client.send(get_stream(peer))
+        assert (await peer.client.response())[0] == 409
+        await first.stream.aclose()
+        with trio.fail_after(5):
+            while True:
+                await peer.client.send(get_stream(peer))
+                status, headers = await peer.client.head()
+                if status == 200:
+                    break
+                await peer.client.exactly(int(headers["content-length"]))
+
+
+@pytest.mark.parametrize(
+    ("status", "more"),
+    [(403, "Origin: https://evil.example"), (404, "Mcp-Session-Id: none"), (406, "Accept: text/html")],
+)
+async def test_both_ways_reject_a_get_with_the_same_bytes(status: int, more: str) -> None:
+    name = more.partition(":")[0].lower()
+    async with connected(demo(), "2025-06-18") as peer:
+        responses = []
+        for way in (DIRECT, LONG):
+            lines = get_stream(peer, way).decode().split("\r\n")
+            kept = [line for line in lines[:-2] if not line.lower().startswith(f"{name}:")]
+            await peer.client.send("\r\n".join([*kept, more, "", ""]).encode())
+            responses.append(await peer.raw_response())
+    assert responses[0] == responses[1]
+    assert responses[0].startswith(b"HTTP/1.1 %d " % status)
+
+
+async def test_a_request_that_came_ahead_goes_the_direct_way_when_its_turn_comes(taken: list[bool]) -> None:
+    gate = Gate()
+    async with connected(gate.server) as peer:
+        await peer.client.send(peer.call("wait", text="first"))
+        await soon(gate.began)
+        await peer.client.send(peer.call("echo", text="second") + peer.call("echo", text="third"))
+        gate.opened.set()
+        for text in (b"first", b"second", b"third"):
+            assert text in await peer.raw_response()
+    assert taken == [True, True, True]

@@ -37,6 +37,8 @@ SHARED_NAMES: Final[Mapping[bytes, str]] = {
     )
 }
 """Header names whose text all requests share: open sessions and streams keep the headers of their requests."""
+SHARED_TEXTS: Final[Mapping[str, str]] = {name: name for name in SHARED_NAMES.values()}
+"""The same, by the names as text."""
 # `sys.intern` would do it for every name, but some versions of Python never free an interned string, and a client may invent
 # as many header names as it likes.
 
@@ -180,6 +182,36 @@ def check_post(headers: Mapping[str, str]) -> None:
     accept = headers.get("accept", "*/*")
     if not (accepts(accept, "application", "json") and accepts(accept, "text", "event-stream")):
         raise HttpRejection(406, "The Accept header must list application/json and text/event-stream.")
+
+
+class PostChecks:
+    """`check_access` and `check_post`. Heads that passed are remembered, since the requests of a client hardly differ in them."""
+
+    MAX_KEPT: Final = 64
+    MAX_CHARS: Final = 512
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._passed: set[tuple[str | None, ...]] = set()
+
+    def check(self, headers: Mapping[str, str]) -> None:
+        """Raise as the two do."""
+        get = headers.get
+        # All that they look at.
+        seen = (
+            get("host"),
+            get("origin"),
+            get("sec-fetch-site"),
+            get("content-type"),
+            get("content-encoding"),
+            get("accept"),
+        )
+        if seen in self._passed:
+            return
+        check_access(headers, self._access)
+        check_post(headers)
+        if len(self._passed) < self.MAX_KEPT and sum(len(value or "") for value in seen) <= self.MAX_CHARS:
+            self._passed.add(seen)
 
 
 def check_stream(headers: Mapping[str, str]) -> None:

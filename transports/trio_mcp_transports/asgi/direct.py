@@ -1,9 +1,9 @@
-"""The direct way of a POST: what the connection and the application say to each other where no ASGI message is needed."""
+"""The direct way of a request: what the connection and the application say to each other without ASGI messages."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -11,25 +11,29 @@ from .messages import Headers, Receive, Respond, Send, head_of, respond
 
 
 class DirectRequest(NamedTuple):
-    """A POST that has come whole.
+    """A POST or a GET that has come whole.
 
     Attributes:
+        method: POST or GET.
         path: as it was sent.
-        headers: names in lower case, as ASGI has them.
+        headers: by their names in lower case; no name came twice.
+        body: at most 64 KiB.
         connection: tells its connection from others.
-        receive: belongs to the `RequestEvents` of the request, which have its body.
+        receive: belongs to the `RequestEvents` of the request; for a response that is sent by a task.
         send: for a response that is sent in parts, as ASGI messages.
     """
 
+    method: str
     path: str
-    headers: Headers
+    headers: Mapping[str, str]
+    body: bytes
     connection: Hashable
     receive: Receive
     send: Send
 
 
 class DirectApp(ABC):
-    """An ASGI application that takes POSTs without ASGI messages."""
+    """An ASGI application that takes requests without ASGI messages."""
 
     @property
     @abstractmethod
@@ -39,10 +43,14 @@ class DirectApp(ABC):
     @property
     @abstractmethod
     def may_wait(self) -> bool:
-        """Whether `process_directly` would wait for anything now."""
+        """Whether other tasks should have a turn of the event loop before `process_directly` is called."""
 
     @abstractmethod
-    async def process_directly(self, request: DirectRequest) -> Respond | None:
+    async def wait(self) -> None:
+        """Let them have it."""
+
+    @abstractmethod
+    def process_directly(self, request: DirectRequest) -> Respond | None:
         """Process a request, and return what sends its response.
 
         None if the request is to be served over ASGI, which includes every request whose head or body is refused; nothing was
@@ -76,34 +84,61 @@ class KnownResponse:
         return head_of(self.status, self.body, self.headers)
 
 
+class StreamPart(NamedTuple):
+    """A part of a response that is a stream.
+
+    Attributes:
+        headers: of the response, whose status is 200; None if an earlier part had them.
+        is_last: nothing follows.
+    """
+
+    headers: Headers | None
+    body: bytes
+    is_last: bool
+
+
 class OpenResponse:
     """The response to a request whose call may still run.
 
-    A call sends it, to its end. Before that, a server without a task for the request may `watch` it:
+    A call sends it, to its end, or the rest of it. Before that, a server without a task for the request may `watch` it:
 
         it is known before anything was sent          `take_known`, and `finish` when it has been sent
+        something is to be sent before the answer     `take_part`; sent, `watch` again, or `finish` after the last
+        nothing is to be sent for `max_silence`       `take_filler`, as a part
+        a part can only be had by waiting             it is called, in a task
         its client leaves                             `lose`
-        something is to be sent before the answer     it is called, in a task
-        nothing is to be sent for `max_silence`       it is called, in a task
     """
 
     __slots__ = ()
 
     @property
     def max_silence(self) -> float:
-        """Seconds without anything to send after which it must be called."""
+        """Seconds without anything to send after which a filler is due."""
         raise NotImplementedError
 
     def watch(self, on_ready: Callable[[], None]) -> bool:
-        """Call `on_ready` once when there is something to send; return False, and do not, if there is already."""
+        """Call `on_ready` when there is something to send, once or more often; return False, and do not, if there is already."""
         raise NotImplementedError
 
     def take_known(self) -> KnownResponse | None:
         """Return the whole response; None if it is none, or none yet."""
         raise NotImplementedError
 
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing follows what is to be sent now."""
+        raise NotImplementedError
+
+    def take_part(self) -> StreamPart | None:
+        """Return what is to be sent now of a stream; None, and nothing is taken, if it has to be waited for."""
+        raise NotImplementedError
+
+    def take_filler(self) -> StreamPart | None:
+        """Return what is to be sent after a silence; None, and nothing is taken, if it has to be waited for."""
+        raise NotImplementedError
+
     def finish(self) -> None:
-        """Note that what `take_known` returned has been sent."""
+        """Note that all of it has been sent."""
         raise NotImplementedError
 
     def lose(self) -> None:

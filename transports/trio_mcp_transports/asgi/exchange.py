@@ -4,8 +4,6 @@ The task that hypercorn gives a request does both things that must happen while 
 that is the only way to learn that the client has gone, and it sends what the call says. It waits inside a scope that the
 outbox cancels when it has something; so one task is enough, and everything that was said meanwhile goes out in one write.
 
-A modern request is served here from its first check to its last byte: it belongs to nothing but its exchange.
-
 A message is processed in one step, without waiting, and nothing of it is kept by the task that then sends the response.
 """
 
@@ -18,48 +16,22 @@ from functools import partial
 
 import trio
 
-from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.codec.reading import Inbound
-from trio_mcp.protocol.http.headers import VERSION_HEADER, check_headers
 from trio_mcp.protocol.http.sse import KEEP_ALIVE, encode_event
 from trio_mcp.protocol.jsonrpc import (
-    HEADER_MISMATCH,
-    INVALID_PARAMS,
     INVALID_REQUEST,
-    METHOD_NOT_FOUND,
-    MISSING_CAPABILITY,
-    PARSE_ERROR,
     SERVER_BUSY,
-    UNSUPPORTED_VERSION,
     Answers,
     ErrorResponse,
-    Notification,
-    Request,
     dump,
 )
-from trio_mcp.protocol.meta import PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import Era
 from trio_mcp.runtime import Outbox
-from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
-from trio_mcp.session.session_state import LISTEN_METHOD
+from trio_mcp.session import Envelope
 
 from ..background import open_background
-from .access import HttpRejection
 from .authentication import Expiry
-from .direct import KnownResponse, OpenResponse
+from .direct import KnownResponse, OpenResponse, StreamPart
 from .fast_path import events_of
-from .messages import AuthorizedRequest, Respond, respond
-
-MODERN_STATUS = {
-    METHOD_NOT_FOUND: 404,
-    HEADER_MISMATCH: 400,
-    MISSING_CAPABILITY: 400,
-    UNSUPPORTED_VERSION: 400,
-    PARSE_ERROR: 400,
-    INVALID_REQUEST: 400,
-    SERVER_BUSY: 503,
-}
-"""The HTTP status of an error that is the whole answer (protocol.md 3.1, M-ERR); any other error goes out with 200."""
+from .messages import AuthorizedRequest, Headers, respond
 
 LEGACY_STATUS = {SERVER_BUSY: 503}
 """The legacy era sends its errors with status 200, apart from overload."""
@@ -77,8 +49,8 @@ SSE_HEADERS = (
 )
 
 
-class Exchange:
-    """The sending half of one HTTP exchange."""
+class Exchange(OpenResponse):
+    """The sending half of one HTTP exchange: as it is, a whole response, or a stream that ends by itself."""
 
     __slots__ = (
         "_headers",
@@ -117,7 +89,7 @@ class Exchange:
         """Send what comes into the outbox until it is closed or `end_response` is called; False if the client left first."""
         try:
             # Each turn sends or waits, so this never spins.
-            while not (self.outbox.closed or self.is_ending):
+            while not self.is_complete:
                 if self.outbox.items:
                     await self._send_events()
                 elif not await self._wait():
@@ -128,17 +100,42 @@ class Exchange:
             return False
         return True
 
+    async def __call__(self) -> None:
+        try:
+            if not await self.run():
+                self.abandon()
+        finally:
+            self.finish()
+
+    def abandon(self) -> None:
+        """End the call, since its client left before the end of the response."""
+
+    def finish(self) -> None:
+        close_outbox(self.outbox)
+
+    def lose(self) -> None:
+        self.stop_watching()
+        self.abandon()
+        self.finish()
+
     def watch(self, on_ready: Callable[[], None]) -> bool:
-        """See `OpenResponse.watch`."""
-        if self.outbox.items or self.outbox.closed or self.is_ending:
+        if self.outbox.items or self.is_complete:
             return False
+        self.outbox.written()
         self._silent_since = trio.current_time()
         self._wake = self.outbox.on_ready = on_ready
         return True
 
     def stop_watching(self) -> None:
         """Undo `watch`."""
-        self._wake = self.outbox.on_ready = None
+        wake, self._wake = self._wake, None
+        # Another exchange may wait for this outbox by now, if a client has resumed its stream.
+        if self.outbox.on_ready is wake:
+            self.outbox.on_ready = None
+
+    @property
+    def is_complete(self) -> bool:
+        return self.outbox.closed or self.is_ending
 
     def take_known(self) -> KnownResponse | None:
         """Return the whole response, if it is all that there is to send and nothing was sent before; else None."""
@@ -153,6 +150,23 @@ class Exchange:
         message = envelopes[0].message
         status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
         return KnownResponse(self._send, status, dump(message), self._headers)
+
+    def take_part(self) -> StreamPart | None:
+        body = self._events_nowait()
+        if body is None:
+            return None
+        headers = None if self._opened else self._stream_head
+        self._opened = True
+        is_last = self.is_complete
+        return StreamPart(headers, body + self.closing_bytes if is_last else body, is_last)
+
+    def take_filler(self) -> StreamPart | None:
+        body = b"" if self._opened else self._events_nowait()
+        if body is None:
+            return None
+        headers = None if self._opened else self._stream_head
+        self._opened = True
+        return StreamPart(headers, body + KEEP_ALIVE, False)
 
     async def listen(self, first: bytes = b"") -> bool:
         """Open the stream before there is anything to send, and go on as `run` does.
@@ -216,7 +230,7 @@ class Exchange:
                 # Another exchange may wait for this outbox by now, if a client has resumed its stream.
                 if self.outbox.on_ready is wake:
                     self.outbox.on_ready = None
-        if not (self.outbox.items or self.outbox.closed or self.is_ending):
+        if not (self.outbox.items or self.is_complete):
             await self._keep_alive()
         return True
 
@@ -239,15 +253,29 @@ class Exchange:
 
     async def _events(self) -> bytes:
         """What there is to send."""
+        return self._events_nowait() or b""
+
+    def _events_nowait(self) -> bytes | None:
+        """What there is to send; None, and nothing is taken, if it has to be waited for."""
         return b"".join(encode_event(dump(envelope.message)) for envelope in self.outbox.take_nowait())
 
     async def _open(self) -> None:
         if not self._opened:
             self._opened = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": [*SSE_HEADERS, *self._headers]})
+            await self._send({"type": "http.response.start", "status": 200, "headers": self._stream_head})
+
+    @property
+    def _stream_head(self) -> Headers:
+        return [*SSE_HEADERS, *self._headers]
 
     async def _send_part(self, body: bytes, *, more: bool = True) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": more})
+
+
+def close_outbox(outbox: Outbox[Envelope]) -> None:
+    """Close an outbox and its account, as its context does at its end."""
+    with outbox:
+        pass
 
 
 def expire(scope: trio.CancelScope) -> None:
@@ -278,102 +306,3 @@ async def _watched(exchange: Exchange, expiry: Expiry) -> AsyncGenerator[None]:
 async def _end_when_expired(exchange: Exchange, expiry: Expiry) -> None:
     await expiry()
     exchange.end_response()
-
-
-def process_modern(
-    session: ServerSession, inbound: Inbound, envelope: Envelope[Received], incoming: AuthorizedRequest
-) -> Respond:
-    """Process one message of a modern client, and return what sends the response.
-
-    Args:
-        session: serves every modern request: they carry their context with them, and share nothing in it.
-
-    Raises:
-        HttpRejection, RemoteProtocolError: the message is none that a modern client sends.
-    """
-    message, headers = inbound.message, envelope.peer.headers
-    # MCP defines no notification that a client sends over HTTP; one is accepted and has no effect (M-HTTP-9s).
-    if isinstance(message, Notification):
-        session.receive_ignored(envelope, headers[VERSION_HEADER])
-        return KnownResponse(incoming.send, 202)
-    if not isinstance(message, Request):
-        raise HttpRejection(400, "A modern client sends requests only.")
-    # The version header alone makes a request modern, but its body must name the version too (M-META-1s). This comes before the
-    # comparison of headers and body, which would only say that they differ.
-    if inbound.era is not Era.MODERN:
-        version = headers.get(VERSION_HEADER, "")
-        raise RemoteProtocolError(f'params._meta must say "{PROTOCOL_VERSION}": "{version}"', code=INVALID_PARAMS)
-    check_headers(headers, inbound.version, message)
-    outbox = session.service.open_outbox(envelope.peer)
-    target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
-    exchange = Exchange(incoming, MODERN_STATUS, outbox)
-    if not isinstance(target, ReplyTarget):
-        return partial(reject_modern, exchange)
-    if message.method == LISTEN_METHOD:
-        return partial(respond_listening, session, exchange, target, incoming.expiry)
-    return ModernResponse(session, exchange, target)
-
-
-class ExchangeResponse(OpenResponse):
-    """The response that an exchange sends."""
-
-    __slots__ = ("exchange",)
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-
-    @property
-    def max_silence(self) -> float:
-        return self.exchange.max_silence
-
-    def watch(self, on_ready: Callable[[], None]) -> bool:
-        return self.exchange.watch(on_ready)
-
-    def take_known(self) -> KnownResponse | None:
-        return self.exchange.take_known()
-
-
-class ModernResponse(ExchangeResponse):
-    """What a modern request says, to its answer; the end of its connection is its cancellation (M-HTTP-10s)."""
-
-    __slots__ = ("_session", "_target")
-
-    def __init__(self, session: ServerSession, exchange: Exchange, target: ReplyTarget) -> None:
-        super().__init__(exchange)
-        self._session = session
-        self._target = target
-
-    def finish(self) -> None:
-        close_outbox(self.exchange.outbox)
-
-    def lose(self) -> None:
-        self.exchange.stop_watching()
-        self._session.disconnect(self._target)
-        self.finish()
-
-    async def __call__(self) -> None:
-        with self.exchange.outbox:
-            if not await self.exchange.run():
-                self._session.disconnect(self._target)
-
-
-async def reject_modern(exchange: Exchange) -> None:
-    with exchange.outbox:
-        await exchange.reject(MODERN_STATUS, other=400)
-
-
-async def respond_listening(
-    session: ServerSession, exchange: Exchange, target: ReplyTarget, expiry: Expiry | None
-) -> None:
-    """Send what a `subscriptions/listen` says, until its client leaves or is no longer accepted."""
-    with exchange.outbox:
-        async with ended_when_expired(exchange, expiry):
-            is_over = await exchange.run() and not exchange.is_ending
-        if not is_over:
-            session.disconnect(target)
-
-
-def close_outbox(outbox: Outbox[Envelope]) -> None:
-    """Close an outbox and its account, as its context does at its end."""
-    with outbox:
-        pass

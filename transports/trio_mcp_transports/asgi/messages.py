@@ -96,19 +96,17 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
         HttpRejection: 413 over `limit` bytes, 408 after `seconds`, 400 when the client went away in the middle, 503 when the
             memory budget has no room for it.
     """
-    # The connection is closed: the rest of the body may be without end, and is not read.
-    too_large = HttpRejection(413, f"A message has at most {limit} bytes.", [(b"connection", b"close")])
     # Told before a byte is read. Twenty digits are more than any size, and `int` of many digits is slow.
     length = int(announced) if announced is not None and announced.isdigit() and len(announced) < 20 else 0
     if length > limit:
-        raise too_large
+        raise too_large(limit)
     # A scope with a time limit costs as much as to read a small body, and nearly every body came with its head. It is counted
     # by the connection's fixed cost, and by the caller.
     events = events_of(receive)
     whole = None if events is None else events.whole_body()
     if whole is not None:
         if len(whole) > limit:
-            raise too_large
+            raise too_large(limit)
         return whole
     check_room(account, length)
     # Not a list of chunks: joined, they would be there twice, and leave holes in the heap as large as they were.
@@ -122,7 +120,7 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
             chunk: bytes = message.get("body", b"")
             size += len(chunk)
             if size > limit:
-                raise too_large
+                raise too_large(limit)
             if size == len(chunk) and not message.get("more_body", False):
                 return chunk
             check_room(account, len(chunk))
@@ -132,6 +130,12 @@ async def read_body(receive: Receive, limit: int, seconds: float, announced: str
                 # Without a copy: it is the bytes that were written to, cut to their length.
                 return body.getvalue()
     raise HttpRejection(408, f"The body did not arrive within {seconds:g} seconds.", [(b"connection", b"close")])
+
+
+def too_large(limit: int) -> HttpRejection:
+    """Return the rejection of a body over the limit, in bytes."""
+    # The connection is closed: the rest of the body may be without end, and is not read.
+    return HttpRejection(413, f"A message has at most {limit} bytes.", [(b"connection", b"close")])
 
 
 async def respond(

@@ -1,7 +1,7 @@
 """One connection of the HTTP server: it reads, keeps its deadlines, and ends without harm to the others.
 
-A small task per connection does nothing but wait for the end of the server, gracefully or by force. The nursery of the connection
-runs the application of each exchange.
+The nursery of the connection runs the application of each exchange. One task of all connections waits for the end of the server:
+see `Connections`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from trio_mcp.runtime import Account
 
 from ..asgi.exchange import expire
 from .config import limits_of
-from .connections import connections_of
 from .exchange import ConnectionFacts
 from .http1 import Http1
 from .writes import LAST_SEND, Stream, Writer, socket_of
@@ -37,19 +36,40 @@ class Connection:
 
     Args:
         account: of the connection; what is held for it is drawn there.
+
+    Attributes:
+        scope: what it runs in.
     """
 
+    __slots__ = (
+        "__weakref__",
+        "_account",
+        "_due",
+        "_facts",
+        "_http",
+        "_idle",
+        "_in_head",
+        "_limits",
+        "_lingering",
+        "_readable",
+        "_reading",
+        "_stored",
+        "_stream",
+        "_writer",
+        "scope",
+    )
+
     def __init__(self, facts: ConnectionFacts, stream: Stream, account: Account) -> None:
+        self.scope = trio.CancelScope()
         self._facts = facts
         self._stream = stream
         self._account = account
         self._limits = limits_of(facts.config)
         # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
         self._readable = None if facts.tls else socket_of(stream)
-        self._watching = trio.CancelScope()
         self._reading = trio.CancelScope()
         self._http: Http1
-        self._writer: Writer
+        self._writer: Writer | None = None
         self._due = inf
         """The deadline of reading that counts. That of `_reading` may be earlier, while nothing but `receive` is awaited."""
         # The states of reading, each with its deadline: in a head (`header_timeout`), in a request (none: the app
@@ -63,15 +83,14 @@ class Connection:
         """Serve the connection to its end."""
         try:
             async with trio.open_nursery() as nursery:
-                self._writer = Writer(self._stream, self._account, nursery, self._limits.send_timeout, self._lose)
-                self._http = Http1(self._facts, self, self._writer, self._account, nursery)
-                nursery.start_soon(self._watch)
+                writer = Writer(self._stream, self._account, nursery, self._limits.send_timeout, self._lose)
+                self._http = Http1(self._facts, self, writer, self._account, nursery)
+                self._writer = writer
                 try:
                     await self._read_all()
                 finally:
                     # Before the nursery ends: what a call says after that has no place to go.
                     self._http.lose_direct()
-                self._watching.cancel()
                 # A write that is still stalled ends here: it fails once the stream is closed.
                 await close_stream(self._stream)
         finally:
@@ -79,20 +98,15 @@ class Connection:
 
     # Ends
 
-    async def _watch(self) -> None:
-        """Wait for the end of the server: gracefully, then by force. Cancelled with the connection."""
-        with self._watching:
-            try:
-                await self._facts.context.terminated.wait()
-                if self._idle:
-                    # An idle connection has nothing to lose. A busy one may answer first, and is closed then.
-                    self._end_reading_at(trio.current_time())
-                await trio.sleep_forever()
-            finally:
-                # The connection was not at its end: the server is being cut. Writes are shielded, so nothing but their
-                # deadlines can end them.
-                if not self._watching.cancel_called:
-                    self._writer.limit_last_write()
+    def end_if_idle(self) -> None:
+        """See `OpenConnection`."""
+        if self._idle:
+            self._end_reading_at(trio.current_time())
+
+    def limit_last_write(self) -> None:
+        """See `OpenConnection`."""
+        if self._writer is not None:
+            self._writer.limit_last_write()
 
     async def _lose(self) -> None:
         await self._http.lose()
@@ -105,8 +119,9 @@ class Connection:
         """
         # With unread bytes in the socket a close would be a reset, and a reset may overtake the answer.
         if self._http.peer_still_sending and self._lingering is None:
-            self._lingering, is_writing = 0, self._writer.is_writing
-            self._writer.is_over = True
+            self._lingering = 0
+            is_writing = self._http.writer.is_writing
+            self._http.writer.is_over = True
             self._end_reading_at(trio.current_time() + LINGER)
             if isinstance(self._stream, trio.SocketStream) and not is_writing:
                 with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
@@ -119,7 +134,9 @@ class Connection:
     # Reading
 
     async def _read_all(self) -> None:
-        self._end_reading_at(trio.current_time() + self._limits.header_timeout)
+        # A server that has ended serves no connection that was waiting to be accepted.
+        is_late = self._facts.context.terminated.is_set()
+        self._end_reading_at(trio.current_time() + (0 if is_late else self._limits.header_timeout))
         is_over = False
         while not is_over:
             with self._reading:
@@ -133,9 +150,9 @@ class Connection:
     def _is_to_go_on(self) -> bool:
         """Return whether reading goes on after a deadline that has passed."""
         if self._due <= trio.current_time():
+            self._due = inf
             if not self._http.break_silence():
                 return False
-            self._due = inf
         self._reading = trio.CancelScope(deadline=self._due)
         return True
 
@@ -196,7 +213,8 @@ class Connection:
         Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
         """
         while self._http.paused:
-            ahead = await self._http.read_ahead(self.receive)
+            # With nothing stored, the end of the request in progress is no reason to wake up.
+            ahead = await (self._http.read_ahead(self.receive) if self._http.buffered else self.receive())
             if ahead is not None and not self._http.paused:
                 return ahead
             if ahead is not None and not (ahead and self._store(ahead)):
@@ -228,7 +246,7 @@ class Connection:
 
     def _log_closed(self, reason: str, *args: object) -> None:
         """Log that the connection is closed because its client went on without waiting for an answer."""
-        connections_of(self._facts.config).records.log(f"a connection was closed: {reason}", *args, level=logging.INFO)
+        self._facts.connections.records.log(f"a connection was closed: {reason}", *args, level=logging.INFO)
 
     def _count_stored(self) -> None:
         """Count what a client has sent before the response to its previous request."""

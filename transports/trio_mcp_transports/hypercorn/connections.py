@@ -1,14 +1,16 @@
-"""The open connections of one server: counted, capped, and cut together."""
+"""The open connections of one server: counted, capped, watched by one task, and cut together."""
 
 from __future__ import annotations
 
 import resource
 import weakref
 from contextlib import suppress
-from typing import Final
+from time import time
+from typing import Final, Protocol
 
 import trio
 from hypercorn.config import Config
+from hypercorn.typing import Event
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.logs import RepeatedRecords, peer_logger
@@ -16,6 +18,8 @@ from trio_mcp.runtime import Account
 from trio_mcp.session.sizes import CONNECTION_SIZE
 
 from .config import ConnectionLimits, limits_of
+from .gathering import Gatherer
+from .response import fields_bytes
 
 logger = peer_logger("trio_mcp.http")
 
@@ -32,20 +36,45 @@ MAX_REFUSING: Final = 16
 RESERVED_FILES: Final = 48
 
 
+class OpenConnection(Protocol):
+    """One connection.
+
+    Attributes:
+        scope: what it runs in.
+    """
+
+    scope: trio.CancelScope
+
+    def end_if_idle(self) -> None:
+        """Close it if no request is in progress."""
+
+    def limit_last_write(self) -> None:
+        """Let no write take longer than a second from now on."""
+
+
 class Connections:
-    """The open connections of one server, each by the scope that it runs in."""
+    """The open connections of one server.
+
+    Attributes:
+        gatherer: makes the writes of all connections that wait for others.
+    """
 
     def __init__(self, limit: int) -> None:
+        self.gatherer = Gatherer()
         self._limit = limit
-        self._open: set[trio.CancelScope] = set()
+        self._open: set[OpenConnection] = set()
+        self._is_watched = False
+        self._last_closed = trio.Event()
         self._refusing = 0
+        self._own_head = b""
+        self._own_head_time = 0
         self.records = RepeatedRecords(logger)
         """What the peers of this server can cause again and again, by another connection each time."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: trio.CancelScope, account: Account) -> str | None:
+    def admit(self, connection: OpenConnection, account: Account) -> str | None:
         """Count a connection in, or return the reason to refuse it: the limit is reached, or the memory budget."""
         refusal = None
         if len(self._open) >= self._limit:
@@ -62,13 +91,56 @@ class Connections:
             self.records.log("a new connection is refused: %s", refusal)
         return refusal
 
-    def remove(self, connection: trio.CancelScope) -> None:
+    def own_head(self, config: Config) -> bytes:
+        """Return the fields that every response has; they change once a second, with its date."""
+        now = int(time())
+        if now != self._own_head_time:
+            self._own_head_time = now
+            self._own_head = fields_bytes(config.response_headers("h11"))
+        return self._own_head
+
+    def remove(self, connection: OpenConnection) -> None:
         self._open.discard(connection)
+        if not self._open:
+            self._last_closed.set()
+
+    def watch(self, terminated: Event) -> None:
+        """Start the task that all connections share, if it does not run yet, in the nursery of the task that calls.
+
+        One task for each connection would take a fifth of the memory of an idle one.
+
+        Args:
+            terminated: the server accepts no more connections.
+        """
+        nursery = trio.lowlevel.current_task().parent_nursery
+        if not self._is_watched and nursery is not None:
+            self._is_watched = True
+            nursery.start_soon(self._watch, terminated)
+
+    async def _watch(self, terminated: Event) -> None:
+        """Wait for the end of the server: gracefully, then by force."""
+        try:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.gatherer.run)
+                await terminated.wait()
+                # An idle connection has nothing to lose. A busy one may answer first, and is closed then.
+                for connection in tuple(self._open):
+                    connection.end_if_idle()
+                while self._open:
+                    self._last_closed = trio.Event()
+                    await self._last_closed.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            self._is_watched = False
+            # If connections are open, the server is being cut. Writes are shielded, so nothing but their deadlines ends them.
+            for connection in self._open:
+                connection.limit_last_write()
 
     def cut(self) -> None:
         """Cancel what every open connection is doing; its last write may take another second."""
         for connection in self._open:
-            connection.cancel()
+            connection.scope.cancel()
+            connection.limit_last_write()
 
     async def refuse(self, stream: trio.abc.Stream, reason: str) -> None:
         """Answer 503 with the reason, and close; under a flood, and on TLS, just close."""

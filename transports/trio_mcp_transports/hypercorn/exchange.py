@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from time import time
-from typing import Final, Protocol, TypeAlias, cast
+from typing import TypeAlias, cast
 from urllib.parse import unquote
 
 import h11
@@ -18,17 +18,16 @@ from hypercorn.typing import AppWrapper, HTTPResponseStartEvent, LifespanState, 
 from trio_mcp.logs import RepeatedRecords
 
 from ..asgi.failures import ClientDisconnected, log_failures
-from ..asgi.messages import Headers, Message, Receive, Respond, Scope, Send
+from ..asgi.messages import Message, Receive, Respond, Scope, Send
+from .connections import Connections
 from .inbox import Inbox
+from .response import NO_BODY, Response, UnexpectedMessage, checked
 from .writes import LAST_SEND
 
 Address: TypeAlias = tuple[str, int] | None
 Call: TypeAlias = Callable[..., object]
 App: TypeAlias = Callable[[Scope, Receive, Send, Call, Call], Awaitable[None]]
 """An application as hypercorn wraps it. Hypercorn has a type for each ASGI message; ours are dicts, as ASGI has them."""
-
-RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-NO_BODY: Final = frozenset({204, 304})
 
 
 @dataclass(slots=True, frozen=True)
@@ -39,28 +38,10 @@ class ConnectionFacts:
     config: Config
     context: WorkerContext
     state: LifespanState
+    connections: Connections
     client: Address
     server: Address
     tls: bool
-
-
-class Response(Protocol):
-    """Where an exchange writes its response."""
-
-    async def accept(self, headers: Headers) -> None:
-        """Switch protocols (101)."""
-
-    def set_head(self, status: int, headers: Headers) -> None:
-        """Hold the head until the first bytes of the body."""
-
-    async def send_body(self, data: bytes, *, more: bool) -> None:
-        """Write a part of the body, after the head; the last one ends the response."""
-
-    async def end_response(self) -> None:
-        """Go on with the next request, or close the connection."""
-
-    async def fail(self) -> None:
-        """Answer 500 if nothing of the response was written, and close the connection."""
 
 
 class State(Enum):
@@ -69,10 +50,6 @@ class State(Enum):
     REQUEST = auto()
     RESPONSE = auto()
     OVER = auto()
-
-
-class UnexpectedMessage(RuntimeError):
-    """An application has sent an ASGI message that cannot follow what it had sent."""
 
 
 class HttpExchange:
@@ -98,6 +75,11 @@ class HttpExchange:
     async def begin(self, nursery: trio.Nursery) -> None:
         """Do what comes before the application starts: nothing."""
 
+    def go_on(self) -> None:
+        """Go on with a response of which a part was written without ASGI messages."""
+        self._start = {"status": 200, "headers": []}
+        self._state = State.RESPONSE
+
     async def receive_body(self, data: bytes, *, more: bool) -> None:
         """Hand on a part of the body; waits while the application has many unread."""
         await self.inbox.put({"type": "http.request", "body": data, "more_body": more})
@@ -113,7 +95,7 @@ class HttpExchange:
         await self.inbox.put({"type": "http.disconnect"})
 
     async def send(self, message: Message) -> None:
-        """Send one ASGI message. Raises `ClientDisconnected` if the client has gone, `UnexpectedMessage`, and what h11 raises."""
+        """Send one ASGI message. Raises `ClientDisconnected` if the client has gone, and `UnexpectedMessage`."""
         await check_not_lost(self.is_lost)
         kind = message["type"]
         if kind == "http.response.start" and self._state is State.REQUEST:
@@ -133,7 +115,7 @@ class HttpExchange:
         more = bool(message.get("more_body", False))
         body = bytes(message.get("body", b""))
         status = int(self._start["status"])
-        if self.scope["method"] == "HEAD" or status < 200 or status in NO_BODY:
+        if self.scope["method"] == "HEAD" or status in NO_BODY:
             body = b""
         # An empty chunk is how an app asks for the response head at once (ASGI holds it until the first body).
         await self._response.send_body(body, more=more)
@@ -220,16 +202,6 @@ async def run_respond(respond: Respond, exchange: HttpExchange, records: Repeate
         await respond()
 
     await run_app(cast(AppWrapper, app), exchange.scope, exchange.inbox, exchange.send, exchange.end, records)
-
-
-def checked(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a response as bytes. Raises `ValueError` for a pseudo header, `TypeError` for what is no bytes."""
-    checked = []
-    for name, value in headers:
-        if name[:1] == b":":
-            raise ValueError(f"{name!r:.80} is no header of HTTP/1.1")
-        checked.append((bytes(name).strip(), bytes(value).strip()))
-    return checked
 
 
 async def check_not_lost(lost: bool) -> None:

@@ -1,31 +1,46 @@
-"""HTTP/1.1, and nothing else, on one connection (RFC 9112), by h11.
+"""HTTP/1.1, and nothing else, on one connection (RFC 9112): where its requests begin and end, one after the other.
 
-HTTP/2 by prior knowledge is answered 505, and an h2c upgrade ignored (RFC 9110, 7.8 allows it). A response head waits for the
-first body bytes and goes out in one write with them, as ASGI asks of a server; an app that fails before then has its 500. While a
-request is in progress the connection is read on, so that a pipelined request cannot hide that the client left.
+A plain POST or GET goes the *direct way*: one pattern reads its head, the application processes it in the step of the reader, and
+its response is written from where its call ends, without ASGI messages and a task. All other requests go the *long way*: h11
+reads them, and the application runs in a task. The direct way rejects nothing. A request that has not come whole, that the
+pattern does not match or that the application does not take goes the long way with the same bytes, so every rejection is written
+once.
+
+HTTP/2 by prior knowledge is answered 505, and an h2c upgrade ignored (RFC 9110, 7.8 allows it). While a request is in progress
+the connection is read on, so that a pipelined request cannot hide that the client left.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
-from itertools import groupby
-from typing import Protocol
+from contextvars import copy_context
+from typing import Final, Protocol
 
 import h11
 import trio
 
 from trio_mcp.runtime import Account
 
+from ..asgi.direct import DirectApp, DirectRequest
 from ..asgi.exchange import expire
-from ..asgi.messages import CONNECTION_KEY, Headers
+from ..asgi.messages import CONNECTION_KEY, Respond
 from .apps import directly_served
-from .connections import connections_of
-from .direct import DirectWay
-from .exchange import RESPONSE_500, ConnectionFacts, HttpExchange, http_scope, run_app
+from .exchange import ConnectionFacts, HttpExchange, http_scope, run_app
 from .inbox import MAX_QUEUED_MESSAGES, Inbox
+from .open_request import OpenRequest
 from .request_checks import check_request, has_short_body
+from .request_head import MAX_HEAD, RequestHead, read_head
+from .response import Response, says_close
 from .websocket import WebSocketExchange
-from .writes import MAX_JOINED_BYTES, Writer
+from .writes import Writer
+
+# How long a request may be, and how many seconds it may take, that has not come with its head; else it goes the long way, where
+# its time is limited too.
+MAX_AWAITED_BYTES: Final = 1 << 16
+AWAITED_SECONDS: Final = 1.0
+# Of what is received, at a time.
+COPIES: Final = 3
 
 
 class Owner(Protocol):
@@ -62,133 +77,231 @@ class Http1:
         paused: a request is in progress and nothing more may be parsed before it has been answered.
     """
 
+    __slots__ = (
+        "_ahead",
+        "_app",
+        "_context",
+        "_exchange",
+        "_nursery",
+        "_owner",
+        "_parser",
+        "_reading_ahead",
+        "_requests",
+        "_response",
+        "_short_body",
+        "_websocket",
+        "account",
+        "facts",
+        "paused",
+        "writer",
+    )
+
     def __init__(
         self, facts: ConnectionFacts, owner: Owner, writer: Writer, account: Account, nursery: trio.Nursery
     ) -> None:
         self.paused = False
-        self._facts = facts
+        self.facts = facts
+        self.writer = writer
+        self.account = account
         self._owner = owner
-        self._writer = writer
-        self._account = account
         self._nursery = nursery
-        self._h11 = h11.Connection(h11.SERVER, max_incomplete_event_size=facts.config.h11_max_incomplete_size)
-        self._is_fed = False
-        """h11 has a part of a request."""
-        self._exchange: HttpExchange | WebSocketExchange | None = None
-        self._requests = 0
+        # An actor may be what starts a task here; its context variables are none of that task's business.
+        self._context = copy_context()
+        self._app = directly_served(facts)
+        self._parser: h11.Connection | None = None
+        """Of a request that has not come whole."""
+        self._ahead = bytearray()
+        """What came while paused."""
+        self._reading_ahead: trio.CancelScope | None = None
+        self._exchange: HttpExchange | OpenRequest | WebSocketExchange | None = None
+        self._response: Response | None = None
+        """To the request that h11 has read, until the next one."""
         self._websocket: WebSocketExchange | None = None
-        self._head: h11.Response | h11.InformationalResponse | None = None
-        self._out: list[bytes] = []
-        self._ahead = trio.CancelScope()
+        self._requests = 0
         self._short_body = False
-        app = directly_served(facts)
-        self._direct = None if app is None else DirectWay(facts, app, self, writer, account, nursery)
 
     @property
     def peer_still_sending(self) -> bool:
         """Whether a close now could meet bytes of the client that are still under way."""
         if self._websocket is not None:
             return self._websocket.peer_still_sending
-        return self._h11.their_state in (h11.SEND_BODY, h11.ERROR)
+        return self._parser is not None and self._parser.their_state in (h11.SEND_BODY, h11.ERROR)
 
     @property
     def buffered(self) -> int:
-        """The bytes received and not parsed yet."""
-        return 0 if self._websocket is not None or not self._is_fed else len(self._h11.trailing_data[0])
+        """The bytes that came while paused and were not parsed yet."""
+        return len(self._ahead)
 
     async def read_ahead(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | None:
-        """Receive while paused, or longer; None if the request in progress was answered and `resume` is due."""
-        # Without stored bytes `_recycle` wakes nobody.
-        if not self.buffered:
-            return await receive()
-        with trio.CancelScope() as self._ahead:
+        """Receive while paused and something is buffered; None if the request was answered and `resume` is due."""
+        with trio.CancelScope() as self._reading_ahead:
             return await receive()
         return None
 
     def store(self, data: bytes) -> None:
         """Keep what came while paused."""
-        self._give(data)
+        self._ahead += data
 
     async def resume(self) -> None:
         """Go on with what was stored."""
-        await self._parse()
+        await self.receive(b"")
 
     # From the client
 
     async def receive(self, data: bytes) -> None:
         """Handle received bytes; waits while the application has many unread."""
-        if self._websocket is not None:
-            await self._websocket.receive(data)
-            return
-        if self._direct is not None and not self._is_fed:
-            data = await self._direct.receive(data)
-            if not data:
+        if self._ahead:
+            data, self._ahead = bytes(self._ahead) + data, bytearray()
+        while data:
+            if self._websocket is not None:
+                await self._websocket.receive(data)
                 return
-        self._give(data)
-        if not self.paused:
-            await self._parse()
+            await self._take(data)
+            if self.paused or not self._ahead:
+                return
+            data, self._ahead = bytes(self._ahead), bytearray()
+
+    async def _take(self, data: bytes) -> None:
+        """Begin the request with which `data` begins, or go on with the one that has begun; what is behind it is stored."""
+        app = self._app
+        if app is not None and self._parser is None:
+            head = read_head(data, min(MAX_HEAD, self.facts.config.h11_max_incomplete_size))
+            if head is not None:
+                data = await self._take_directly(app, head, data)
+        if data:
+            await self._parse(data)
 
     def break_silence(self) -> bool:
         """A request has been silent for as long as it may be; return whether there is one."""
-        return self._direct is not None and self._direct.break_silence()
+        if not isinstance(self._exchange, OpenRequest):
+            return False
+        self._exchange.go_on()
+        return True
 
     def lose_direct(self) -> None:
         """Tell the application that the connection is over, if a direct request is in progress."""
-        if self._direct is not None:
-            self._direct.lose()
+        if isinstance(self._exchange, OpenRequest):
+            self._exchange.lose()
 
     async def lose(self) -> None:
         """Tell the application of the exchange in progress that the connection is over."""
         exchange, self._exchange = self._exchange, None
-        if exchange is None and self._direct is not None:
-            exchange = self._direct.lose()
+        if isinstance(exchange, OpenRequest):
+            exchange = exchange.lose()
         if exchange is not None:
             await exchange.lose()
 
-    def _give(self, data: bytes) -> None:
-        self._is_fed = True
-        self._h11.receive_data(data)
+    # The direct way
 
-    async def _parse(self) -> None:
+    async def _take_directly(self, app: DirectApp, head: RequestHead, data: bytes) -> bytes:
+        """Begin a request on the direct way and return b"", or return what came of it, for the long way."""
+        self._owner.set_idle(False)
+        self.paused = True
+        self._requests += 1
+        end = head.end + head.length
+        awaited = COPIES * end if len(data) < end <= MAX_AWAITED_BYTES and self.account.has_room(COPIES * end) else 0
+        self.account.draw(awaited)
+        try:
+            if awaited:
+                data = await self._with_rest(data, end)
+            if len(data) >= end:
+                if app.may_wait:
+                    self._owner.settle_deadline()
+                    await app.wait()
+                self._ahead += data[end:]
+                if self._process(app, head, data[head.end : end]):
+                    await self.facts.context.mark_request()
+                    return b""
+                self._ahead.clear()
+        finally:
+            self.account.give_back(awaited)
+        self.paused = False
+        self._requests -= 1
+        return data
+
+    async def _with_rest(self, data: bytes, size: int) -> bytes:
+        """Return `data` with what comes of its request in a moment: many clients send a body in another segment than its head."""
         self._owner.settle_deadline()
-        while await self._handle_next():
+        with trio.move_on_after(AWAITED_SECONDS):
+            while len(data) < size and (more := await self._owner.receive()):
+                data += more
+        return data
+
+    def _process(self, app: DirectApp, head: RequestHead, body: bytes) -> bool:
+        """Begin the response; False if the application does not take the request."""
+        request = self._exchange = OpenRequest(self)
+        asked = DirectRequest(
+            head.method, head.target, head.headers, body, self.account.connection, request.receive, request.send
+        )
+        try:
+            respond = app.process_directly(asked)
+        except Exception as error:  # noqa: BLE001  as any other application that fails
+            self.log_failure(error)
+            request.fail()
+            return True
+        if respond is None:
+            self._exchange = None
+            return False
+        request.begin(respond)
+        return True
+
+    def run(self, send: Respond) -> None:
+        """Run `send` in a task of the connection."""
+        self._context.run(self._nursery.start_soon, send)
+
+    def limit_silence(self, seconds: float) -> None:
+        """Have `break_silence` called after so many seconds, unless the request ends before."""
+        self._owner.limit_silence(seconds)
+
+    def log_failure(self, error: Exception) -> None:
+        """Log what an application raised."""
+        records = self.facts.connections.records
+        records.log("the ASGI app failed in a http exchange", level=logging.ERROR, exc_info=error)
+
+    # The long way
+
+    async def _parse(self, data: bytes) -> None:
+        """Let h11 read `data`, up to the end of one request."""
+        parser = self._parser
+        if parser is None:
+            max_head = self.facts.config.h11_max_incomplete_size
+            parser = self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=max_head)
+        parser.receive_data(data)
+        self._owner.settle_deadline()
+        while await self._handle_next(parser):
             pass
 
-    async def _handle_next(self) -> bool:
+    async def _handle_next(self, parser: h11.Connection) -> bool:
         """Handle one event of what was received; False when no other can follow yet."""
-        if self._h11.they_are_waiting_for_100_continue:
-            self._serialise(h11.InformationalResponse(status_code=100, headers=[]))
-            await self._flush()
+        response = self._response
+        if parser.they_are_waiting_for_100_continue and response is not None and not response.began:
+            await self.writer.write(parser.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
         try:
-            event = self._h11.next_event()
+            event = parser.next_event()
         except h11.RemoteProtocolError as error:
             await self._refuse(error.error_status_hint)
             return False
         exchange = self._exchange
         if isinstance(event, h11.Request):
-            return await self._begin(event)
-        if event is h11.PAUSED:
-            self.paused = True
-            return False
-        if exchange is None and self._h11.our_state is h11.DONE:
-            return self._discard(event)
-        if isinstance(event, h11.Data | h11.EndOfMessage) and isinstance(exchange, HttpExchange):
-            is_end = isinstance(event, h11.EndOfMessage)
-            await exchange.receive_body(
-                b"" if isinstance(event, h11.EndOfMessage) else bytes(event.data), more=not is_end
-            )
+            return await self._begin(parser, event)
+        if isinstance(event, h11.Data):
+            # Of a request that was answered already, it is dropped.
+            if isinstance(exchange, HttpExchange):
+                await exchange.receive_body(bytes(event.data), more=True)
             return True
+        if isinstance(event, h11.EndOfMessage):
+            self._parser = None
+            self._ahead += parser.trailing_data[0]
+            if isinstance(exchange, HttpExchange):
+                self.paused = True
+                await exchange.receive_body(b"", more=False)
+            else:
+                self._go_on()
         return False
 
-    def _discard(self, event: object) -> bool:
-        """Drop a part of a body whose request was answered already; False when no other event can follow yet."""
-        if isinstance(event, h11.EndOfMessage):
-            self._recycle()
-        return isinstance(event, h11.Data | h11.EndOfMessage)
-
-    async def _begin(self, request: h11.Request) -> bool:
+    async def _begin(self, parser: h11.Connection, request: h11.Request) -> bool:
         """Start the exchange for a complete request head, or refuse it; False when nothing else is parsed."""
-        facts = self._facts
+        facts = self.facts
         self._owner.set_idle(False)
         self._owner.settle_deadline()
         refusal, is_websocket = check_request(request, facts.config.h11_max_incomplete_size)
@@ -197,183 +310,99 @@ class Http1:
             return False
         self._short_body = has_short_body(request)
         self._requests += 1
+        is_newest = request.http_version >= b"1.1"
+        keeps_alive = is_newest and not says_close(request.headers)
+        response = self._response = Response(
+            self, keeps_alive=keeps_alive, is_head=request.method == b"HEAD", takes_chunks=is_newest
+        )
         await facts.context.mark_request()
         if is_websocket:
-            await self._upgrade(request)
+            await self._upgrade(parser, request, response)
             return False
-        inbox = Inbox(facts.config.max_app_queue_size, self._account)
-        exchange = self._exchange = HttpExchange(facts, http_scope(facts, request), inbox, self)
+        inbox = Inbox(facts.config.max_app_queue_size, self.account)
+        exchange = self._exchange = HttpExchange(facts, http_scope(facts, request), inbox, response)
         await self._start(exchange, request)
         return True
 
-    async def _upgrade(self, request: h11.Request) -> None:
+    async def _upgrade(self, parser: h11.Connection, request: h11.Request, response: Response) -> None:
         """Go on with a request for a WebSocket, which takes all that is to come on the connection."""
-        ahead, _ = self._h11.trailing_data
-        inbox = Inbox(MAX_QUEUED_MESSAGES, self._account)
-        exchange = WebSocketExchange(self._facts, request, inbox, self, self._writer, self._account)
+        self._parser = None
+        inbox = Inbox(MAX_QUEUED_MESSAGES, self.account)
+        exchange = WebSocketExchange(self.facts, request, inbox, response, self.writer, self.account)
         self._websocket = self._exchange = exchange
         if exchange.is_valid:
             await self._start(exchange, request)
         else:
             await exchange.refuse(400)
-        if ahead:
-            await self.receive(ahead)
+        if ahead := parser.trailing_data[0]:
+            await exchange.receive(ahead)
 
     async def _start(self, exchange: HttpExchange | WebSocketExchange, request: h11.Request) -> None:
         """Start the application of an exchange, unless the request is for another host."""
-        facts = self._facts
+        facts = self.facts
         names = facts.config.server_names
         if names and not any(name == b"host" and value.decode("latin-1") in names for name, value in request.headers):
             await exchange.refuse(404)
             return
         # The application draws for the same connection. Its address would not do: a later one may have the same.
-        exchange.scope["state"][CONNECTION_KEY] = self._account.connection
+        exchange.scope["state"][CONNECTION_KEY] = self.account.connection
         await exchange.begin(self._nursery)
-        records = connections_of(facts.config).records
         self._nursery.start_soon(
-            run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, records
+            run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, facts.connections.records
         )
 
     async def _refuse(self, status: int) -> None:
         """Answer with `status` if an answer is still possible, and close."""
         # Once a part of an answer was written, a second status line would read as a part of its body.
-        unanswered = self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE)
+        is_answered = self._response is not None and self._response.began
         # First, so that an app that is running cannot answer as well.
         await self.lose()
-        if unanswered:
-            headers = [(b"content-length", b"0"), (b"connection", b"close"), *self._own_headers()]
-            self._head = h11.Response(status_code=status, headers=headers)
-            self._serialise(h11.EndOfMessage())
-            await self._flush()
+        if not is_answered:
+            response = Response(self, keeps_alive=False)
+            response.set_head(status, [(b"content-length", b"0"), (b"connection", b"close")])
+            await response.send_body(b"", more=False)
         await self._owner.close()
 
-    # From the application
+    # The ends of responses
 
-    def set_head(self, status: int, headers: Headers) -> None:
-        """Hold the head of a response until the first bytes of its body."""
-        head = [*headers, *self._own_headers()]
-        # Said in the head of the last answer, so that a client sends no further request into a connection that is about
-        # to close (RFC 9112, 9.6).
-        is_last = self.is_last_direct() or (self._h11.their_state is h11.SEND_BODY and not self._short_body)
-        if is_last and (b"connection", b"close") not in head:
-            head.append((b"connection", b"close"))
-        self._head = h11.Response(status_code=status, headers=head)
+    @property
+    def is_last(self) -> bool:
+        """Whether the connection is closed after the response in progress."""
+        config, context = self.facts.config, self.facts.context
+        if self._requests >= config.keep_alive_max_requests or context.terminated.is_set():
+            return True
+        # Its request has not come whole, and what is left of it is more than may be read and discarded.
+        return self._parser is not None and not self._short_body
 
-    async def accept(self, headers: Headers) -> None:
-        """Switch protocols (101)."""
-        self._head = h11.InformationalResponse(status_code=101, headers=[*headers, *self._own_headers()])
-        self._serialise(None)
-        await self._flush()
+    def own_head(self) -> bytes:
+        """Return the fields that every response has."""
+        return self.facts.connections.own_head(self.facts.config)
 
-    async def send_body(self, data: bytes, *, more: bool) -> None:
-        """Write a part of a body, after the head if that is still held; the last one goes out with the end of the message."""
-        if data or more:
-            self._serialise(h11.Data(data=data))
-        if not more:
-            self._serialise(h11.EndOfMessage())
-        await self._flush(last=not more)
+    def end(self, *, closes: bool) -> None:
+        """Go on after a response that was written without a task."""
+        self._exchange = None
+        if closes or self.facts.context.terminated.is_set():
+            self._owner.end()
+        else:
+            self._go_on()
 
-    async def end_response(self) -> None:
+    async def end_response(self, *, closes: bool) -> None:
         """Go on with the next request, or close the connection."""
         await self.lose()
-        if (
-            self._websocket is not None
-            or self._h11.our_state is not h11.DONE
-            or self._facts.context.terminated.is_set()
-        ):
+        if closes or self._websocket is not None or self.facts.context.terminated.is_set():
             await self._owner.close()
-        elif self._h11.their_state is h11.DONE:
-            self._recycle()
+        elif self._parser is None:
+            self._go_on()
         elif self._short_body:
             # The client sends no other request before the rest of this body, which has the time of a head.
             self._owner.set_idle(True)
         else:
             await self._owner.close()
 
-    async def fail(self) -> None:
-        """The application has ended without a whole response: it is answered 500 if nothing was written."""
-        if self._head is not None or self._out or self._h11.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            self._head = None
-            self._out = [RESPONSE_500]
-            await self._flush()
-        await self.lose()
-        await self._owner.close()
-
-    def _own_headers(self) -> list[tuple[bytes, bytes]]:
-        return self._facts.config.response_headers("h11")
-
-    def _serialise(self, event: h11.Data | h11.EndOfMessage | h11.InformationalResponse | None) -> None:
-        """Append `event` to what the next flush writes, after the head if that is still held."""
-        # The head is held until the first bytes of the body, as ASGI asks of a server: both then share a write, and an
-        # app that fails before can still have its 500.
-        head, self._head = self._head, None
-        if head is not None:
-            self._out += self._h11.send_with_data_passthrough(head) or []
-        try:
-            if event is not None:
-                self._out += self._h11.send_with_data_passthrough(event) or []
-        except h11.LocalProtocolError:
-            # After a protocol error of the client there may be no way left to frame an answer; it is dropped, and the
-            # connection closed.
-            if self._h11.their_state is not h11.ERROR:
-                raise
-
-    async def _flush(self, *, last: bool = False) -> None:
-        parts, self._out = self._out, []
-        # A large body is written as it is: joined with its head, of which each line is a part, it would be there twice.
-        if max(map(len, parts), default=0) > MAX_JOINED_BYTES:
-            for large, group in groupby(parts, lambda part: len(part) > MAX_JOINED_BYTES):
-                for data in group if large else (b"".join(group),):
-                    await self._writer.write(data)
-        elif parts:
-            await self._writer.write(b"".join(parts), last=last)
-
-    # Of the direct way
-
-    def begin_direct(self) -> None:
-        """Note that a request begins: nothing more is parsed before its end."""
-        self._owner.set_idle(False)
-        self.paused = True
-        self._requests += 1
-
-    def settle_deadline(self) -> None:
-        """Let no deadline end what is done next, which waits for something else than the client."""
-        self._owner.settle_deadline()
-
-    async def receive_more(self) -> bytes:
-        """Receive what comes next of the request that has begun."""
-        return await self._owner.receive()
-
-    def leave_direct(self) -> None:
-        """Note that the request that has begun goes the long way."""
-        self.paused = False
-        self._requests -= 1
-
-    def limit_silence(self, seconds: float) -> None:
-        """Have `break_silence` called after so many seconds, unless the request ends before."""
-        self._owner.limit_silence(seconds)
-
-    def is_last_direct(self) -> bool:
-        """Return whether the connection is closed after the response in progress, whatever the client sends."""
-        config, context = self._facts.config, self._facts.context
-        return self._requests >= config.keep_alive_max_requests or context.terminated.is_set()
-
-    def end_direct(self, *, closes: bool) -> None:
-        """Go on with the next request, or close the connection."""
-        if closes or self._facts.context.terminated.is_set():
-            self._owner.end()
-        else:
-            self._go_on()
-
-    def _recycle(self) -> None:
-        """Make the connection ready for its next request."""
-        self._h11.start_next_cycle()
-        self._is_fed = bool(self._h11.trailing_data[0])
-        self._go_on()
-
     def _go_on(self) -> None:
+        self._response = None
         self._owner.set_idle(True)
         self.paused = False
         # Else the reader goes on waiting for the next request: to cancel its wait would cost more than to parse one.
-        if self.buffered:
-            expire(self._ahead)
+        if self._ahead and self._reading_ahead is not None:
+            expire(self._reading_ahead)

@@ -35,9 +35,10 @@ from ..asgi.failures import ClientDisconnected
 from ..asgi.fast_path import FAST_PATH_KEY
 from ..asgi.messages import Message
 from .config import limits_of
-from .exchange import NO_BODY, ConnectionFacts, Response, UnexpectedMessage, check_not_lost, checked, scope_of
+from .exchange import ConnectionFacts, check_not_lost, scope_of
 from .frames import MessageTooLarge, Parts, between_messages, text_frame, whole_text_frame, writes_of
 from .inbox import Inbox
+from .response import NO_BODY, Response, UnexpectedMessage, checked
 from .writes import Writer
 
 # Frames of one read that are handled before every other task had a turn: of 64 KiB, up to ten thousand.

@@ -89,28 +89,30 @@ async def serve_connection(
     if not is_ours(app, config):
         await TCPServer(app, config, context, state, stream)  # type: ignore[arg-type]
         return
-    connections, scope = connections_of(config), trio.CancelScope()
+    connections = connections_of(config)
     with memory_of(config).open() as account:
+        facts = facts_of(app, config, context, state, stream)
+        if facts is None:
+            await close_stream(stream)
+            return
+        connection = Connection(facts, stream, account)
         try:
             # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
             with log_failures("a connection failed and was closed", connections.records):
-                refusal = connections.admit(scope, account)
+                refusal = connections.admit(connection, account)
                 if refusal is not None:
                     await connections.refuse(stream, refusal)
                     return
-                facts = facts_of(app, config, context, state, stream)
-                if facts is None:
-                    await close_stream(stream)
-                    return
-                with scope:
+                connections.watch(context.terminated)
+                with connection.scope:
                     if not await shake_hands(stream, config.ssl_handshake_timeout):
                         return
                     if isinstance(stream, trio.SSLStream) and stream.selected_alpn_protocol() == "h2":
                         await TCPServer(app, config, context, state, stream)
                     else:
-                        await Connection(facts, stream, account).run()
+                        await connection.run()
         finally:
-            connections.remove(scope)
+            connections.remove(connection)
 
 
 def facts_of(
@@ -125,7 +127,7 @@ def facts_of(
     except OSError:
         # The client left between the accept and this line; a socket without a peer has no address.
         return None
-    return ConnectionFacts(app, config, context, state, client, server, tls)
+    return ConnectionFacts(app, config, context, state, connections_of(config), client, server, tls)
 
 
 async def shake_hands(stream: Stream, seconds: float) -> bool:

@@ -44,6 +44,20 @@ class Writer:
         is_over: the end was announced to the client, by a half-close; nothing more is written.
     """
 
+    __slots__ = (
+        "_account",
+        "_last_send_at",
+        "_lock",
+        "_nursery",
+        "_on_lost",
+        "_plain",
+        "_seconds",
+        "_sending",
+        "_stream",
+        "_unsent",
+        "is_over",
+    )
+
     def __init__(
         self,
         stream: Stream,
@@ -59,14 +73,15 @@ class Writer:
         self._seconds = seconds
         self._on_lost = on_lost
         self._plain = stream.socket if isinstance(stream, trio.SocketStream) else None
-        self._lock = trio.Lock()
-        self._sending: set[trio.CancelScope] = set()
+        # Both are made for the first write that has to wait: most connections have none.
+        self._lock: trio.Lock | None = None
+        self._sending: set[trio.CancelScope] | None = None
         self._last_send_at = inf
         self._unsent = b""
 
     @property
     def is_writing(self) -> bool:
-        return self._lock.locked()
+        return self._lock is not None and self._lock.locked()
 
     def write_now(self, data: bytes) -> bool:
         """Write all of `data` if no other write is under way and the kernel takes it at once; False: nothing was written."""
@@ -116,7 +131,8 @@ class Writer:
         # Shielded, because a cancel in the middle would leave half a message on a connection that others still use. The
         # deadline is what ends a stalled write.
         scope = trio.CancelScope(shield=True, deadline=self._deadline())
-        self._sending.add(scope)
+        sending = self._sending = set() if self._sending is None else self._sending
+        sending.add(scope)
         try:
             with scope:
                 await self._write_in_turn(left, scope)
@@ -124,19 +140,19 @@ class Writer:
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             pass
         finally:
-            self._sending.discard(scope)
+            sending.discard(scope)
         await self._abort()
         await self._on_lost()
 
     def limit_last_write(self) -> None:
         """The connection is being cut from outside: no write may take long any more."""
         self._last_send_at = trio.current_time() + LAST_SEND
-        for scope in self._sending:
+        for scope in self._sending or ():
             scope.deadline = min(scope.deadline, self._last_send_at)
 
     def _offer(self, data: bytes | memoryview) -> bytes | memoryview:
         """Write what the kernel takes at once, if no other write is under way; return what is left."""
-        if self._plain is None or self._unsent or self._lock.locked():
+        if self._plain is None or self._unsent or (self._lock is not None and self._lock.locked()):
             return data
         try:
             count = os.write(self._plain.fileno(), data)
@@ -146,12 +162,13 @@ class Writer:
         return b"" if count == len(data) else memoryview(data)[count:]
 
     async def _write_in_turn(self, data: bytes | memoryview, scope: trio.CancelScope) -> None:
+        lock = self._lock = trio.Lock() if self._lock is None else self._lock
         try:
             # `acquire` is a checkpoint even where the lock is free, which is nearly always: that would be a turn of the
             # event loop for each answer.
-            self._lock.acquire_nowait()
+            lock.acquire_nowait()
         except trio.WouldBlock:
-            await self._lock.acquire()
+            await lock.acquire()
         unsent = len(self._unsent)
         try:
             parts: tuple[bytes | memoryview, ...] = (data,)
@@ -169,7 +186,7 @@ class Writer:
         finally:
             if unsent:
                 self._account.give_back(unsent)
-            self._lock.release()
+            lock.release()
 
     def _deadline(self) -> float:
         return min(trio.current_time() + self._seconds, self._last_send_at)

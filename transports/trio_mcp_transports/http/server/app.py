@@ -27,13 +27,11 @@ from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Se
 from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
-from ...asgi.access import Access, HttpRejection, check_access, check_post, check_upgrade, read_headers
+from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_post, check_upgrade, read_headers
 from ...asgi.authentication import Authenticate, authenticated_peer, wait_until_expired
-from ...asgi.direct import DirectApp, DirectRequest, KnownResponse, OpenResponse
-from ...asgi.exchange import process_modern
+from ...asgi.direct import DirectApp, DirectRequest
 from ...asgi.limits import HttpLimits, default_limits
 from ...asgi.messages import (
-    CONNECTION_KEY,
     AuthorizedRequest,
     Receive,
     Respond,
@@ -45,8 +43,8 @@ from ...asgi.messages import (
     root_of,
     route_of,
     send_error,
-    send_or_reject,
 )
+from ...asgi.modern import process_modern
 from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
@@ -146,6 +144,7 @@ class McpApp(DirectApp):
         self._authenticate = authenticate
         self._records = RepeatedRecords(logger)
         self._reader = MessageReader(self.limits)
+        self._post_checks = PostChecks(access)
         self.failure: BaseException | None = None
         self.raises_failure = False
         self._running: AppState | None = None
@@ -325,20 +324,27 @@ class McpApp(DirectApp):
 
     @property
     def may_wait(self) -> bool:
-        # See `MessageReader.read`; a body that is large goes over ASGI.
         return self._running is not None and self._running.service.turn.is_over
 
-    async def process_directly(self, request: DirectRequest) -> Respond | None:
+    async def wait(self) -> None:
+        if self._running is not None:
+            await self._running.service.turn.pass_on()
+
+    def process_directly(self, request: DirectRequest) -> Respond | None:
         running = self._running
         if running is None or request.path != self._paths.streamable:
             return None
-        scope = {"headers": request.headers, "state": {CONNECTION_KEY: request.connection}}
+        peer = Peer(None, request.headers, request.connection)
+        incoming = AuthorizedRequest({}, request.receive, request.send, peer)
         try:
-            respond = await self._processed(running, await self._authorized(scope, request.receive, request.send))
+            if request.method == "GET":
+                check_access(request.headers, self._access)
+                return running.legacy.listen_nowait(incoming)
+            self._post_checks.check(request.headers)
+            envelope = self._reader.read_nowait(running.service, request.body, peer)
         except ProtocolError:
             return None
-        is_plain = isinstance(respond, KnownResponse | OpenResponse)
-        return respond if is_plain else partial(send_or_reject, respond, request.send)
+        return self._process(running, envelope, incoming)
 
     async def _processed(self, running: AppState, incoming: AuthorizedRequest) -> Respond:
         """Read the message of a POST and process it; return what sends the response."""

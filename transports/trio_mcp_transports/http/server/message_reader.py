@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.json_limits import JsonLimits, measure
+from trio_mcp.protocol.json_limits import JsonLimits, Measure, measure
 from trio_mcp.protocol.jsonrpc import Request, parse, unreadable
 from trio_mcp.runtime import Account
 from trio_mcp.runtime.loop_turn import TURN
-from trio_mcp.session import Envelope, Received, Service
+from trio_mcp.session import Envelope, Peer, Received, Service
 from trio_mcp.session.channel import MESSAGE_COST
 
 from ...asgi.authentication import check_scopes
 from ...asgi.limits import HttpLimits
-from ...asgi.messages import AuthorizedRequest, check_room, read_body
+from ...asgi.messages import AuthorizedRequest, check_room, read_body, too_large
 
 
 class MessageReader:
@@ -47,11 +47,28 @@ class MessageReader:
         if turn.is_over:
             await turn.pass_on()
         turn.spent += MESSAGE_COST + len(body)
-        message = parse(body, self._json_limits, measured)
-        if isinstance(message, Request):
-            check_scopes(service, message, peer)
+        message = self._parsed(service, body, measured, peer)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
             await turn.pass_on()
             turn.spent += len(body)
         return Envelope(message, peer=peer, size=size)
+
+    def read_nowait(self, service: Service, body: bytes, peer: Peer) -> Envelope[Received]:
+        """Read a message of at most `TURN` bytes that has come whole, in this turn of the event loop. Raises as `read` does."""
+        if len(body) > self._limits.body:
+            raise too_large(self._limits.body)
+        try:
+            measured = measure(body, self._json_limits)
+        except RemoteProtocolError as error:
+            service.turn.spent += MESSAGE_COST + len(body)
+            return Envelope(unreadable(error, body), peer=peer)
+        check_room(service.open_account(peer), measured.size, measured.peak)
+        service.turn.spent += MESSAGE_COST + len(body)
+        return Envelope(self._parsed(service, body, measured, peer), None, peer, measured.size)
+
+    def _parsed(self, service: Service, body: bytes, measured: Measure, peer: Peer) -> Received:
+        message = parse(body, self._json_limits, measured)
+        if isinstance(message, Request):
+            check_scopes(service, message, peer)
+        return message

@@ -23,7 +23,7 @@ from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import ALLOW, HttpRejection, check_stream
-from ...asgi.direct import KnownResponse
+from ...asgi.direct import KnownResponse, OpenResponse
 from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, ended_when_expired
 from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Respond, check_room, respond
@@ -31,7 +31,7 @@ from ...asgi.sessions import ID_LENGTH
 from .breaker import Breaker
 from .claims import Claims
 from .event_log import NOT_KEPT, read_event_id
-from .readers import Readers, StreamResponse
+from .readers import PostedStream, Readers, StandaloneStream
 from .sessions import LegacySession, LegacySessions
 from .stored import SessionHome
 from .streams import SessionStream, StreamReader
@@ -88,13 +88,13 @@ class LegacyEndpoint:
         is_handshake = isinstance(message, Request) and message.method == "initialize"
         entry = self._find_session(incoming.peer)
         stream = self._new_stream(entry, incoming.peer)
-        reader = StreamReader(incoming, stream)
+        reader = PostedStream(self._readers, entry, incoming, stream)
         listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
         if isinstance(listener, OpenBatch) and listener.read_more is not None:
             return partial(self._process_rest, entry, listener, reader, envelope, incoming)
         if is_handshake and isinstance(listener, ReplyTarget):
             reader.add_header(SESSION_HEADER.encode(), entry.id.encode())
-        return self._stored_first(entry, self._response(entry, listener, reader, message, incoming))
+        return self._stored_first(entry, self._response(listener, reader, message, incoming))
 
     def _stored_first(self, entry: LegacySession, send_response: Respond) -> Respond:
         """Return what sends a response when what the message has changed is stored."""
@@ -114,7 +114,7 @@ class LegacyEndpoint:
         self,
         entry: LegacySession,
         batch: OpenBatch,
-        reader: StreamReader,
+        reader: PostedStream,
         envelope: Envelope[Received],
         incoming: AuthorizedRequest,
     ) -> None:
@@ -133,13 +133,12 @@ class LegacyEndpoint:
             reader.stream.retire()
             raise
         listener = batch if batch.expects_reply else None
-        await self._stored_first(entry, self._response(entry, listener, reader, envelope.message, incoming))()
+        await self._stored_first(entry, self._response(listener, reader, envelope.message, incoming))()
 
     def _response(
         self,
-        entry: LegacySession,
         listener: ReplyTarget | OpenBatch | Rejected | None,
-        reader: StreamReader,
+        reader: PostedStream,
         message: Received,
         incoming: AuthorizedRequest,
     ) -> Respond:
@@ -147,7 +146,7 @@ class LegacyEndpoint:
         stream = reader.stream
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
             stream.serve_request(listener, may_pause=self._readers.grace > 0)
-            return StreamResponse(self._readers, entry, reader)
+            return reader
         if isinstance(message, Request):
             return partial(self._reject, reader, LEGACY_STATUS)
         if isinstance(message, Batch) and listener is not None:
@@ -265,12 +264,12 @@ class LegacyEndpoint:
 
     # streams
 
-    async def _reject(self, reader: StreamReader, statuses: Mapping[int, int]) -> None:
+    async def _reject(self, reader: PostedStream, statuses: Mapping[int, int]) -> None:
         with reader.outbox:
             await reader.reject(statuses)
 
-    async def _listen(self, entry: LegacySession, incoming: AuthorizedRequest) -> None:
-        """Open a new standalone stream. What the one before had not sent yet moves over."""
+    def _standalone(self, entry: LegacySession, incoming: AuthorizedRequest) -> StandaloneStream:
+        """Return a new standalone stream. What the one before had not sent yet moves over."""
         streams = entry.streams
         if not streams.idle:
             raise HttpRejection(
@@ -282,14 +281,33 @@ class LegacyEndpoint:
         for envelope in streams.standalone.retire() if streams.standalone is not None else ():
             stream.outbox.post(envelope)
         streams.standalone = stream
+        return StandaloneStream(self._readers, entry, incoming, stream)
+
+    async def _listen(self, entry: LegacySession, incoming: AuthorizedRequest) -> None:
+        """Open a new standalone stream, and send it."""
+        reader = self._standalone(entry, incoming)
         if entry.place is not None:
             # Before its client learns the id of an event on it.
-            stream.assign_number()
-            entry.place.standalone = stream.number
+            reader.stream.assign_number()
+            entry.place.standalone = reader.stream.number
             await self.sessions.save(entry)
-        reader = StreamReader(incoming, stream)
         async with ended_when_expired(reader, incoming.expiry):
-            await self._readers.serve(entry, reader, reader.listen)
+            await reader()
+
+    def listen_nowait(self, incoming: AuthorizedRequest) -> OpenResponse | None:
+        """Open a new standalone stream as `get` does; None if anything has to be waited for, or is resumed.
+
+        Raises:
+            HttpRejection: as `get` does.
+        """
+        headers = incoming.peer.headers
+        if SESSION_HEADER not in headers or "last-event-id" in headers or self._home is not None:
+            return None
+        check_version(headers)
+        check_stream(headers)
+        entry = self._find_session(incoming.peer)
+        self.sessions.quota.check_not_draining()
+        return self._standalone(entry, incoming)
 
     async def _resume(self, entry: LegacySession, last: str, incoming: AuthorizedRequest) -> None:
         """Send what a client missed of a stream, and carry the stream on if it has not ended."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from functools import partial
-from typing import Final
+from functools import cache, partial
+from typing import Final, Protocol, cast
 
 import trio
 
@@ -27,6 +27,9 @@ STORE_SECONDS: Final = 5.0
 
 PAGE: Final = 64
 """Events that are read at once: what a replay costs in memory."""
+
+MAX_WRITE: Final = 64 * 1024
+"""Bytes of several events from the log that are sent in one write."""
 
 NOT_KEPT: Final = "the event store did not keep what was sent"
 NOT_READ: Final = "the event store did not give back what it keeps"
@@ -50,6 +53,20 @@ def read_event_id(text: str) -> tuple[int, int]:
         # Only the first 64 characters are repeated: the rest may be megabytes.
         raise HttpRejection(400, f"The Last-Event-ID {text[:64]!r} is no event id of this server.")
     return int(match[1]), int(match[2])
+
+
+class PromptStore(Protocol):
+    """An event store that keeps events without waiting."""
+
+    def append_nowait(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
+        """Keep events, as `EventStore.append` does."""
+
+
+@cache
+def is_prompt(kind: type) -> bool:
+    """Return whether the stores of this class are `PromptStore`s, and no subclass has another `append`."""
+    owner = next((each for each in kind.__mro__ if "append" in vars(each)), kind)
+    return "append_nowait" in vars(owner)
 
 
 class EventLog:
@@ -89,6 +106,18 @@ class EventLog:
             # cancel comes with the end of the application, so this runs for a cancelled write too.
             if self.sealed:
                 await self.forget(stream)  # noqa: ASYNC102  it has a shield and a time limit
+
+    @property
+    def is_prompt(self) -> bool:
+        """Whether `append_nowait` can be used."""
+        return is_prompt(type(self._store)) and not self._breaker.is_open
+
+    def append_nowait(self, stream: int, first: int, events: Sequence[bytes]) -> None:
+        """Keep events as `append` does, without waiting."""
+        if self.sealed or self.is_left or not events:
+            return
+        with log_failures(NOT_KEPT, self._records):
+            cast(PromptStore, self._store).append_nowait(self._key(stream), first, events)
 
     async def read(self, stream: int, after: int) -> Sequence[bytes]:
         """Some of the events after that number, in order; none at the end of what is kept.
@@ -130,3 +159,14 @@ class EventLog:
 
 def never_sent(stream: int, number: int) -> HttpRejection:
     return HttpRejection(400, f"An event {event_id(stream, number).decode()} was never sent in this session.")
+
+
+def first_of(events: Sequence[bytes]) -> Sequence[bytes]:
+    """Return the first events, for one write: at least one, and more while they are small."""
+    size = count = 0
+    for event in events:
+        size += len(event)
+        if count and size > MAX_WRITE:
+            break
+        count += 1
+    return events[:count]

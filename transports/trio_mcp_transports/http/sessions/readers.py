@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import trio
 
-from ...asgi.exchange import ExchangeResponse
+from ...asgi.messages import AuthorizedRequest
 from .sessions import LegacySession
 from .streams import BackgroundLogger, SessionStream, StreamReader
 
@@ -82,36 +82,47 @@ class Readers:
                 await entry.streams.keeper.release(stream.kept)
 
 
-class StreamResponse(ExchangeResponse):
+class PostedStream(StreamReader):
     """The response to a POST, which becomes a stream if more is to be sent than its answer."""
 
-    __slots__ = ("_entry", "_reader", "_readers")
+    __slots__ = ("_began", "_entry", "_readers")
 
-    def __init__(self, readers: Readers, entry: LegacySession, reader: StreamReader) -> None:
-        super().__init__(reader)
+    def __init__(
+        self, readers: Readers, entry: LegacySession, incoming: AuthorizedRequest, stream: SessionStream
+    ) -> None:
+        super().__init__(incoming, stream)
         self._readers = readers
         self._entry = entry
-        self._reader = reader
+        self._began = False
 
     def watch(self, on_ready: Callable[[], None]) -> bool:
         self._begin()
-        return self.exchange.watch(on_ready)
+        return super().watch(on_ready)
 
     def finish(self) -> None:
-        self._readers.end(self._entry, self._reader)
-
-    def lose(self) -> None:
-        self.exchange.stop_watching()
-        self.finish()
+        self._readers.end(self._entry, self)
 
     async def __call__(self) -> None:
         self._begin()
-        try:
-            await self._reader.run()
-        finally:
-            self.finish()
+        await super().__call__()
 
     def _begin(self) -> None:
-        # Once: it would replace itself.
-        if self._reader.stream.consumer is not self._reader:
-            self._readers.begin(self._entry, self._reader)
+        # Once: it would replace the reader that has replaced it.
+        if not self._began:
+            self._began = True
+            self._readers.begin(self._entry, self)
+
+
+class StandaloneStream(PostedStream):
+    """The stream for what belongs to no request, which a GET opens at once: its client waits for the head of the response."""
+
+    __slots__ = ()
+
+    def watch(self, on_ready: Callable[[], None]) -> bool:
+        if not self._opened:
+            self._begin()
+            return False
+        return super().watch(on_ready)
+
+    async def run(self) -> bool:
+        return await super().run() if self._opened else await self.listen()

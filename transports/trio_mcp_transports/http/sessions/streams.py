@@ -43,9 +43,10 @@ from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 from trio_mcp.session.kept_requests import KeptRequest
 
 from ...asgi.access import HttpRejection
+from ...asgi.direct import StreamPart
 from ...asgi.exchange import KEEP_ALIVE_SECONDS, LEGACY_STATUS, Exchange
 from ...asgi.messages import AuthorizedRequest
-from .event_log import EventLog, event_id, never_sent
+from .event_log import EventLog, event_id, first_of, never_sent
 from .stored import StreamKeeper
 
 PRIMING_SECONDS: Final = 0.5
@@ -54,10 +55,6 @@ cheaper for both sides, and needs no event id."""
 
 MAX_UNREAD_EVENTS: Final = 256
 """Events that are logged without a reader; then the calls that send them wait."""
-
-
-MAX_WRITE: Final = 64 * 1024
-"""Bytes of several events from the log that are sent in one write."""
 
 
 @dataclass(slots=True, eq=False)
@@ -200,12 +197,8 @@ class SessionStream:
                 kept = self.kept = [] if kept is None else kept
                 await keeper.keep(kept, self.number, self.listener)
             events = [dump(envelope.message) for envelope in self._unlogged]
-            first = self.last + 1
-            await self.streams.log.append(self.number, first, events)
-            # Counted even if the store failed to keep them: the client that reads now gets them all the same, with
-            # these numbers.
-            self.last += len(events)
-            self._unlogged = []
+            await self.streams.log.append(self.number, self.last + 1, events)
+            framed = self._counted(events)
             if keeper is not None and kept and self.done:
                 await keeper.release(kept)
         finally:
@@ -213,7 +206,28 @@ class SessionStream:
             written, self._written = self._written, None
             if written is not None:
                 written.set()
-        return self.framed(first, events) if self.consumer is consumer else b""
+        return framed if self.consumer is consumer else b""
+
+    def flush_nowait(self, consumer: StreamReader | BackgroundLogger) -> bytes | None:
+        """Log what is in the outbox and return it as `flush` does; None, and nothing is taken, if it has to be waited for."""
+        if self._writing or self.streams.keeper is not None or not self.streams.log.is_prompt:
+            return None
+        if self.consumer is not consumer:
+            return b""
+        first = b"" if self.is_open else self.open()
+        self._unlogged += self.outbox.take_nowait()
+        events = [dump(envelope.message) for envelope in self._unlogged]
+        self.streams.log.append_nowait(self.number, self.last + 1, events)
+        return first + self._counted(events)
+
+    def _counted(self, events: Sequence[bytes]) -> bytes:
+        """Return what was given to the log as events."""
+        first = self.last + 1
+        # Counted even if the store failed to keep them: the client that reads now gets them all the same, with
+        # these numbers.
+        self.last += len(events)
+        self._unlogged = []
+        return self.framed(first, events)
 
     async def wait_logged(self) -> None:
         """Wait until nothing is being logged: then the append that an earlier consumer began is in the log."""
@@ -335,21 +349,16 @@ class StreamReader(Exchange):
         else:
             await super()._keep_alive()
 
+    def take_filler(self) -> StreamPart | None:
+        return self.take_part() if self._has_no_id else super().take_filler()
+
+    def _events_nowait(self) -> bytes | None:
+        return self.stream.flush_nowait(self)
+
     async def _events(self) -> bytes:
         stream = self.stream
         first = b"" if stream.is_open else stream.open()
         return first + await stream.flush(self)
-
-
-def first_of(events: Sequence[bytes]) -> Sequence[bytes]:
-    """Return the first events, for one write: at least one, and more while they are small."""
-    size = count = 0
-    for event in events:
-        size += len(event)
-        if count and size > MAX_WRITE:
-            break
-        count += 1
-    return events[:count]
 
 
 class BackgroundLogger:
