@@ -504,6 +504,49 @@ async def test_a_connection_that_no_call_uses_is_closed_unless_its_session_goes_
     assert not ending.server.services
 
 
+async def test_the_connection_of_a_session_is_closed_some_time_after_the_session(mock_clock: MockClock) -> None:
+    ending = Ending(Far("modern").server)
+    outer = Server("outer")
+    outer.mount("f", proxy(ending))
+    async with outer.open_service() as service:
+        with trio.fail_after(SECONDS):
+            async with Client.connect(Sharing(service), mode="legacy") as client:
+                assert (await client.call_tool("f_report")).text == "reported"
+        assert len(ending.server.services) == 2
+        mock_clock.jump(IDLE_SECONDS + 1)
+        await wait_all_tasks_blocked()
+        assert len(ending.server.services) == 1
+
+
+@host_eras
+@server_eras
+async def test_a_tool_that_runs_as_a_task_is_followed_to_its_result(host: str, server: str) -> None:
+    far = Far(server)
+    far.server.add_tool(ask, name="slow", task="required")
+    answers: dict[str, Any] = {
+        "on_elicit": lambda _question: accept(value="Bob"),
+        "on_sample": lambda _request: "hello",
+        "on_roots": lambda: [Root(uri="file:///work")],
+    }
+    async with near("mounted", host, far, **answers) as found:
+        listed = {tool.name: tool for tool in await found.client.list_tools()}
+        assert listed["f_slow"].execution is None
+        assert (await found.call("slow")).text == "Bob hello /work"
+
+
+@host_eras
+async def test_three_proxies_in_a_row_pass_a_question_for_the_user_of_the_host(host: str) -> None:
+    for server in ERAS:
+        answers: dict[str, Any] = {
+            "on_elicit": lambda _question: accept(value="Bob"),
+            "on_sample": lambda _request: "hello",
+            "on_roots": list,
+        }
+        with trio.fail_after(SECONDS):
+            async with Client.connect(proxy(proxy(proxy(Far(server).server))), mode=host, **answers) as client:
+                assert (await client.call_tool("ask")).text == "Bob hello"
+
+
 async def test_no_more_hosts_have_connections_than_may(mock_clock: MockClock) -> None:
     far = Far("modern")
     outer = Server("outer")

@@ -20,7 +20,7 @@ from ..groups import single_exception
 from ..logs import peer_logger
 from ..protocol.jsonrpc import INTERNAL_ERROR
 from ..session import AnyChannel, Call
-from ..session.calls.facts import LegacySession
+from ..session.calls.facts import SessionFacts
 from ..session.changes import Change
 from ..types import ClientCapabilities, Implementation, Tool
 from .answers import Answers, Backfill
@@ -48,7 +48,7 @@ class HostKey(NamedTuple):
         capabilities, info: what the host declares, and who it is, as JSON.
     """
 
-    session: LegacySession | None
+    session: SessionFacts | None
     connection: Hashable
     principal: str | None
     capabilities: bytes
@@ -56,8 +56,8 @@ class HostKey(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """Whether the host has left, as far as that is known."""
-        return self.session is not None and self.session.facts.notify is None
+        """Whether the session of the host has ended."""
+        return self.session is not None and self.session.notify is None
 
 
 def key_of(call: Call) -> HostKey:
@@ -67,7 +67,8 @@ def key_of(call: Call) -> HostKey:
     connection: Hashable = None
     if facts.session is None and not facts.own_headers and call.actor.account is not None:
         connection = call.actor.account.connection
-    return HostKey(facts.session, connection, facts.principal, facts.client_capabilities.encode(), info)
+    session = None if facts.session is None else facts.session.facts
+    return HostKey(session, connection, facts.principal, facts.client_capabilities.encode(), info)
 
 
 @dataclass(eq=False)

@@ -84,7 +84,7 @@ class ResourceReader(NamedTuple):
 
     def plan(self, uri: str, values: dict[str, object]) -> Plan:
         """Return how to read the resource of this URI."""
-        own = inner_uri(self.mounts, uri)
+        own = inner_uri(self.mounts, uri) if self.mounts else uri
         run = partial(self.handler.run, values, partial(self._convert, own))
         body = mounted_body(self.mounts, "resource", uri, {}, run) if self.mounts else run
         return Plan(body, uri, self.options.get("timeout", math.inf), resume=self.resume)
