@@ -11,6 +11,7 @@ from .asking import (
 )
 from .branching import BranchOptions
 from .builder import ToolBuilder, ToolLimits
+from .composing import Mountable
 from .context import BranchGroup, Context
 from .elicitation import Elicitation, OnDecline
 from .elicits import AnyElicit, Elicit
@@ -75,6 +76,7 @@ __all__ = [
     "Lifespan",
     "LoopTool",
     "Mirrored",
+    "Mountable",
     "OfferKeywords",
     "OfferedTool",
     "OnDecline",
