@@ -384,6 +384,19 @@ async def test_what_the_server_removes_and_changes_is_removed_and_changed(host: 
         assert await found.client.list_resource_templates() == []
 
 
+async def test_of_too_many_subscriptions_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trio_mcp.relay.host_links.MAX_WATCHED", 2)
+    monkeypatch.setattr("trio_mcp.relay.server_client.MAX_WATCHED", 2)
+    far = Far("modern")
+    async with near("mounted", "legacy", far) as found:
+        uris = [f"note://f/of/{day}" for day in ("monday", "tuesday", "wednesday")]
+        async with found.client.listen(uris=uris) as changes:
+            await found.call("report")
+            for day in ("monday", "wednesday"):
+                far.server.resource_updated(f"note://of/{day}")
+            assert (await anext(changes)).uri == "note://f/of/wednesday"
+
+
 # servers that end
 
 

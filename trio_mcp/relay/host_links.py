@@ -26,7 +26,7 @@ from ..types import ClientCapabilities, Implementation, Tool
 from .answers import Answers, Backfill
 from .offers import host_of
 from .questions import Questions
-from .server_client import ServerClient
+from .server_client import MAX_WATCHED, ServerClient
 
 logger = peer_logger("trio_mcp.relay")
 
@@ -155,9 +155,18 @@ class HostLinks:
             client.learn(tools)
 
     def watch(self, uri: str) -> None:
-        """Subscribe to a resource, on all connections: whichever changes it reports that."""
+        """Subscribe to a resource, on all connections: whichever changes it reports that.
+
+        Of more than `MAX_WATCHED` those that were subscribed to last are kept.
+        """
+        self._watched.pop(uri, None)
         self._watched[uri] = None
+        oldest = next(iter(self._watched)) if len(self._watched) > MAX_WATCHED else None
+        if oldest is not None:
+            del self._watched[oldest]
         for client in self._clients():
+            if oldest is not None:
+                client.unwatch(oldest)
             client.watch(uri)
 
     def watch_all(self, client: ServerClient) -> None:

@@ -54,6 +54,8 @@ class Mirror:
         self._forward = forward
         self.registry = Registry(lambda _change: None, f"the server {name!r}")
         made = self.registry
+        self._left_out: dict[int, dict[str, str]] = {}
+        """What is not offered, and why, by catalog: each is logged once."""
         self._completions = made.completions = ForwardedCompletions(made.prompts, made.resources, made.templates)
 
     def declare(self, capabilities: ServerCapabilities) -> None:
@@ -91,6 +93,7 @@ class Mirror:
         """Let a catalog have the items that the server lists now."""
         for key in [key for key in tuple(catalog.by_key) if key not in models]:
             catalog.remove(key)
+        left_out: dict[str, str] = {}
         for key, model in models.items():
             known = catalog.by_key.get(key)
             try:
@@ -101,7 +104,12 @@ class Mirror:
                     catalog.replace(key, item)
             # A name that is taken or impossible in an outer server is a reason to leave this one out, and not the others.
             except ValueError as error:
-                logger.warning("%r of the server %r is left out: %s", key, self.name, error)
+                left_out[key] = str(error)
+        known_before = self._left_out.get(id(catalog), {})
+        for key, why in left_out.items():
+            if known_before.get(key) != why:
+                logger.warning("%r of the server %r is left out: %s", key, self.name, why)
+        self._left_out[id(catalog)] = left_out
 
 
 async def listed(client: ServerClient, kind: ListKind[M]) -> list[M]:
@@ -145,10 +153,13 @@ class Following:
                 try:
                     await self._follow()
                     failures = 0
-                except Exception as error:  # noqa: BLE001  whatever a transport raises: the next attempt may work
+                except Exception as error:
                     level = logging.INFO if failures else logging.WARNING
                     why = single_exception(error)
-                    logger.log(level, "the lists of the server %r cannot be read: %s", self._mirror.name, why)
+                    # Of a failure that is no answer of the server and no news of the system, the place is of interest.
+                    trace = None if isinstance(why, McpError | OSError) else why
+                    text = "the lists of the server %r cannot be read: %s"
+                    logger.log(level, text, self._mirror.name, why, exc_info=trace)
                     failures += 1
                 await trio.sleep(BACKOFF.delay(failures))
 

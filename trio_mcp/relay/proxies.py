@@ -138,7 +138,10 @@ class Proxy(RelayServer):
             failure = single_exception(group)
         # After the block, so that the group is not its context.
         if failure is not None:
-            raise failure
+            try:
+                raise failure
+            finally:
+                del failure
         if self.failure is not None:
             raise Disconnected(f"the server {self.identity.name!r} has gone: {self.failure}")
 

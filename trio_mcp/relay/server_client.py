@@ -85,7 +85,7 @@ class ServerClient:
         self._questions = questions
         self._name = name
         self._tools = ListedTools()
-        self._watched: dict[str, None] = {}
+        self._watched: dict[str, trio.CancelScope] = {}
         self._subscribing = 0
         """Subscriptions that the server has not agreed to yet."""
         self._subscribed = trio.Event()
@@ -212,26 +212,33 @@ class ServerClient:
     def watch(self, uri: str) -> None:
         """Subscribe at the server to a resource, once; there is no more than `MAX_WATCHED`."""
         if uri not in self._watched and len(self._watched) < MAX_WATCHED:
-            self._watched[uri] = None
-            self._watch(Changes(lambda: self.link.dialect.listeners, filter_of([], [uri])))
+            scope = self._watched[uri] = trio.CancelScope()
+            self._watch(Changes(lambda: self.link.dialect.listeners, filter_of([], [uri])), scope)
+
+    def unwatch(self, uri: str) -> None:
+        """End the subscription to a resource, if there is one."""
+        scope = self._watched.pop(uri, None)
+        if scope is not None:
+            scope.cancel()
 
     def _announces(self, kind: str) -> bool:
         capability = getattr(self.link.facts.capabilities, kind, None)
         return bool(getattr(capability, "list_changed", None))
 
-    def _watch(self, changes: Changes) -> None:
+    def _watch(self, changes: Changes, scope: trio.CancelScope | None = None) -> None:
         self._subscribing += 1
-        self.link.start(self._read_changes, changes)
+        self.link.start(self._read_changes, changes, scope or trio.CancelScope())
 
-    async def _read_changes(self, changes: Changes) -> None:
-        """Keep a subscription; `on_change` gets what it brings."""
+    async def _read_changes(self, changes: Changes, scope: trio.CancelScope) -> None:
+        """Keep a subscription until the scope is cancelled; `on_change` gets what it brings."""
         begun = False
         try:
-            async with changes:
-                self._note_subscribed()
-                begun = True
-                async for _ in changes:
-                    pass
+            with scope:
+                async with changes:
+                    self._note_subscribed()
+                    begun = True
+                    async for _ in changes:
+                        pass
         except McpError as error:
             logger.info("changes of the server do not reach the host: %s", error)
         finally:

@@ -174,7 +174,11 @@ class MountedBody:
             not_found = ResourceNotFound(outer)
         else:
             return outward(mount, result)
-        raise not_found
+        try:
+            raise not_found
+        finally:
+            # Its traceback holds this frame.
+            del not_found
 
     def _outer_uri_of(self, error: ResourceNotFound) -> str | None:
         """Return the URI for the outer server, if the resource that was read is the one that does not exist."""
