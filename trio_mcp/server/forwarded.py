@@ -79,7 +79,7 @@ def forwarding(send: Callable[[Call, Lane, dict[str, object]], Awaitable[object]
 
 def as_they_come(schema: JsonObject) -> Arguments:
     """Return arguments that the server which runs the call checks."""
-    return Arguments(schema, None, inspect.Signature.empty, dict)
+    return Arguments(schema, None, inspect.Signature.empty, lambda arguments: {**arguments})
 
 
 def as_tool_result(value: object) -> CallToolResult:
