@@ -9,7 +9,6 @@ from trio_mcp import Client, Server, accept
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 from trio_mcp.testing.sweep import sweep
 
-
 outer = Server("outer", version="1")
 outer.mount("s", server)
 
