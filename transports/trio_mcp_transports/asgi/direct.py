@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .messages import Headers, Receive, Respond, Send, head_of, respond
+from .messages import Headers, Receive, Respond, Send, respond
 
 
 class DirectRequest(NamedTuple):
@@ -77,11 +77,6 @@ class KnownResponse:
 
     async def __call__(self) -> None:
         await respond(self.send, self.status, self.body, self.headers)
-
-    @property
-    def head(self) -> Headers:
-        """All of its headers."""
-        return head_of(self.status, self.body, self.headers)
 
 
 class StreamPart(NamedTuple):

@@ -54,10 +54,8 @@ class Exchange(OpenResponse):
 
     __slots__ = (
         "_headers",
+        "_incoming",
         "_opened",
-        "_receive",
-        "_request",
-        "_send",
         "_silent_since",
         "_statuses",
         "_wake",
@@ -72,18 +70,16 @@ class Exchange(OpenResponse):
         """It is to end soon, whatever is still to come."""
         self.closing_bytes = b""
         """The last bytes of a stream."""
-        self._receive = incoming.receive
-        self._request = events_of(incoming.receive)
-        self._send = incoming.send
+        self._incoming = incoming
         self._statuses = statuses
-        self._headers: list[tuple[bytes, bytes]] = []
+        self._headers: Headers = ()
         self._opened = False
         self._wake: Callable[[], None] | None = None
         self._silent_since: float | None = None
 
     def add_header(self, name: bytes, value: bytes) -> None:
         """For the head of the answer, which has not been sent yet."""
-        self._headers.append((name, value))
+        self._headers = [*self._headers, (name, value)]
 
     async def run(self) -> bool:
         """Send what comes into the outbox until it is closed or `end_response` is called; False if the client left first."""
@@ -111,7 +107,7 @@ class Exchange(OpenResponse):
         """End the call, since its client left before the end of the response."""
 
     def finish(self) -> None:
-        close_outbox(self.outbox)
+        self.outbox.release()
 
     def lose(self) -> None:
         self.stop_watching()
@@ -146,10 +142,10 @@ class Exchange(OpenResponse):
         envelopes = self.outbox.take_nowait()
         # The client cancelled the call by a message, so nothing answers it.
         if not envelopes:
-            return KnownResponse(self._send, 202, b"", self._headers)
+            return KnownResponse(self._incoming.send, 202, b"", self._headers)
         message = envelopes[0].message
         status = self._statuses.get(message.error.code, 200) if isinstance(message, ErrorResponse) else 200
-        return KnownResponse(self._send, status, dump(message), self._headers)
+        return KnownResponse(self._incoming.send, status, dump(message), self._headers)
 
     def take_part(self) -> StreamPart | None:
         body = self._events_nowait()
@@ -199,7 +195,7 @@ class Exchange(OpenResponse):
             each = answer.answers if isinstance(answer, Answers) else (answer,)
             fitting = {statuses.get(one.error.code, other) for one in each if isinstance(one, ErrorResponse)}
             status = fitting.pop() if len(fitting) == 1 else 200
-            await respond(self._send, status, dump(answer), self._headers)
+            await respond(self._incoming.send, status, dump(answer), self._headers)
 
     async def _end(self) -> None:
         """The last of it. What was all said before anything was sent needs no stream."""
@@ -215,15 +211,16 @@ class Exchange(OpenResponse):
         self.outbox.written()
         since, self._silent_since = self._silent_since or trio.current_time(), None
         with trio.CancelScope(deadline=since + self.max_silence) as ready:
-            wake = partial(expire, ready) if self._request is None else self._request.stop_waiting
+            events = events_of(self._incoming.receive)
+            wake = partial(expire, ready) if events is None else events.stop_waiting
             self._wake = self.outbox.on_ready = wake
             try:
-                if self._request is None:
+                if events is None:
                     # Further parts of the body, if there are any, mean nothing here. A cancel of this wait loses no event.
-                    while (await self._receive())["type"] != "http.disconnect":
+                    while (await self._incoming.receive())["type"] != "http.disconnect":
                         pass
                     return False
-                if await self._request.wait_disconnect():
+                if await events.wait_disconnect():
                     return False
             finally:
                 self._wake = None
@@ -262,20 +259,14 @@ class Exchange(OpenResponse):
     async def _open(self) -> None:
         if not self._opened:
             self._opened = True
-            await self._send({"type": "http.response.start", "status": 200, "headers": self._stream_head})
+            await self._incoming.send({"type": "http.response.start", "status": 200, "headers": self._stream_head})
 
     @property
     def _stream_head(self) -> Headers:
         return [*SSE_HEADERS, *self._headers]
 
     async def _send_part(self, body: bytes, *, more: bool = True) -> None:
-        await self._send({"type": "http.response.body", "body": body, "more_body": more})
-
-
-def close_outbox(outbox: Outbox[Envelope]) -> None:
-    """Close an outbox and its account, as its context does at its end."""
-    with outbox:
-        pass
+        await self._incoming.send({"type": "http.response.body", "body": body, "more_body": more})
 
 
 def expire(scope: trio.CancelScope) -> None:

@@ -33,7 +33,7 @@ from ..asgi.fast_path import RequestEvents
 from ..asgi.messages import Message, Respond, send_or_reject
 from .exchange import ConnectionFacts, HttpExchange, run_respond
 from .inbox import Inbox
-from .response import RESPONSE_500, Response, ResponseOwner, head_bytes
+from .response import RESPONSE_500, Response, ResponseOwner, whole_response
 from .writes import MAX_JOINED_BYTES
 
 GATHERING_SECONDS: Final = 0.005
@@ -164,7 +164,7 @@ class OpenRequest(RequestEvents):
             self._start(partial(send_known, known, response))
             return
         closes = owner.is_last
-        data = head_bytes(known.status, known.head, owner.own_head(), closes=closes) + b"\r\n" + known.body
+        data = whole_response(known.status, known.body, known.headers, owner.own_head(), closes=closes)
         owner.writer.write_or_start(data, partial(self._end_known, response, closes=closes))
 
     def _end_known(self, response: OpenResponse | None, *, closes: bool) -> None:

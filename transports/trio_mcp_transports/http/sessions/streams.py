@@ -169,9 +169,12 @@ class SessionStream:
 
     def retire(self) -> list[Envelope]:
         """Remove it from the session and return what was not logged."""
-        self.streams.active.pop(self.number, None)
-        with self.outbox:
+        if self.number:
+            self.streams.active.pop(self.number, None)
+        left: list[Envelope] = []
+        if not self.done:
             left, self._unlogged = [*self._unlogged, *self.outbox.take_nowait()], []
+        self.outbox.release()
         return left
 
     async def flush(self, consumer: StreamReader | BackgroundLogger) -> bytes:
