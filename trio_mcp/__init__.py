@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from .client.group_member import ServerState, ServerStatus
     from .client.group_servers import GroupServer
     from .client.model_tools import ModelTools, list_model_tools
+    from .relay import proxy
     from .runtime import CancelReason
     from .sampling import SamplingProvider
     from .server import (
@@ -169,6 +170,7 @@ __all__ = [
     "decline",
     "dismiss",
     "list_model_tools",
+    "proxy",
     "run_agent",
     "tool",
 ]
@@ -195,6 +197,7 @@ _PACKAGES = {
         "decline",
         "dismiss",
     ),
+    "relay": ("proxy",),
     "runtime": ("CancelReason",),
     "sampling": ("SamplingProvider",),
     # Not in `server`, where the module `tool` has the name.

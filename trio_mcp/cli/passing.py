@@ -14,7 +14,7 @@ from ..client.target import check_url, open_target
 from ..errors import ConfigurationError, McpError
 from ..groups import single_exception
 from ..relay import Backfill, Connect, RelayServer
-from ..server.server import GC_THRESHOLD
+from ..server.running import GC_THRESHOLD
 from ..session import MessageChannel, as_message_channel, find_transport
 from ..session.transport import owned_process
 from .errors import CommandError, Status

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from . import large_results as large_results
     from . import media as media
     from . import middleware as middleware
+    from . import mounts as mounts
     from . import nested as nested
     from . import own_tools as own_tools
     from . import parameters_model as parameters_model
     from . import prompts as prompts
     from . import resources as resources
+    from . import running as running
     from . import sampling as sampling
     from . import step_results as step_results
     from . import tool_search as tool_search
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     )
     from .branching import BranchOptions
     from .builder import ToolBuilder, ToolLimits
+    from .composing import Mountable
     from .context import BranchGroup, Context
     from .elicitation import Elicitation, OnDecline
     from .elicits import AnyElicit, Elicit
@@ -80,6 +83,7 @@ else:
             "branching": "BranchOptions",
             "builder": "ToolBuilder ToolLimits",
             "completion": "",
+            "composing": "Mountable",
             "concurrency": "",
             "context": "BranchGroup Context",
             "elicitation": "Elicitation OnDecline",
@@ -91,6 +95,7 @@ else:
             "large_results": "",
             "media": "Audio File Image",
             "middleware": "CallHandler CallMiddleware CallRequest CallResult",
+            "mounts": "",
             "nested": "",
             "options": "OfferKeywords",
             "own_tools": "",
@@ -98,6 +103,7 @@ else:
             "prompts": "PromptKeywords",
             "provide": "Provide",
             "resources": "ResourceKeywords",
+            "running": "",
             "results": "ToolResult",
             "sampling": (
                 "BreakToolLoop ClientTools IncludeContext LoopTool OfferedTool Prompt PromptPart SampleAttempt "
@@ -141,6 +147,7 @@ __all__ = [
     "Lifespan",
     "LoopTool",
     "Mirrored",
+    "Mountable",
     "OfferKeywords",
     "OfferedTool",
     "OnDecline",

@@ -14,6 +14,7 @@ PAGES = [
     "branches",
     "cancellation",
     "clients",
+    "composition",
     "agents",
     "forms",
     "groups",
