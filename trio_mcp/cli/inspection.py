@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from ..client import Client
-from ..session.token_usage import CHARACTERS_PER_TOKEN
+from ..session.token_estimate import CHARACTERS_PER_TOKEN
 from ..types import Prompt, Resource, ResourceTemplate, Tool
 from .command import command
 from .connecting import use_server
