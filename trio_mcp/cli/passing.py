@@ -61,7 +61,7 @@ def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hi
         connect_to, own = [*target.words], {"env": {**inherited, **target.env}, "cwd": target.cwd}
 
     try:
-        # Never opened: it checks the options, of which no host should hear.
+        # Checks the options now, and not when a host connects. This channel is never opened.
         open_target(connect_to, own)
     except (ValueError, TypeError) as error:
         raise CommandError(str(error)) from error
