@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 import trio
 
+from .. import server, types
 from ..checks import check_str, mistake
 from ..runtime import ThreadLimiter
 from ..session import Call, MessageFacts, MessageMiddleware
 from ..session.calls.services import CallServices
-from ..types import Implementation, SubscribeRequestParams, SubscriptionsListenRequestParams
-from .middleware import CallMiddleware
-from .mounts import PREFIX, MountPoint, Mounts
+from ..types import Implementation
 from .registration import Registration
 from .registry import Registry
+
+if TYPE_CHECKING:
+    from .mounts import Mounts
 
 
 class Mountable(Protocol):
@@ -33,7 +35,7 @@ class Mountable(Protocol):
         ...
 
     @property
-    def layers(self) -> Sequence[CallMiddleware]:
+    def layers(self) -> Sequence[server.CallMiddleware]:
         """Its middleware, the outermost first."""
         ...
 
@@ -56,7 +58,7 @@ class Mountable(Protocol):
         """Raise `ValueError` if it cannot be mounted."""
         ...
 
-    def add_outer(self, mount: MountPoint, outer: Composition, /) -> None:
+    def add_outer(self, mount: server.mounts.MountPoint, outer: Composition, /) -> None:
         """Note a server in which it is mounted, which its changes are to be announced to."""
         ...
 
@@ -85,7 +87,7 @@ class Composition(Registration):
     def __init__(self, name: str) -> None:
         super().__init__(name)
         # A list, which the copies of a server share.
-        self._outer: list[tuple[MountPoint, Composition]] = []
+        self._outer: list[tuple[server.mounts.MountPoint, Composition]] = []
         """The servers in which this one is mounted."""
 
     def mount(self, prefix: str, other: Mountable) -> None:
@@ -108,7 +110,7 @@ class Composition(Registration):
             TypeError: it is not a server.
             RuntimeError: this server is being served.
         """
-        if PREFIX.fullmatch(check_str("prefix", prefix)) is None:
+        if server.mounts.PREFIX.fullmatch(check_str("prefix", prefix)) is None:
             raise ValueError(
                 f"{prefix[:80]!r} is no prefix: 1 to 64 letters, digits, '_', '-' and '.'; the first is a letter or a digit"
             )
@@ -121,7 +123,7 @@ class Composition(Registration):
                 f"the server {other.identity.name!r} authenticates its callers, and {self.identity.name!r} does not: mounted "
                 "there, it would be open to everybody. Give the outer server authenticate=, too"
             )
-        point = MountPoint(
+        point = server.mounts.MountPoint(
             prefix, other, other.identity.name, lambda: other.layers, other.registry.offers, self._fulfilled
         )
         self._registry.mount(point, other.registry)
@@ -134,7 +136,7 @@ class Composition(Registration):
         return self._registry
 
     @property
-    def layers(self) -> Sequence[CallMiddleware]:
+    def layers(self) -> Sequence[server.CallMiddleware]:
         """Its middleware, the outermost first."""
         return self._middleware
 
@@ -143,7 +145,7 @@ class Composition(Registration):
         """Where its plain functions run."""
         return self._threads
 
-    def add_outer(self, mount: MountPoint, outer: Composition, /) -> None:
+    def add_outer(self, mount: server.mounts.MountPoint, outer: Composition, /) -> None:
         """Note a server in which this one is mounted."""
         self._outer.append((mount, outer))
 
@@ -231,16 +233,16 @@ def watchers(registry: Registry, states: Mapping[object, object]) -> Sequence[Me
 
     def on_message(message: MessageFacts) -> None:
         match message.params:
-            case SubscribeRequestParams(uri=uri):
+            case types.SubscribeRequestParams(uri=uri):
                 watch(uri)
-            case SubscriptionsListenRequestParams(notifications=wanted):
+            case types.SubscriptionsListenRequestParams(notifications=wanted):
                 for uri in wanted.resource_subscriptions or ():
                     watch(uri)
 
     return [on_message] if followed else []
 
 
-def server_of(mount: MountPoint) -> Mountable:
+def server_of(mount: server.mounts.MountPoint) -> Mountable:
     """Return the mounted server."""
     # Not the type of the attribute: items know their mounts, and a registry, which a server has, knows its items.
     return cast("Mountable", mount.server)

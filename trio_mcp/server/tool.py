@@ -61,7 +61,6 @@ from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
 from .tool_options import ToolKeywords, check_tool_name, check_tool_options, required_capabilities, task_support
 
 if TYPE_CHECKING:
-    from .mounts import MountPoint, Mounts
     from .parameters_model import ParametersModel
 
 logger = peer_logger("trio_mcp.tool")
@@ -100,7 +99,7 @@ class Tool:
     _make: Callable[[ThreadLimiter], Tool]
     max_result: int | None
     task: TaskSupport = TaskSupport.FORBIDDEN
-    mounts: Mounts = ()
+    mounts: server.mounts.Mounts = ()
 
     @property
     def token_budget(self) -> int | None:
@@ -122,7 +121,7 @@ class Tool:
             meta[REQUIRES_META_KEY] = [*requires]
         return replace(self, requires=requires, model=self.model.model_copy(update={"meta": meta or None}))
 
-    def mounted(self, mount: MountPoint) -> Tool:
+    def mounted(self, mount: server.mounts.MountPoint) -> Tool:
         """Return the tool as the outer server of a mount has it. Raises `ValueError` if its name is too long there."""
         name = mount.outer_name(self.name)
         check_tool_name(name)
