@@ -12,6 +12,8 @@ import pytest
 import trio
 from naming import naming, unnamed
 from relaying import SECONDS
+from talk import ERAS as TALK_ERAS
+from talk import Legacy, play
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
@@ -21,7 +23,7 @@ from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.relay import Proxy
 from trio_mcp.relay.host_links import IDLE_SECONDS
 from trio_mcp.relay.proxies import START_SECONDS
-from trio_mcp.session import MessageFacts, serve_channel
+from trio_mcp.session import MessageFacts, Peer, serve_channel
 from trio_mcp.types import (
     CallToolResult,
     Icon,
@@ -330,6 +332,19 @@ class Sharing:
 
     async def serve_channel(self, channel: Any) -> None:
         await serve_channel(self._service, channel)
+
+
+@pytest.mark.parametrize("era", TALK_ERAS, ids=lambda era: era.era)
+async def test_principals_share_no_connection(era: type[Legacy]) -> None:
+    far = Far("modern")
+    outer = by("mounted", far.server)
+    assert isinstance(outer, Server)
+    async with play(outer, era) as player:
+        for name in ("ann", "bob", "ann"):
+            player.talk.peer = Peer(name)
+            await player.call("f_rich")
+            assert await player.text() == "t"
+        assert len(far.server.services) == 3  # for the lists, for ann, and for bob
 
 
 @server_eras

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Annotated, Any, Literal
@@ -523,6 +524,26 @@ async def test_the_limit_of_a_tool_counts_its_calls_under_all_its_names(mode: An
                 await client.call_tool("b_work")
             gate.set()
         assert (await client.call_tool("b_work")).text == "worked"
+
+
+async def test_the_threads_of_mounted_servers_are_counted() -> None:
+    server, began, gate = Server("notes"), threading.Event(), threading.Event()
+
+    @server.tool
+    def work() -> str:
+        began.set()
+        gate.wait(BOUND)
+        return "worked"
+
+    outer = desk_of(("n", server))
+    async with client_of(outer) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "n_work")
+        await trio.to_thread.run_sync(began.wait, BOUND)
+        (service,) = outer.services
+        threads = service.statistics().threads
+        assert threads is not None
+        assert threads.running == 1
+        gate.set()
 
 
 @pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)
