@@ -24,6 +24,7 @@ from trio_mcp.relay import Proxy
 from trio_mcp.relay.host_links import IDLE_SECONDS
 from trio_mcp.relay.proxies import START_SECONDS
 from trio_mcp.session import MessageFacts, Peer, serve_channel
+from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import (
     CallToolResult,
     Icon,
@@ -296,6 +297,23 @@ async def test_a_link_of_the_server_can_be_read_at_the_outer_one(host: str) -> N
         (contents,) = (await found.client.read_resource(link.uri)).contents
         assert isinstance(contents, TextResourceContents)
         assert contents.text == "of monday"
+
+
+@host_eras
+@server_eras
+async def test_a_handler_of_the_outer_server_uses_what_is_behind_the_proxy(host: str, server: str) -> None:
+    outer = by("mounted", Far(server).server)
+    assert isinstance(outer, Server)
+    samples = [tool_use("f_decorated"), "done"]
+
+    @outer.tool
+    async def use(ctx: Context) -> str:
+        (contents,) = (await ctx.read_resource("note://f/one")).contents
+        assert isinstance(contents, TextResourceContents)
+        return f"{contents.text} {(await ctx.run_tool_loop('Go.', ['f_decorated'])).text}"
+
+    client = MockClient(era=host, samples=samples)
+    assert (await client.call((outer, "use"))).text == "one done"
 
 
 @host_eras

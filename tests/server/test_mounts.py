@@ -335,6 +335,24 @@ async def test_a_handler_reads_and_renders_what_its_own_server_has_under_that_na
 
 
 @both_eras
+async def test_a_handler_of_the_outer_server_reads_and_renders_what_is_mounted(mode: Any) -> None:
+    outer = desk_of(("n", notes()))
+
+    @outer.tool
+    async def read(ctx: Context) -> str:
+        (contents,) = (await ctx.read_resource("notes://n/all")).contents
+        (message,) = (await ctx.get_prompt("n_sum_up", {"title": "it"})).messages
+        assert isinstance(contents, TextResourceContents)
+        assert isinstance(message.content, TextContent)
+        return f"{contents.uri}: {contents.text}; {message.content.text}; {ctx.state}"
+
+    state = "the state of notes"
+    async with client_of(outer, mode) as client:
+        read_it = (await client.call_tool("read")).text
+        assert read_it == f"notes://n/all: {state}; Sum it up: {state}; None"
+
+
+@both_eras
 async def test_a_tool_loop_offers_the_tools_of_its_own_server(mode: Literal["legacy", "modern"]) -> None:
     server = Server("notes", sampling=ScriptedProvider([tool_use("add", a=1), "done"]))
 
