@@ -12,6 +12,8 @@ import pytest
 import trio
 from naming import naming, unnamed
 from relaying import SECONDS
+from talk import ERAS as TALK_ERAS
+from talk import Legacy, play
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
@@ -21,7 +23,8 @@ from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.relay import Proxy
 from trio_mcp.relay.host_links import IDLE_SECONDS
 from trio_mcp.relay.proxies import START_SECONDS
-from trio_mcp.session import MessageFacts, serve_channel
+from trio_mcp.session import MessageFacts, Peer, serve_channel
+from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import (
     CallToolResult,
     Icon,
@@ -298,6 +301,23 @@ async def test_a_link_of_the_server_can_be_read_at_the_outer_one(host: str) -> N
 
 @host_eras
 @server_eras
+async def test_a_handler_of_the_outer_server_uses_what_is_behind_the_proxy(host: str, server: str) -> None:
+    outer = by("mounted", Far(server).server)
+    assert isinstance(outer, Server)
+    samples = [tool_use("f_decorated"), "done"]
+
+    @outer.tool
+    async def use(ctx: Context) -> str:
+        (contents,) = (await ctx.read_resource("note://f/one")).contents
+        assert isinstance(contents, TextResourceContents)
+        return f"{contents.text} {(await ctx.run_tool_loop('Go.', ['f_decorated'])).text}"
+
+    client = MockClient(era=host, samples=samples)
+    assert (await client.call((outer, "use"))).text == "one done"
+
+
+@host_eras
+@server_eras
 async def test_each_host_is_asked_for_its_own_calls(host: str, server: str) -> None:
     outer = by("mounted", Far(server).server)
     async with outer.open_service() as service, trio.open_nursery() as nursery:
@@ -330,6 +350,19 @@ class Sharing:
 
     async def serve_channel(self, channel: Any) -> None:
         await serve_channel(self._service, channel)
+
+
+@pytest.mark.parametrize("era", TALK_ERAS, ids=lambda era: era.era)
+async def test_principals_share_no_connection(era: type[Legacy]) -> None:
+    far = Far("modern")
+    outer = by("mounted", far.server)
+    assert isinstance(outer, Server)
+    async with play(outer, era) as player:
+        for name in ("ann", "bob", "ann"):
+            player.talk.peer = Peer(name)
+            await player.call("f_rich")
+            assert await player.text() == "t"
+        assert len(far.server.services) == 3  # for the lists, for ann, and for bob
 
 
 @server_eras

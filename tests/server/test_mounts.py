@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Annotated, Any, Literal
@@ -334,6 +335,24 @@ async def test_a_handler_reads_and_renders_what_its_own_server_has_under_that_na
 
 
 @both_eras
+async def test_a_handler_of_the_outer_server_reads_and_renders_what_is_mounted(mode: Any) -> None:
+    outer = desk_of(("n", notes()))
+
+    @outer.tool
+    async def read(ctx: Context) -> str:
+        (contents,) = (await ctx.read_resource("notes://n/all")).contents
+        (message,) = (await ctx.get_prompt("n_sum_up", {"title": "it"})).messages
+        assert isinstance(contents, TextResourceContents)
+        assert isinstance(message.content, TextContent)
+        return f"{contents.uri}: {contents.text}; {message.content.text}; {ctx.state}"
+
+    state = "the state of notes"
+    async with client_of(outer, mode) as client:
+        read_it = (await client.call_tool("read")).text
+        assert read_it == f"notes://n/all: {state}; Sum it up: {state}; None"
+
+
+@both_eras
 async def test_a_tool_loop_offers_the_tools_of_its_own_server(mode: Literal["legacy", "modern"]) -> None:
     server = Server("notes", sampling=ScriptedProvider([tool_use("add", a=1), "done"]))
 
@@ -523,6 +542,26 @@ async def test_the_limit_of_a_tool_counts_its_calls_under_all_its_names(mode: An
                 await client.call_tool("b_work")
             gate.set()
         assert (await client.call_tool("b_work")).text == "worked"
+
+
+async def test_the_threads_of_mounted_servers_are_counted() -> None:
+    server, began, gate = Server("notes"), threading.Event(), threading.Event()
+
+    @server.tool
+    def work() -> str:
+        began.set()
+        gate.wait(BOUND)
+        return "worked"
+
+    outer = desk_of(("n", server))
+    async with client_of(outer) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(client.call_tool, "n_work")
+        await trio.to_thread.run_sync(began.wait, BOUND)
+        (service,) = outer.services
+        threads = service.statistics().threads
+        assert threads is not None
+        assert threads.running == 1
+        gate.set()
 
 
 @pytest.mark.parametrize("era", ERAS, ids=lambda era: era.era)
