@@ -1,17 +1,24 @@
-"""`trio-mcp serve`: serve the server of a file over HTTP and WebSocket."""
+"""`trio-mcp serve`: serve a server over HTTP and WebSocket."""
 
 from __future__ import annotations
 
 import logging
-from argparse import ArgumentParser, ArgumentTypeError, Namespace
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import reduce, wraps
+from importlib import import_module
+from typing import Final
+
+import click
 
 from ..errors import ConfigurationError
+from .command import command
 from .errors import CommandError, Status
-from .loading import FILE_HELP, lifespan_errors, load_server
-from .numbers import port, seconds
+from .loading import lifespan_errors, load_python
+from .options import header_option, target_argument
 from .output import log_to_stderr
+from .parameters import Seconds, UrlPath
+from .targets import PythonTarget, read_target
 
 EXAMPLES = """\
 examples:
@@ -19,6 +26,7 @@ examples:
   trio-mcp serve examples/travel.py --port 9000 --path /travel
   trio-mcp serve examples/travel.py --sse
   trio-mcp serve examples/travel.py --host 0.0.0.0 --allowed-host mcp.example.com
+  trio-mcp serve 'npx -y some-mcp-server'
 
 WebSocket clients find it under the same URL with ws:// in place of http://.
 
@@ -27,46 +35,97 @@ clients reach it, so that no other web site can. SIGTERM, SIGHUP or Ctrl-C ends 
 running calls may continue for 70% of that time, then they are cancelled and answered.
 """
 
-
-def describe(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("file", metavar="FILE[:name]", help=FILE_HELP)
-    describe_http(parser)
-    add("--sse", action="store_true", help="serve HTTP+SSE as well, at /sse, for clients of 2024-11-05")
-    parser.epilog = EXAMPLES
-
-
-def describe_http(parser: ArgumentParser) -> None:
-    """Add the options of a command that serves over HTTP."""
-    add = parser.add_argument
-    add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
-    add("--port", type=port, default=8000, help="port; 0 takes a free one (default: %(default)s)")
-    add("--path", type=path, default="/mcp", help="path of the endpoint (default: %(default)s)")
-    add("--allowed-host", action="append", default=[], metavar="NAME", help="a name it is reached by; repeatable")
-    add("--allowed-origin", action="append", default=[], metavar="URL", help="a web site that may call it; repeatable")
-    add("--drain", type=seconds, default=10.0, metavar="SECONDS", help="time for a shutdown (default: %(default)g)")
+STATUSES: Final = {
+    Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
+    Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
+}
+HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
+"""The names of the options that `serves_http` adds, which are those of the transport."""
 
 
-def execute(options: Namespace) -> int:
-    log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
-    server = load_server(options.file, tell_errors=options.debug)
+def serves_http(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of a server over HTTP; it is passed a dict of them as `http`."""
+
+    @wraps(function)
+    def serving(**options: object) -> int:
+        http = {name: options.pop(name) for name in HTTP_OPTIONS}
+        return function(http=http, **options)
+
+    added = [
+        click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+        click.option(
+            "--port",
+            type=click.IntRange(0, 65535),
+            default=8000,
+            show_default=True,
+            metavar="PORT",
+            help="The port; 0 takes a free one.",
+        ),
+        click.option(
+            "--path",
+            type=UrlPath(),
+            default="/mcp",
+            show_default=True,
+            metavar="PATH",
+            help="The path of the endpoint.",
+        ),
+        click.option(
+            "--allowed-host",
+            "allowed_hosts",
+            multiple=True,
+            metavar="NAME",
+            help="A name it is reached by; repeatable.",
+        ),
+        click.option(
+            "--allowed-origin",
+            "allowed_origins",
+            multiple=True,
+            metavar="URL",
+            help="A web site that may call it; repeatable.",
+        ),
+        click.option(
+            "--drain",
+            type=Seconds(),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="The time that a shutdown may take.",
+        ),
+    ]
+    return reduce(lambda made, decorator: decorator(made), reversed(added), serving)
+
+
+@command(
+    "serve",
+    EXAMPLES,
+    {
+        Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
+        Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
+    },
+)
+@target_argument
+@serves_http
+@click.option("--sse", is_flag=True, help="Serve HTTP+SSE as well, at /sse, for clients of 2024-11-05.")
+@header_option
+def command_line(
+    target: str, http: dict[str, object], sse: bool, headers: Sequence[tuple[str, str]], debug: bool
+) -> int:
+    """Serve a server over HTTP and WebSocket.
+
+    TARGET is a Python file or a module (app.py, app.py:name, shop.server:name), where the name is that of a server or of a
+    function that returns one; or a URL, a command in quotes, or a server of a file (mcp.json:name), which is passed on.
+    """
+    log_to_stderr(logging.DEBUG if debug else logging.WARNING)
+    server = read_target(target)
     # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
-    sse_path = "/sse" if options.sse else None
-    with http_errors(), lifespan_errors(options.file):
-        server.run("http", sse_path=sse_path, **http_options(options))
+    options = {**http, "sse_path": "/sse" if sse else None}
+    with http_errors():
+        if not isinstance(server, PythonTarget):
+            # The client is loaded only for this.
+            return int(import_module(".passing", __package__).pass_on("http", server, dict(headers), options))
+        with lifespan_errors(server.source):
+            load_python(server, tell_errors=debug).run("http", **options)
     return 0
-
-
-def http_options(options: Namespace) -> dict[str, object]:
-    """Return what the options say to the transport."""
-    return {
-        "host": options.host,
-        "port": options.port,
-        "path": options.path,
-        "allowed_hosts": options.allowed_host,
-        "allowed_origins": options.allowed_origin,
-        "drain": options.drain,
-    }
 
 
 @contextmanager
@@ -84,9 +143,3 @@ def http_errors() -> Generator[None]:
         # The transport names its own argument; a user of the command knows only the option.
         how = "; give them with --allowed-host NAME" if "allowed_hosts" in str(error) else ""
         raise CommandError(f"{error}{how}") from error
-
-
-def path(text: str) -> str:
-    if not text.startswith("/"):
-        raise ArgumentTypeError(f"{text!r} does not begin with a slash")
-    return text

@@ -29,10 +29,10 @@ A batch, which only 2025-03-26 has, is taken apart: each of its messages is then
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
+from .. import types
 from ..errors import (
     Disconnected,
     LocalProtocolError,
@@ -43,7 +43,7 @@ from ..errors import (
     without_traceback,
 )
 from ..quick_tuple import make_tuple
-from ..types import CancelledNotificationParams, CreateTaskResult, InitializeRequestParams, Model
+from ..types import CancelledNotificationParams, InitializeRequestParams, Model
 from .batches import checked_in_batch
 from .codec import Codec, codec_for
 from .codec.reading import CLOSED, Inbound, Phase, RequestTerms, SessionTerms, read_request
@@ -110,11 +110,17 @@ class Rejected(NamedTuple):
     answer: bool = True
 
 
-@dataclass(frozen=True, slots=True)
 class Ignored:
     """Nothing to do; `why` is for the log."""
 
-    why: str
+    __slots__ = ("why",)
+    __match_args__ = ("why",)
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {self.why}>"
 
 
 class StrayKind(Enum):
@@ -128,19 +134,24 @@ class StrayKind(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
 class StrayReply(Ignored):
     """A reply that matches no open request."""
 
-    kind: StrayKind = StrayKind.UNKNOWN
+    __slots__ = ("kind",)
+
+    def __init__(self, why: str, kind: StrayKind) -> None:
+        super().__init__(why)
+        self.kind = kind
 
 
-@dataclass(frozen=True, slots=True)
 class LateTask(StrayReply):
     """A request that was withdrawn has become a task, whose result is not needed."""
 
-    kind: StrayKind = StrayKind.LATE
-    task_id: str = ""
+    __slots__ = ("task_id",)
+
+    def __init__(self, why: str, task_id: str) -> None:
+        super().__init__(why, StrayKind.LATE)
+        self.task_id = task_id
 
 
 Event: TypeAlias = RequestIn | NotificationIn | CancelIn | ReplyIn | BatchIn | Rejected | Ignored
@@ -434,7 +445,7 @@ def _late_task(withdrawn: PendingRequest, answer: Response | ErrorResponse) -> L
         result = withdrawn.codec.decode_result(withdrawn.method, answer.result, may_be_task=True)
     except RemoteProtocolError:
         return None
-    if not isinstance(result, CreateTaskResult):
+    if not isinstance(result, types.CreateTaskResult):
         return None
     return LateTask("a request that was withdrawn has become a task", task_id=result.task_id)
 

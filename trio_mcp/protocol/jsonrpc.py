@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, TypeGuard, assert_never
 
 from pydantic_core import to_json
@@ -105,7 +104,6 @@ class Answers(NamedTuple):
     answers: tuple[Response | ErrorResponse, ...]
 
 
-@dataclass(frozen=True, slots=True)
 class Malformed:
     """Bytes that were no message.
 
@@ -118,13 +116,26 @@ class Malformed:
         is_cut: they end before they say whether they are an answer: without such a request of ours, answer.
     """
 
-    error: RemoteProtocolError
-    answers: RequestId | None = None
-    is_answer: bool = False
-    is_cut: bool = False
+    __slots__ = ("answers", "error", "is_answer", "is_cut")
+    __match_args__ = ("error", "answers")
+
+    def __init__(
+        self,
+        error: RemoteProtocolError,
+        answers: RequestId | None = None,
+        *,
+        is_answer: bool = False,
+        is_cut: bool = False,
+    ) -> None:
+        self.error = error
+        self.answers = answers
+        self.is_answer = is_answer
+        self.is_cut = is_cut
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.error} answers={self.answers!r}>"
 
 
-@dataclass(frozen=True, slots=True)
 class Batch(Malformed):
     """An array: several messages in 2025-03-26, and in every other revision as malformed as its base says.
 
@@ -132,7 +143,11 @@ class Batch(Malformed):
         items: the members of the array, not validated yet.
     """
 
-    items: Sequence[JsonValue] = ()
+    __slots__ = ("items",)
+
+    def __init__(self, error: RemoteProtocolError, items: Sequence[JsonValue]) -> None:
+        super().__init__(error)
+        self.items = items
 
     def messages(self) -> tuple[Message | Malformed, ...]:
         """The messages in it, in order.

@@ -13,6 +13,7 @@ from typing import Never, TypeAlias, Unpack
 
 import trio
 
+from .. import server
 from ..checks import check_no_options, check_str
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
@@ -34,13 +35,11 @@ from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
-from .middleware import CallMiddleware, with_middleware
 from .options import check_service
 from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
 from .router import request_checks_of, routes_of
-from .sampling.routing import PROVIDED, SamplingPreference, check_preference, check_provider
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
@@ -85,6 +84,7 @@ class Server(Registration):
         sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see docs/tool-loops.md. The server does not
             close it.
         sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
+        tool_search: offer a search and a call in place of the list of tools; see docs/tool-search.md.
     """
 
     def __init__(
@@ -101,23 +101,26 @@ class Server(Registration):
         list_ttl: float = 0.0,
         list_scope: CacheScope = "private",
         lifespan: Lifespan | None = None,
-        middleware: Sequence[CallMiddleware] = (),
+        middleware: Sequence[server.CallMiddleware] = (),
         message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
         sampling: SamplingProvider | None = None,
-        sampling_prefer: SamplingPreference = "client",
+        sampling_prefer: server.SamplingPreference = "client",
+        tool_search: server.ToolSearch | None = None,
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
         super().__init__()
-        check_preference(sampling_prefer)
+        if sampling_prefer != "client":
+            server.sampling.routing.check_preference(sampling_prefer)
         if sampling is None and sampling_prefer == "server":
             raise ValueError('sampling_prefer="server" needs a provider: pass sampling= too')
         if sampling is not None:
-            check_provider(sampling)
-            self._fulfilled = PROVIDED
+            server.sampling.routing.check_provider(sampling)
+            self._fulfilled = server.sampling.routing.PROVIDED
         self._sampling = sampling
         self._sampling_prefer = sampling_prefer
+        self._tool_search = None if tool_search is None else server.tool_search.check_tool_search(tool_search)
         if lifespan is not None:
             check_lifespan(lifespan)
         self._lifespan = lifespan
@@ -169,9 +172,16 @@ class Server(Registration):
         other._lifespan = lifespan  # noqa: SLF001  it is of this class
         return other
 
+    def with_tool_search(self, tool_search: server.ToolSearch | None = None) -> Server:
+        """Return a server that offers a search and a call in place of its list of tools, and shares everything with this one."""
+        other = copy(self)
+        search = server.tool_search.ToolSearch() if tool_search is None else tool_search
+        other._tool_search = server.tool_search.check_tool_search(search)  # noqa: SLF001
+        return other
+
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools, in the order they are listed."""
+        """The tools, in the order they were added."""
         return tuple(self._registry.tools)
 
     @property
@@ -215,8 +225,9 @@ class Server(Registration):
 
         Options are the transport's. Raises `LookupError` for a transport that is not installed.
         """
-        # Modules and tools live as long as the process. Frozen, they are never scanned again.
-        gc.collect()
+        # Modules and tools live as long as the process. Frozen, they are never scanned again. Only what is young is collected
+        # first: to look through everything takes a tenth of the start, and finds little but what loading classes leaves behind.
+        gc.collect(1)
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
         with owned_process():
@@ -278,16 +289,21 @@ class Server(Registration):
     async def _open_with(
         self, state: object, options: ServiceOptions, channel: MessageChannel | None
     ) -> AsyncIterator[Service]:
-        routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
+        search = None
+        if self._tool_search is not None:
+            search = server.tool_search.SearchedTools(self._registry.tools, self._tool_search, self._threads)
+        routes = routes_of(self._registry, self._pages.with_keys(self.options.keys), search)
+        if self._middleware:
+            routes = server.middleware.with_middleware(routes, self._middleware)
         opened = open_service(
-            with_middleware(routes, self._middleware),
+            routes if search is None else search.unwrapping(routes),
             self.identity,
             self._registry.capabilities,
             self.instructions,
             options,
-            request_checks_of(self._registry),
+            request_checks_of(self._registry, search),
             self._threads,
-            RestrictedTools(self._registry.tools).missing_scopes,
+            (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
             state,
             self._message_middleware,
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import islice
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
@@ -28,7 +27,7 @@ from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_schema, validator_of
 from .callables import bound_names, callable_name, type_hints
-from .forms import MAX_PROBLEMS, error_summary
+from .error_summary import MAX_PROBLEMS, error_summary
 from .plain_schemas import PlainSchema, inlined
 from .provide import provide_of
 from .reporting import Reporter
@@ -36,8 +35,7 @@ from .schema_checks import checked
 from .schema_references import UnknownReference
 
 
-@dataclass(frozen=True, slots=True)
-class Mirrored:
+class Mirrored(NamedTuple):
     """Mark an argument that modern clients repeat in the HTTP header `Mcp-Param-<name>`, for proxies (M-HTTP-6).
 
     Strings, integers and booleans only: `region: Annotated[str, Mirrored("Region")]`.

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from .. import server
 from ..checks import check_instance, check_names
 from ..errors import (
     CapabilityError,
@@ -43,17 +45,14 @@ from ..types.capabilities import lacks
 from .branching import BranchTerms
 from .callables import callable_name
 from .catalog import Catalog
-from .concurrency import ConcurrencyLimit, ToolBusy
-from .forms import error_summary
+from .error_summary import error_summary
 from .handler import Function, Handler, make_handler
-from .large_results import LimitedBody
 from .options import (
     listed_members,
     name_for,
     question_keys,
     resume_mode,
 )
-from .parameters_model import ParametersModel
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
@@ -61,13 +60,16 @@ from .task_calls import as_task, check_task, listed_execution
 from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
 from .tool_options import ToolKeywords, check_tool_name, check_tool_options, required_capabilities, task_support
 
+if TYPE_CHECKING:
+    from .parameters_model import ParametersModel
+
 logger = peer_logger("trio_mcp.tool")
 
 REQUIRES_META_KEY = "trio-mcp/requires"
 """The member of a tool's `_meta` in which it publishes the capabilities that its calls need."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool:
     """A tool, registered or not.
 
@@ -151,7 +153,7 @@ class Tool:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.admit is not None:
             handler.admit()
-        body = run if self.max_result is None else LimitedBody(run, self.name, self.max_result)
+        body = run if self.max_result is None else server.large_results.LimitedBody(run, self.name, self.max_result)
         repeatable, error_result = self._repeatable, self._error_result
         return make_tuple(
             Plan,
@@ -201,9 +203,9 @@ class Tool:
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
             case ToolError() | RequestTimeout() | ResourceNotFound() | QuestionRejected() | MalformedAnswer():
                 return error_result(str(cause))
-            case LimitExceeded() if not isinstance(cause, ToolBusy):
+            case LimitExceeded() if not isinstance(cause, server.concurrency.ToolBusy):
                 return error_result(str(cause))
-            case CancelReason() | ProtocolError() | ToolBusy():
+            case CancelReason() | ProtocolError() | server.concurrency.ToolBusy():
                 return None
             case ProviderError():
                 failures.log(logger, self.name, f"the tool {self.name} has no answer of its model", cause)
@@ -340,7 +342,7 @@ def make_tool(
             threads,
             terms,
             options.get("token_budget"),
-            None if limit is None else ConcurrencyLimit(name, limit, options.get("queue", 0)),
+            None if limit is None else server.concurrency.ConcurrencyLimit(name, limit, options.get("queue", 0)),
         ),
         returned.convert,
         resume,

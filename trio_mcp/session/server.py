@@ -21,7 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
+from .. import session
 from ..errors import RemoteProtocolError
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound, Phase
@@ -52,24 +54,20 @@ from ..protocol.sealing.request_state import RequestDigest
 from ..quick_tuple import make_tuple
 from ..runtime import Account, CancelReason, Journal, Outbox
 from ..types import InputResponseRequestParams, Model
-from .batch import OpenBatch
+from . import calls
 from .calls.asks_requests import CallByRequests, resume_request
-from .calls.asks_rounds import CallInRounds
 from .calls.call import Call, Plan
-from .calls.earlier import EarlierRun
 from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
-from .calls.log import CallLog
-from .calls.pending_asks import PendingAsks
 from .calls.repeats import KEY_MARK, KEYED_METHOD, read_key
-from .calls.retries import carry_on
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
-from .keyed_requests import KeyedRequests
 from .replies import OpenRequests, ReplyTarget
 from .service import Service
 from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
-from .snapshot import SessionSnapshot
+
+if TYPE_CHECKING:
+    from .keyed_requests import KeyedRequests
 
 logger = peer_logger("trio_mcp.session")
 
@@ -103,7 +101,7 @@ class ServerSession:
         *,
         shared_channel: bool = True,
         account: Account | None = None,
-        snapshot: SessionSnapshot | None = None,
+        snapshot: session.snapshot.SessionSnapshot | None = None,
     ) -> None:
         first_id = 1 if snapshot is None else snapshot.next_request_id
         self.service = service
@@ -111,7 +109,7 @@ class ServerSession:
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
-        self._asks = self._state.asks = PendingAsks(self.connection, self._state.post, account)
+        self._asks = self._state.asks
         self._owns_headers = not shared_channel
         self._records: RepeatedRecords | None = None
         if snapshot is not None:
@@ -124,7 +122,7 @@ class ServerSession:
         *,
         owns_outbox: bool = False,
         inbound: Inbound | None = None,
-    ) -> ReplyTarget | OpenBatch | Rejected | None:
+    ) -> ReplyTarget | session.OpenBatch | Rejected | None:
         """Process one message; what is sent in response goes to `outbox`.
 
         Of a batch it processes as many messages as the turn of the event loop has time for. The caller awaits
@@ -150,7 +148,7 @@ class ServerSession:
                 outbox.post(Envelope(error_response(error), about=error.request_id))
                 return event
             case BatchIn():
-                batch = OpenBatch(outbox, owns_outbox=owns_outbox)
+                batch = session.batch.OpenBatch(outbox, owns_outbox=owns_outbox)
                 unread = iter(event.messages)
                 batch.read_more = partial(self._read_batch, unread, peer, size)
                 self._read_batch(unread, peer, size, batch)
@@ -166,7 +164,7 @@ class ServerSession:
         """
 
     def _read_batch(
-        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
+        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: session.OpenBatch
     ) -> None:
         """Process messages of a batch until the turn of the event loop is over, one at least."""
         turn = self.service.turn
@@ -205,7 +203,12 @@ class ServerSession:
         return None
 
     def resume(
-        self, request: Request, target: ReplyTarget, peer: Peer, run: EarlierRun, log: CallLog | None = None
+        self,
+        request: Request,
+        target: ReplyTarget,
+        peer: Peer,
+        run: calls.earlier.EarlierRun,
+        log: calls.log.CallLog | None = None,
     ) -> None:
         """Serve a request that came before the server was restarted, and whose reply is still owed.
 
@@ -224,9 +227,9 @@ class ServerSession:
             case other:
                 raise AssertionError(f"a request was received as {other!r}")
 
-    def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
+    def disconnect(self, target: ReplyTarget | session.OpenBatch) -> None:
         """Cancel the call whose reply cannot be delivered any more, unless another request still waits for it."""
-        if isinstance(target, OpenBatch):
+        if not isinstance(target, ReplyTarget):
             for each in target.reply_targets:
                 if not each.finished:
                     self.disconnect(each)
@@ -254,7 +257,7 @@ class ServerSession:
         """
         self._state.attach(outbox)
 
-    def snapshot(self) -> SessionSnapshot:
+    def snapshot(self) -> session.snapshot.SessionSnapshot:
         """Return what the next process needs to go on with this session, which is initialized."""
         return self._state.snapshot()
 
@@ -300,7 +303,7 @@ class ServerSession:
         target: ReplyTarget,
         peer: Peer,
         size: int,
-        run: tuple[EarlierRun, CallLog | None] | None = None,
+        run: tuple[calls.earlier.EarlierRun, calls.log.CallLog | None] | None = None,
     ) -> None:
         request_id, method, params, terms = request
         principal, headers, _, caller = peer
@@ -337,7 +340,7 @@ class ServerSession:
             check = service.request_checks.get(method)
             if check is not None:
                 check(facts, params)
-            carry_on(service.calls, facts, params, target, self._route)
+            calls.retries.carry_on(service.calls, facts, params, target, self._route)
             return None
         key = None
         if method == KEYED_METHOD and meta.raw.find(KEY_MARK) >= 0:
@@ -367,7 +370,12 @@ class ServerSession:
         return None
 
     def _resumed(
-        self, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun, log: CallLog | None
+        self,
+        facts: RequestFacts,
+        params: Model,
+        target: ReplyTarget,
+        run: calls.earlier.EarlierRun,
+        log: calls.log.CallLog | None,
     ) -> Encoded | None:
         """Return the answer to a request from before a restart, or None if a call was started that will answer it."""
         answer = self._route(facts, params)
@@ -380,22 +388,27 @@ class ServerSession:
         return None
 
     def _keyed(self) -> KeyedRequests:
-        return KeyedRequests(self.service, self._asks, self._start_call)
+        return session.keyed_requests.KeyedRequests(self.service, self._asks, self._start_call)
 
     def _start_call(
-        self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun | None = None
+        self,
+        plan: Plan,
+        facts: RequestFacts,
+        params: Model,
+        target: ReplyTarget,
+        run: calls.earlier.EarlierRun | None = None,
     ) -> Call:
         """Start a call; once more if an earlier run has left something, with what that has recorded."""
-        calls = self.service.calls
+        services = self.service.calls
         if facts.terms.asks_in_rounds:
             journal = None if run is None else Journal(run.entries)
-            return CallInRounds(calls, plan, facts, target, RequestDigest(params), None, journal)
+            return calls.asks_rounds.CallInRounds(services, plan, facts, target, RequestDigest(params), None, journal)
         if run is None:
-            call = CallByRequests(calls, plan, facts, target, self._asks)
+            call = CallByRequests(services, plan, facts, target, self._asks)
         else:
             # What it asked on another connection has lost its prompt there.
-            call = resume_request(calls, plan, facts, target, self._asks, replace(run, requests={}), None)
-        if calls.is_durable:
+            call = resume_request(services, plan, facts, target, self._asks, replace(run, requests={}), None)
+        if services.is_durable:
             target.params = params
         return call
 

@@ -8,7 +8,6 @@ so that a server never asks which era a request belongs to. Past this module not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from types import MappingProxyType
@@ -16,16 +15,14 @@ from typing import Final, NamedTuple
 
 from pydantic_core import from_json, to_json
 
+from ... import types
 from ...errors import LocalProtocolError, RemoteProtocolError
 from ...quick_tuple import make_tuple
 from ...types import (
     LOGGING_LEVELS,
     ClientCapabilities,
-    CreateTaskResult,
-    GetTaskResult,
     Implementation,
     InitializeRequestParams,
-    InputRequiredResult,
     JsonObject,
     JsonValue,
     LoggingLevel,
@@ -81,7 +78,7 @@ class Codec(TaskWriter):
         ignored = {} if self._modern else dict.fromkeys(self._rounds, _ROUNDS)
         if revision.tasks is not TaskStyle.REQUESTED:
             ignored |= {method: ignored.get(method, frozenset()) | TASK for method in TASK_GATES}
-        self._ignored: Mapping[str, frozenset[str]] = ignored
+        self._ignored = ignored
         """Members of params that mean nothing, by method."""
 
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
@@ -89,12 +86,12 @@ class Codec(TaskWriter):
         known = self._requests.get(method)
         if known is None or sender not in known.senders:
             raise RemoteProtocolError(f"Method not found: {method[:128]}", code=METHOD_NOT_FOUND)
-        _, _, kind, _, _, _, _, modes = known
+        kind = known.params
         ignored = self._ignored.get(method)
         if ignored is not None and not ignored.isdisjoint(params):
             params = without(ignored, params)
-        if modes and isinstance(mode := params.get("mode"), str):
-            kind = modes.get(mode, kind)
+        if known.mode_names and isinstance(mode := params.get("mode"), str):
+            kind = known.modes.get(mode, kind)
         return validated(kind, params, "params")
 
     def decode_notification(self, method: str, params: JsonObject, *, sender: Side) -> Model | None:
@@ -125,12 +122,12 @@ class Codec(TaskWriter):
             case "complete":
                 return self._read(known.result, {"resultType": "complete", **result})  # M-RPC-4c
             case "task" if may_be_task:
-                return validated(CreateTaskResult, result, "result")
+                return validated(types.CreateTaskResult, result, "result")
             # Examples of the extension have it so, against its text (M-TSK-4).
-            case "task" if known.result is GetTaskResult:
+            case "task" if known.result is types.GetTaskResult:
                 return self._read(known.result, {**result, "resultType": "complete"})
             case "input_required" if method in self._rounds:
-                asking = validated(InputRequiredResult, without_tasks(result), "result")
+                asking = validated(types.InputRequiredResult, without_tasks(result), "result")
                 if not asking.input_requests and asking.request_state is None:
                     raise RemoteProtocolError(ASKS_NOTHING)
                 return asking
@@ -150,7 +147,7 @@ class Codec(TaskWriter):
         if known is None or known.result is None or known.as_task is None:
             raise self._lacks(f"task of {method}")
         result = self.decode_result(method, payload, may_be_task=False)
-        if isinstance(result, InputRequiredResult):
+        if isinstance(result, types.InputRequiredResult):
             raise RemoteProtocolError(f"result.resultType: {result.result_type} is no result of a task")
         return result
 
@@ -227,11 +224,13 @@ OPENING: Final = Phase.OPENING
 CLOSED: Final = Phase.CLOSED
 
 
-@dataclass(slots=True, eq=False)
 class LogThreshold:
     """The least severe log level that is sent; None sends nothing. A session shares one, a modern request has one (M-LOG-1s)."""
 
-    level: LoggingLevel | None = "info"
+    __slots__ = ("level",)
+
+    def __init__(self, level: LoggingLevel | None = "info") -> None:
+        self.level = level
 
     def passes(self, level: LoggingLevel) -> bool:
         return self.level is not None and LOGGING_LEVELS.index(level) >= LOGGING_LEVELS.index(self.level)
@@ -262,7 +261,6 @@ class RequestTerms(NamedTuple):
 _NOTHING_DECLARED: Final = ClientCapabilities()
 
 
-@dataclass(slots=True, eq=False)
 class SessionTerms:
     """What a session has agreed on: the terms of every request that does not state its own.
 
@@ -270,14 +268,25 @@ class SessionTerms:
     revision that it got.
     """
 
-    phase: Phase = Phase.OPENING
-    codec: Codec = CODECS[NEWEST_LEGACY]
-    proposed_version: str | None = None
-    client_capabilities: ClientCapabilities = _NOTHING_DECLARED
-    client_info: Implementation | None = None
-    log_threshold: LogThreshold = field(default_factory=LogThreshold)
-    _bare: RequestTerms | None = None
-    """Those of the last request without `_meta`."""
+    __slots__ = (
+        "_bare",
+        "client_capabilities",
+        "client_info",
+        "codec",
+        "log_threshold",
+        "phase",
+        "proposed_version",
+    )
+
+    def __init__(self) -> None:
+        self.phase = Phase.OPENING
+        self.codec = CODECS[NEWEST_LEGACY]
+        self.proposed_version: str | None = None
+        self.client_capabilities = _NOTHING_DECLARED
+        self.client_info: Implementation | None = None
+        self.log_threshold = LogThreshold()
+        self._bare: RequestTerms | None = None
+        """Those of the last request without `_meta`."""
 
     def check_phase(self, method: str) -> None:
         """Raise `RemoteProtocolError` unless this legacy method may be called at this point of the session."""

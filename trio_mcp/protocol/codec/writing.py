@@ -8,15 +8,13 @@ from typing import Final
 from pydantic.alias_generators import to_snake
 from pydantic_core import to_json
 
+from ... import types
 from ...errors import LocalProtocolError
 from ...quick_tuple import make_tuple
 from ...types import (
     CacheableResult,
     CallToolResult,
     ClientCapabilities,
-    CreateTaskResult,
-    InputRequiredResult,
-    InputResponseRequestParams,
     JsonObject,
     ListToolsResult,
     Model,
@@ -59,9 +57,7 @@ class Writer:
         self._requests = revision.requests
         self._modern = revision.era is Era.MODERN
         # An interim result may answer these requests: their params have room for the answers (M-MRTR-1s).
-        self._rounds = frozenset(
-            name for name, known in revision.requests.items() if issubclass(known.params, InputResponseRequestParams)
-        )
+        self._rounds = frozenset(name for name, known in revision.requests.items() if known.asks)
 
     def can_ask(self, method: str, params: Model) -> bool:
         """Return whether a server can put this question to its client: the method exists, and its mode if it has modes."""
@@ -94,11 +90,11 @@ class Writer:
             if text is not None:
                 begin = _begin_modern(identity) if self._modern else (b"{",)
                 return make_tuple(Encoded, (b"".join((*begin, _BEFORE_TEXT, text, _AFTER_TEXT)),))
-        if self._modern and method in self._rounds and isinstance(result, InputRequiredResult):
+        if self._modern and method in self._rounds and isinstance(result, types.InputRequiredResult):
             if not result.input_requests and result.request_state is None:
                 raise LocalProtocolError(ASKS_NOTHING)
-            return self._signed(result, InputRequiredResult, identity)
-        may_be = (_result_type(known),) if known.as_task is None else (_result_type(known), CreateTaskResult)
+            return self._signed(result, types.InputRequiredResult, identity)
+        may_be = (_result_type(known),) if known.as_task is None else (_result_type(known), types.CreateTaskResult)
         kind = _kind(result, *may_be)
         return self._signed(result, kind, identity) if self._modern else self.encode(result, kind, "result")
 

@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias
 
 import trio
 from typing_extensions import TypeVar
@@ -53,8 +53,8 @@ from ...runtime import (
 )
 from ...storage import StoreError
 from ...types import JsonValue, LoggingLevel, Model
+from .. import calls
 from ..envelope import Envelope, content_size
-from ..raised import RaisedErrors
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
 from .facts import IS_REPLAYED, ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
@@ -67,11 +67,11 @@ from .failures import (
     timeout_error,
     told_error,
 )
-from .legs import LegBook
-from .memory import CallMemory
-from .repeats import KeyedCall
 from .reports import ProgressReports, report_log, report_progress, send_heartbeats
 from .services import CallServices
+
+if TYPE_CHECKING:
+    from ..raised import RaisedErrors
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
@@ -100,7 +100,7 @@ class Call(ABC, Generic[OriginT_co]):
     target: ReplyTarget | None
     """Where messages about the request go; None when the call is parked or its client has disconnected."""
     _origin: OriginT_co
-    legs: LegBook | None = None
+    legs: calls.legs.LegBook | None = None
     """The book of its legs; None until the call asks in a round."""
     journal: InitVar[Journal | None] = None
     actor: Actor = field(init=False)
@@ -108,11 +108,11 @@ class Call(ABC, Generic[OriginT_co]):
     """A request is open."""
     cancelled_by_client: bool = field(default=False, init=False)
     """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
-    memory: CallMemory | None = field(default=None, init=False)
+    memory: calls.memory.CallMemory | None = field(default=None, init=False)
     """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
     _copies: dict[ReplyTarget, RequestFacts | None] = field(default_factory=dict, init=False)
     """Further requests that get the same reply; the first takes the place of `target`, with its own facts if it has any here."""
-    keyed: KeyedCall[Call] | None = field(default=None, init=False)
+    keyed: calls.repeats.KeyedCall[Call] | None = field(default=None, init=False)
     """What is known of it under its idempotency key; None without one."""
     _reports: ProgressReports | None = field(default=None, init=False)
     """The progress it has reported; None before the first report."""
@@ -139,7 +139,7 @@ class Call(ABC, Generic[OriginT_co]):
             actor.account = account
             account.draw(size)
         if resume is IS_REPLAYED or options.always_replay:
-            self.memory = CallMemory(actor.journal, target, services.note_divergence, services.is_durable)
+            self.memory = calls.memory.CallMemory(actor.journal, target, services.note_divergence, services.is_durable)
         if reply_target is not None:
             reply_target.work = self
             if heartbeat is not None:
@@ -335,7 +335,11 @@ class Call(ABC, Generic[OriginT_co]):
             copy.finish(outcome)
 
     def _end_keyed(
-        self, keyed: KeyedCall[Call], outcome: LegOutcome, target: ReplyTarget | None, copies: Iterable[ReplyTarget]
+        self,
+        keyed: calls.repeats.KeyedCall[Call],
+        outcome: LegOutcome,
+        target: ReplyTarget | None,
+        copies: Iterable[ReplyTarget],
     ) -> bool:
         """Keep an outcome under the key of the call; return whether it is sent from there, once it is stored."""
         # A repeat goes on in the next process with what this one has recorded.
@@ -381,7 +385,7 @@ class Call(ABC, Generic[OriginT_co]):
             self.keyed.end()
             self.keyed = None
 
-    def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
+    def keep_outcomes(self, legs: calls.legs.LegBook, final: LegOutcome) -> None:
         """Keep the outcomes of the legs of an ended call for repeated requests, and `final` for a next leg."""
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
