@@ -52,6 +52,8 @@ if TYPE_CHECKING:
         dismiss,
     )
     from .client.agent import AgentCall, AgentResult, run_agent
+    from .http import HttpLimits, HttpOptions, HttpRequest, HttpResponse, Tls
+    from .log_setup import configure_logging
     from .runtime import CancelReason
     from .sampling import SamplingProvider
     from .server import (
@@ -117,6 +119,10 @@ __all__ = [
     "ElicitationInvalid",
     "Elicited",
     "File",
+    "HttpLimits",
+    "HttpOptions",
+    "HttpRequest",
+    "HttpResponse",
     "Image",
     "LimitExceeded",
     "McpError",
@@ -142,6 +148,7 @@ __all__ = [
     "TaskCancelled",
     "TaskOptions",
     "Titled",
+    "Tls",
     "ToolError",
     "ToolFailed",
     "ToolLoopResult",
@@ -150,6 +157,7 @@ __all__ = [
     "UrlElicitationRequired",
     "accept",
     "accept_defaults",
+    "configure_logging",
     "decline",
     "dismiss",
     "run_agent",
@@ -171,6 +179,8 @@ _PACKAGES = {
         "decline",
         "dismiss",
     ),
+    "http": ("HttpLimits", "HttpOptions", "HttpRequest", "HttpResponse", "Tls"),
+    "log_setup": ("configure_logging",),
     "runtime": ("CancelReason",),
     "sampling": ("SamplingProvider",),
     # Not in `server`, where the module `tool` has the name.

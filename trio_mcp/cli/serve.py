@@ -41,7 +41,7 @@ def describe_http(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     add("--port", type=port, default=8000, help="port; 0 takes a free one (default: %(default)s)")
-    add("--path", type=path, default="/mcp", help="path of the endpoint (default: %(default)s)")
+    add("--path", type=path, default=None, help="path of the endpoint (default: that of the server, or else /mcp)")
     add("--allowed-host", action="append", default=[], metavar="NAME", help="a name it is reached by; repeatable")
     add("--allowed-origin", action="append", default=[], metavar="URL", help="a web site that may call it; repeatable")
     add("--drain", type=seconds, default=10.0, metavar="SECONDS", help="time for a shutdown (default: %(default)g)")
@@ -59,10 +59,12 @@ def execute(options: Namespace) -> int:
 
 def http_options(options: Namespace) -> dict[str, object]:
     """Return what the options say to the transport."""
+    # What is not given is as the file has it.
+    given = {} if options.path is None else {"path": options.path}
     return {
+        **given,
         "host": options.host,
         "port": options.port,
-        "path": options.path,
         "allowed_hosts": options.allowed_host,
         "allowed_origins": options.allowed_origin,
         "drain": options.drain,

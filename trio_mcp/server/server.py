@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Never, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 import trio
 
@@ -32,9 +32,11 @@ from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
+from .call_log import with_call_log
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .middleware import CallMiddleware, with_middleware
+from .one_line import one_line_failures
 from .options import check_service
 from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
@@ -44,6 +46,11 @@ from .sampling.routing import PROVIDED, SamplingPreference, check_preference, ch
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
+
+if TYPE_CHECKING:
+    from ..http import HttpHandler, HttpOptions, HttpRoute
+
+HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -85,6 +92,7 @@ class Server(Registration):
         sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see docs/tool-loops.md. The server does not
             close it.
         sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
+        http: how it is served over HTTP, wherever that is; see docs/http.md.
     """
 
     def __init__(
@@ -106,6 +114,7 @@ class Server(Registration):
         options: ServiceOptions | None = None,
         sampling: SamplingProvider | None = None,
         sampling_prefer: SamplingPreference = "client",
+        http: HttpOptions | None = None,
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
@@ -131,6 +140,9 @@ class Server(Registration):
         )
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
+        self._http = None if http is None else self._check_http(http)
+        self._http_routes: list[HttpRoute] = []
+        """Those that were added by `route`; shared with copies."""
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
         # A dict is an ordered set here.
         self._services: dict[Service, None] = {}
@@ -175,6 +187,15 @@ class Server(Registration):
         return tuple(self._registry.tools)
 
     @property
+    def http(self) -> HttpOptions | None:
+        """How the server is served over HTTP, with its custom routes; None if nothing was said of it."""
+        if not self._http_routes:
+            return self._http
+        from .http_settings import with_routes  # noqa: PLC0415  most servers do not need it
+
+        return with_routes(self._http, self._http_routes)
+
+    @property
     def lifespan_seconds(self) -> float:
         """How long the end of the lifespan may take; 0 without one. A transport that ends its process by force adds it."""
         return 0.0 if self._lifespan is None else LIFESPAN_EXIT_SECONDS
@@ -183,6 +204,46 @@ class Server(Registration):
     def services(self) -> tuple[Service, ...]:
         """The running services, one for each `serve` or ASGI application; empty while nothing serves this server."""
         return tuple(self._services)
+
+    def route(
+        self,
+        path: str,
+        *,
+        methods: Sequence[str] = ("GET",),
+        public: bool = False,
+        max_body: int | None = None,
+        timeout: float | None = None,
+    ) -> Callable[[HttpHandlerT], HttpHandlerT]:
+        """Register an async function as a custom HTTP route, beside MCP: `@server.route("/webhook", methods=["POST"])`.
+
+        The function takes a `trio_mcp.http.HttpRequest` and returns a `HttpResponse`. Host, Origin and credentials are checked
+        as for MCP.
+
+        Args:
+            path: below the prefix under which the server is reached; an exact path.
+            methods: a route for GET takes HEAD too.
+            public: check nothing: anybody who reaches the port may call it.
+            max_body: bytes of a request's body; by default 1 MiB.
+            timeout: seconds for the function; by default 30.
+
+        Raises:
+            TypeError: the function is not async, or an option is of the wrong type.
+            ValueError: the path is that of MCP, of `/health` or `/ready`, or of another route; or it is no path.
+            RuntimeError: the server is being served.
+        """
+        from ..http.routes import MAX_BODY, TIMEOUT, HttpRoute, check_methods  # noqa: PLC0415  most servers have none
+        from .http_settings import with_routes  # noqa: PLC0415
+
+        def add(handler: HttpHandlerT) -> HttpHandlerT:
+            self._check_not_served("a route")
+            body = MAX_BODY if max_body is None else max_body
+            seconds = TIMEOUT if timeout is None else timeout
+            route = HttpRoute(path, handler, check_methods(methods), public, body, seconds)
+            with_routes(self._http, [*self._http_routes, route])
+            self._http_routes.append(route)
+            return handler
+
+        return add
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed. Works in any thread.
@@ -213,13 +274,14 @@ class Server(Registration):
         In the main thread, the process is taken to exist for this server: after a signal or the end of stdin, it is also ended by
         force if threads that tools have left behind keep it when the main thread has ended. Use `serve` in a larger program.
 
-        Options are the transport's. Raises `LookupError` for a transport that is not installed.
+        Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong setting,
+        such as a certificate that cannot be read, is one line on stderr and not a traceback.
         """
         # Modules and tools live as long as the process. Frozen, they are never scanned again.
         gc.collect()
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
-        with owned_process():
+        with owned_process(), one_line_failures(self.identity.name):
             trio.run(partial(self.serve, transport, **options))
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
@@ -280,7 +342,7 @@ class Server(Registration):
     ) -> AsyncIterator[Service]:
         routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
         opened = open_service(
-            with_middleware(routes, self._middleware),
+            with_call_log(with_middleware(routes, self._middleware)),
             self.identity,
             self._registry.capabilities,
             self.instructions,
@@ -321,6 +383,12 @@ class Server(Registration):
             raise TypeError(NO_ASGI_APP)
         await receive()
         await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
+
+    @staticmethod
+    def _check_http(http: object) -> HttpOptions:
+        from .http_settings import check_http  # noqa: PLC0415  most servers do not need it
+
+        return check_http(http)
 
     def _check_not_served(self, what: str) -> None:
         # A session and the routes decide when they are made whether there is any, so that a server without pays nothing.

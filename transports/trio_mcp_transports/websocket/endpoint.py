@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.runtime import Outbox
@@ -23,7 +24,6 @@ from trio_mcp.session.envelope import sent_size
 
 from ..asgi.authentication import Expiry
 from ..asgi.fast_path import FAST_PATH_KEY, FastPath
-from ..asgi.limits import HttpLimits
 from ..asgi.messages import AuthorizedRequest, Message
 from ..asgi.quota import Quota
 from ..background import open_background
