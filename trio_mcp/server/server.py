@@ -274,8 +274,8 @@ class Server(Registration):
         In the main thread, the process is taken to exist for this server: after a signal or the end of stdin, it is also ended by
         force if threads that tools have left behind keep it when the main thread has ended. Use `serve` in a larger program.
 
-        Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong setting,
-        such as a certificate that cannot be read, is one line on stderr and not a traceback.
+        Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong
+        setting, such as a certificate that cannot be read, is one line on stderr and not a traceback.
         """
         # Modules and tools live as long as the process. Frozen, they are never scanned again.
         gc.collect()

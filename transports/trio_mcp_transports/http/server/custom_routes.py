@@ -68,7 +68,7 @@ class CustomRoutes:
             announced = incoming.peer.headers.get("content-length")
             body = await read_body(incoming.receive, route.max_body, self._body_seconds, announced, account)
             # Counted while the function runs, also a body that came in one piece.
-            account.draw(len(body))
+            account.draw(max(len(body) - account.drawn, 0))
             response = await self._run(route, request_of(incoming, body, service.state))
         await send_response(incoming, response)
 

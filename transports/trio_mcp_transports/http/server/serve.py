@@ -57,8 +57,10 @@ async def serve_http(
     """Serve over Streamable HTTP and WebSocket, in this process, until SIGTERM, SIGINT or SIGHUP; `serve_asgi` says how it ends.
 
     What is not given is as the server has it (`Server(http=HttpOptions(...))`). So its authentication can be replaced here, but
-    not be dropped. Sockets that systemd passes to this process (socket activation) are listened on in place of `host` and `port`, and
-    systemd is notified when the server is ready and when it stops.
+    not be dropped.
+
+    Sockets that systemd passes to this process (socket activation) are listened on in place of `host` and `port`, and systemd is
+    notified when the server is ready and when it stops.
 
     Args:
         host: the address to listen on. Any but loopback requires `allowed_hosts`, the host names that clients use.
