@@ -31,7 +31,7 @@ def test_every_module_that_the_page_names_exists() -> None:
     assert [name for name in names if not is_there(name)] == []
 
 
-@pytest.mark.parametrize("package", ["runtime", "session", "client", "relay", "providers", "stores"])
+@pytest.mark.parametrize("package", ["runtime", "session", "client", "relay", "providers", "openapi", "stores", "cli"])
 def test_a_table_names_every_module_of_its_package(package: str) -> None:
     folder = ROOT / "trio_mcp" / package
     modules = {str(file.relative_to(folder)) for file in folder.rglob("*.py") if file.name != "__init__.py"}

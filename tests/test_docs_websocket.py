@@ -13,6 +13,7 @@ from serving import served
 from trio_mcp.session import ServiceOptions
 from trio_mcp_transports.http import HttpLimits
 from trio_mcp_transports.hypercorn.config import DEFAULT_CONNECTION_LIMITS, guarded_config
+from trio_mcp_transports.hypercorn.connection import MAX_RECV
 from trio_mcp_transports.hypercorn.inbox import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
 from trio_mcp_transports.websocket.byte_stream import MAX_HANDSHAKE
 from trio_mcp_transports.websocket.client import INBOX, connect
@@ -57,7 +58,8 @@ def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     assert said("messages for a client that does not read") == str(ServiceOptions().outbox)
     assert (
         said("messages from a client that does not read its answers")
-        == f"{MAX_QUEUED_MESSAGES}, or {MAX_QUEUED_BYTES // MIB} MiB"
+        == f"those of one read, {MAX_RECV // 1024} KiB; behind a middleware {MAX_QUEUED_MESSAGES}, "
+        f"or {MAX_QUEUED_BYTES // MIB} MiB"
     )
     assert said("messages that wait for a slow receiver in our client") == f"{INBOX}, or one `max_message`"
     assert said("what a server may send before our client's connection is open") == f"{MAX_HANDSHAKE // 1024} KiB"

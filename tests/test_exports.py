@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
-from types import ModuleType
+from pathlib import Path
+from types import FunctionType, ModuleType
+from typing import get_type_hints
 
 import pytest
 
 import trio_mcp
 import trio_mcp_transports
+from trio_mcp.model_formats import api_types
 
 
 def packages() -> list[str]:
@@ -49,3 +53,49 @@ def test_all_is_sorted_without_repetition_and_complete(name: str) -> None:
 
 def test_the_package_shows_its_public_names_and_no_others() -> None:
     assert {name for name in dir(trio_mcp) if not name.startswith("__")} == set(trio_mcp.__all__)
+
+
+def type_checked(package: str) -> list[tuple[str, str]]:
+    """What type checkers see of a package that loads its names late: the module and the name of each, or a module alone."""
+    source = importlib.import_module(package).__file__
+    assert source is not None
+    blocks = [node for node in ast.parse(Path(source).read_text()).body if isinstance(node, ast.If)]
+    imports = [node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom) and node.level == 1]
+    return [(node.module or "", alias.name) for node in imports for alias in node.names]
+
+
+@pytest.mark.parametrize("name", [name for name in packages() if type_checked(name)])
+def test_a_name_that_is_loaded_late_is_the_one_that_type_checkers_see(name: str) -> None:
+    package = importlib.import_module(name)
+    for module, each in type_checked(name):
+        inside = importlib.import_module(f"{name}.{module or each}")
+        assert getattr(package, each) is (getattr(inside, each) if module else inside)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        package.no_such_name  # noqa: B018
+
+
+def annotated(package: ModuleType) -> list[tuple[str, object]]:
+    """The public classes and functions of a package, and the public methods of the classes."""
+    found: list[tuple[str, object]] = []
+    for name in getattr(package, "__all__", []):
+        value = getattr(package, name)
+        if not isinstance(value, type | FunctionType):
+            continue
+        found.append((name, value))
+        members = vars(value).items() if isinstance(value, type) else ()
+        found += [(f"{name}.{key}", each) for key, each in members if isinstance(each, FunctionType) and key[0] != "_"]
+    return found
+
+
+@pytest.mark.parametrize("name", ["trio_mcp", "trio_mcp.server", "trio_mcp.server.sampling", "trio_mcp.session"])
+def test_the_annotations_of_public_names_can_be_read_at_run_time(name: str) -> None:
+    # Programs that make documentation or schemas of our signatures do so. A name for type checkers only cannot be read then.
+    unreadable = []
+    for label, each in annotated(importlib.import_module(name)):
+        try:
+            get_type_hints(each)
+        except NameError as error:
+            # The types of the libraries of other people, which are there for those who have them.
+            if error.name not in api_types.__all__:
+                unreadable.append(f"{label}: {error}")
+    assert unreadable == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,21 @@ def test_the_runtime_loads_no_protocol_and_no_types() -> None:
 
 def test_types_errors_and_formats_load_no_other_floor() -> None:
     modules = loaded("trio_mcp.errors", *submodules("trio_mcp.types"), *submodules("trio_mcp.model_formats"))
+    assert "trio_mcp.model_formats.api_types" in modules
     assert modules.isdisjoint({"trio", "trio_mcp.protocol", "trio_mcp.runtime", "trio_mcp.session"})
+    assert modules.isdisjoint({"anthropic", "openai"})
+
+
+def test_the_files_of_hosts_are_read_without_trio_or_a_client() -> None:
+    modules = loaded("trio_mcp.mcp_json")
+    assert modules.isdisjoint({"trio", "pydantic", "trio_mcp.types", "trio_mcp.protocol", "trio_mcp.client"})
+
+
+def test_a_client_of_one_server_loads_no_group_and_no_agent() -> None:
+    modules = loaded("trio_mcp", then="trio_mcp.Client")
+    assert modules.isdisjoint(
+        {"trio_mcp.client.group", "trio_mcp.client.agent", "trio_mcp.model_formats", "trio_mcp.mcp_json"}
+    )
 
 
 SERVERS = {"hypercorn", "wsproto", "h2", "priority", "trio_mcp.server"}
@@ -85,3 +100,120 @@ except TypeError:
 def test_the_package_alone_loads_neither_logging_nor_cryptography() -> None:
     # Every program that names an exception of ours loads them, before it knows what else it needs.
     assert loaded("trio_mcp").isdisjoint({"logging", "secrets", "dataclasses", "trio", "pydantic"})
+
+
+TOOLS_ONLY = """
+import sys
+sys.path[:0] = {sources!r}
+from trio_mcp import Context, Server
+server = Server("small")
+
+@server.tool
+async def echo(text: str, ctx: Context) -> str:
+    return text
+
+server.run()
+from trio_mcp.types.base import Model
+def models(kind):
+    return [model for child in kind.__subclasses__() for model in (child, *models(child))]
+print(len(models(Model)), *sys.modules, file=sys.stderr)
+"""
+
+CONVERSATION = (
+    {
+        "id": 1,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": "2025-11-25",
+            "capabilities": {"elicitation": {}, "sampling": {}, "roots": {}},
+            "clientInfo": {"name": "test", "version": "1"},
+        },
+    },
+    {"id": 2, "method": "tools/list"},
+    {"id": 3, "method": "tools/call", "params": {"name": "echo", "arguments": {"text": "hello"}}},
+)
+
+NOT_NEEDED = {
+    # by a package and what is below it
+    "trio_mcp.client",
+    "trio_mcp.cli",
+    "trio_mcp.model_formats",
+    "trio_mcp.protocol.conversation",
+    "trio_mcp.protocol.uri.template",
+    "trio_mcp.relay",
+    "trio_mcp.runtime.budget",
+    "trio_mcp.server.asking",
+    "trio_mcp.server.builder",
+    "trio_mcp.server.concurrency",
+    "trio_mcp.server.elicitation",
+    "trio_mcp.server.elicits",
+    "trio_mcp.server.forms",
+    "trio_mcp.server.handoff",
+    "trio_mcp.server.large_results",
+    "trio_mcp.server.middleware",
+    "trio_mcp.server.nested",
+    "trio_mcp.server.prompts",
+    "trio_mcp.server.resources",
+    "trio_mcp.server.sampling.answers",
+    "trio_mcp.server.sampling.loop",
+    "trio_mcp.server.sampling.model",
+    "trio_mcp.server.step_results",
+    "trio_mcp.server.url_elicitation",
+    "trio_mcp.session.batch",
+    "trio_mcp.session.calls.asks_rounds",
+    "trio_mcp.session.calls.earlier",
+    "trio_mcp.session.calls.memory",
+    "trio_mcp.session.calls.retries",
+    "trio_mcp.session.calls.stored_keys",
+    "trio_mcp.session.client",
+    "trio_mcp.session.kept_results",
+    "trio_mcp.session.keyed_requests",
+    "trio_mcp.session.listen_requests",
+    "trio_mcp.session.snapshot",
+    "trio_mcp.session.statistics",
+    "trio_mcp.session.tasks.requests",
+    "trio_mcp.session.tasks.tasks",
+    "trio_mcp.session.token_usage",
+    "trio_mcp.stores.sealed",
+    "trio_mcp.testing",
+    "trio_mcp.types.completion",
+    "trio_mcp.types.elicitation",
+    "trio_mcp.types.prompts",
+    "trio_mcp.types.resources",
+    "trio_mcp.types.roots",
+    "trio_mcp.types.rounds",
+    "trio_mcp.types.sampling",
+    "trio_mcp.types.subscriptions",
+    "trio_mcp.types.tasks",
+    "trio_mcp_transports.stdio.client",
+    "cryptography",
+}
+
+MOST_MODULES = 155
+MOST_MODELS = 55
+
+
+def test_a_server_of_tools_alone_loads_no_other_feature_until_it_has_answered_a_call() -> None:
+    # This holds the time to the first answer, without measuring it; docs/internals/performance.md has what each part costs.
+    script = TOOLS_ONLY.format(sources=[str(ROOT), str(ROOT / "transports")])
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        stdin, stdout = process.stdin, process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        for message in CONVERSATION:
+            stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+            stdin.flush()
+            assert "result" in json.loads(stdout.readline())
+        _, stderr = process.communicate(timeout=30)
+    models, *modules = stderr.split()
+    assert sorted(found for found in modules if is_one_of(found, NOT_NEEDED | HEAVY)) == []
+    assert len([found for found in modules if is_one_of(found, {"trio_mcp", "trio_mcp_transports"})]) <= MOST_MODULES
+    assert int(models) <= MOST_MODELS
+
+
+def is_one_of(module: str, packages: set[str]) -> bool:
+    """Whether a module is one of these packages, or in one."""
+    parts = module.split(".")
+    return any(".".join(parts[:length]) in packages for length in range(1, len(parts) + 1))

@@ -32,6 +32,7 @@ from .errors import (
     RequestTimeout,
     ResourceNotFound,
     SampleRefused,
+    ServerUnavailable,
     SessionLost,
     TaskCancelled,
     ToolError,
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
         Change,
         Client,
         ClientTask,
+        ConnectKeywords,
         ElicitRouter,
         ResponseCache,
         accept,
@@ -51,7 +53,12 @@ if TYPE_CHECKING:
         decline,
         dismiss,
     )
-    from .client.agent import AgentCall, AgentResult, run_agent
+    from .client.agent import AgentResult, run_agent
+    from .client.agent_calls import AgentCall
+    from .client.group import ClientGroup
+    from .client.group_member import ServerState, ServerStatus
+    from .client.group_servers import GroupServer
+    from .client.model_tools import ModelTools, list_model_tools
     from .http import HttpLimits, HttpOptions, HttpRequest, HttpResponse, Tls
     from .log_setup import configure_logging
     from .runtime import CancelReason
@@ -82,6 +89,7 @@ if TYPE_CHECKING:
         Titled,
         ToolLoopResult,
         ToolResult,
+        ToolSearch,
         UrlAccepted,
     )
     from .server.builder import tool
@@ -105,8 +113,10 @@ __all__ = [
     "Change",
     "ChannelServer",
     "Client",
+    "ClientGroup",
     "ClientTask",
     "ClientTools",
+    "ConnectKeywords",
     "Context",
     "Declined",
     "Disconnected",
@@ -119,6 +129,7 @@ __all__ = [
     "ElicitationInvalid",
     "Elicited",
     "File",
+    "GroupServer",
     "HttpLimits",
     "HttpOptions",
     "HttpRequest",
@@ -129,6 +140,7 @@ __all__ = [
     "MessageFacts",
     "MessageMiddleware",
     "Mirrored",
+    "ModelTools",
     "OutcomeUnknown",
     "PeerError",
     "ProtocolError",
@@ -143,6 +155,9 @@ __all__ = [
     "Sampled",
     "SamplingProvider",
     "Server",
+    "ServerState",
+    "ServerStatus",
+    "ServerUnavailable",
     "ServiceOptions",
     "SessionLost",
     "TaskCancelled",
@@ -153,6 +168,7 @@ __all__ = [
     "ToolFailed",
     "ToolLoopResult",
     "ToolResult",
+    "ToolSearch",
     "UrlAccepted",
     "UrlElicitationRequired",
     "accept",
@@ -160,6 +176,7 @@ __all__ = [
     "configure_logging",
     "decline",
     "dismiss",
+    "list_model_tools",
     "run_agent",
     "tool",
 ]
@@ -167,11 +184,18 @@ __all__ = [
 # Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
 _PACKAGES = {
     # Not in `client`, so that a client which runs no agent does not load it.
-    "client.agent": ("AgentCall", "AgentResult", "run_agent"),
+    "client.agent": ("AgentResult", "run_agent"),
+    "client.agent_calls": ("AgentCall",),
+    # Nor does one of a single server load the group.
+    "client.group": ("ClientGroup",),
+    "client.group_member": ("ServerState", "ServerStatus"),
+    "client.group_servers": ("GroupServer",),
+    "client.model_tools": ("ModelTools", "list_model_tools"),
     "client": (
         "Change",
         "Client",
         "ClientTask",
+        "ConnectKeywords",
         "ElicitRouter",
         "ResponseCache",
         "accept",
@@ -201,6 +225,11 @@ def __getattr__(name: str) -> object:
         value: object = getattr(import_module(f".{package}", __name__), name)
     finally:
         if collecting:
+            # All objects are old now, as after the collections that they would have outlived. But not if the program has frozen
+            # some, which this would thaw.
+            if not gc.get_freeze_count():
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()
     globals()[name] = value
     return value

@@ -34,6 +34,7 @@
         ├── OutcomeUnknown           of a tool: it may or may not have run
         ├── SessionLost              the server no longer knows the session, and did nothing for the request
         └── Unreachable              there is no connection: the request was not sent
+            └── ServerUnavailable        a server of a group is not connected
 
 What a user chooses (accept, decline, dismiss) is a value, not an error, unless `ctx.elicit.strict` asked. Cancellation is
 `trio.Cancelled` and never one of these. Channels raise Trio's own resource errors.
@@ -397,12 +398,31 @@ class OutcomeUnknown(Disconnected):
         super().__init__(tool, why)
         self.tool = tool
 
+    def renamed(self, tool: str) -> OutcomeUnknown:
+        """Return the same error about a tool that the caller knows by another name."""
+        return OutcomeUnknown(tool, str(self.args[1]))
+
     def __str__(self) -> str:
         return printable(f"the tool {self.args[0]} may or may not have run: {self.args[1]}")
 
 
 class Unreachable(Disconnected):
     """There is no connection to the server: the request was not sent, so it did nothing for it."""
+
+
+class ServerUnavailable(Unreachable):
+    """A server of a `ClientGroup` is not connected; nothing was sent. The group goes on trying to connect.
+
+    Attributes:
+        server: its name in the group.
+    """
+
+    def __init__(self, server: str, why: str) -> None:
+        super().__init__(server, why)
+        self.server = server
+
+    def __str__(self) -> str:
+        return printable(f"the server {self.args[0]!r} is unavailable: {self.args[1]}")
 
 
 class SessionLost(Disconnected):

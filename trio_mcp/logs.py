@@ -12,7 +12,6 @@ import re
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from .printable import MAX_CHARACTERS, one_line, printable
@@ -73,13 +72,15 @@ RecordKind: TypeAlias = tuple[str, type[BaseException | None], int]
 _PLACE = re.compile(r"%[a-z]")
 
 
-@dataclass(slots=True)
 class _Minute:
     """One kind of record: how many were shown since `began`, and how many only counted."""
 
-    began: float
-    shown: int = 0
-    counted: int = 0
+    __slots__ = ("began", "counted", "shown")
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.shown = 0
+        self.counted = 0
 
 
 class RepeatedRecords:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol, runtime_checkable
 
-from .types import CreateMessageRequestParams, CreateMessageResult
+from . import types
 
 SCHEMA_TOOL: Final = "__schema__"
 """The name of the tool by whose arguments a model gives a structured answer. No other tool may have it."""
@@ -18,7 +18,7 @@ class SamplingProvider(Protocol):
     A server uses one for clients that offer no model, a client to answer the servers it is connected to, and a proxy for both.
     """
 
-    async def sample(self, request: CreateMessageRequestParams) -> CreateMessageResult:
+    async def sample(self, request: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         """Return the model's answer.
 
         Tokens that the API reports are in `_meta` of the result: `{"usage": {"inputTokens": 12, "outputTokens": 3}}`.
@@ -35,7 +35,9 @@ class SamplingProvider(Protocol):
 class StreamingProvider(SamplingProvider, Protocol):
     """A provider that can show an answer while the model writes it."""
 
-    async def stream(self, request: CreateMessageRequestParams, on_text: Callable[[str], None]) -> CreateMessageResult:
+    async def stream(
+        self, request: types.CreateMessageRequestParams, on_text: Callable[[str], None]
+    ) -> types.CreateMessageResult:
         """Return the model's answer as `sample` does, and call `on_text` with each piece of its text as it arrives.
 
         A stream that breaks off raises `ProviderError`; what `on_text` was given by then is no answer.

@@ -3,8 +3,8 @@
 The suite is written in Python 2, and runs under CPython 2.7 only: $PYTHON27 or `python2.7` says where that is. It is installed
 with its own pip into a separate folder, once. Three agents echo what it sends:
 
-- `server`: an ASGI application behind our guarded hypercorn,
-- `server-direct`: the same, by the fast path that our own endpoint uses (`hypercorn/websocket.py`) where it can be used,
+- `server`: an ASGI application behind our connection class,
+- `server-direct`: one that reads its WebSocket itself, as our own endpoint does (`MessageSocket` in `asgi/fast_path.py`),
 - `client`: trio-websocket as our client opens it.
 
 Cases 1 to 7, 9.1.1, 9.2.1 and 10: the rest are compression, which neither end speaks, and sizes over our limits. A case fails
@@ -30,7 +30,8 @@ from typing import Any
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 
-from trio_mcp_transports.asgi.fast_path import FAST_PATH_KEY
+from trio_mcp_transports.asgi.direct import DirectApp, DirectRequest
+from trio_mcp_transports.asgi.fast_path import WEBSOCKET_KEY, Binary, MessageSocket
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.hypercorn.serve import serve_asgi
 from trio_mcp_transports.websocket.byte_stream import Address, open_wire
@@ -43,6 +44,7 @@ SUITE = "autobahntestsuite==0.8.2"
 CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.1.1", "9.2.1", "10.*"]
 SECONDS = 900.0
 MAX_MESSAGE = 16 * 1024 * 1024
+ACCEPT = {"type": "websocket.accept", "subprotocol": None, "headers": []}
 PORT = 9001
 """Of the suite's server."""
 
@@ -81,21 +83,49 @@ def install(python: str) -> Path:
 # the agents
 
 
-async def echo(direct: bool, scope: Any, receive: Any, send: Any) -> None:
+async def echo(scope: Any, receive: Any, send: Any) -> None:
     """An ASGI application that sends back what it is sent."""
-    first = await receive()
-    if first["type"] == "lifespan.startup":
-        await send({"type": "lifespan.startup.complete"})
-        await receive()
-        await send({"type": "lifespan.shutdown.complete"})
+    if scope["type"] == "lifespan":
+        await serve_lifespan(receive, send)
         return
-    if direct:
-        shortcut = scope["state"][FAST_PATH_KEY]
-        shortcut.on_message = shortcut.send_nowait
-    await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
+    await receive()
+    await send(ACCEPT)
     with suppress(OSError):
         while (message := await receive())["type"] == "websocket.receive":
             await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
+
+
+class DirectEcho(DirectApp):
+    """The same, of our own kind, which reads its WebSocket itself."""
+
+    takes_direct_requests = False
+    may_wait = False
+
+    async def wait(self) -> None: ...
+
+    def process_directly(self, request: DirectRequest) -> None:
+        return None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await serve_lifespan(receive, send)
+            return
+        await receive()
+        await send(ACCEPT)
+        socket: MessageSocket = scope["state"][WEBSOCKET_KEY]
+        with suppress(OSError):
+            while messages := await socket.receive_many():
+                for message in messages:
+                    if isinstance(message, Binary):
+                        await send({"type": "websocket.send", "bytes": message.data})
+                    elif not socket.send_nowait(message):
+                        await socket.send_many([message])
+
+
+async def serve_lifespan(receive: Any, send: Any) -> None:
+    for step in ("startup", "shutdown"):
+        await receive()
+        await send({"type": f"lifespan.{step}.complete"})
 
 
 @asynccontextmanager
@@ -132,9 +162,9 @@ async def test_servers(command: list[str], folder: Path) -> None:
     """The suite is the client."""
     async with trio.open_nursery() as nursery:
         servers = []
-        for agent, direct in (("server", False), ("server-direct", True)):
+        for agent, app in (("server", echo), ("server-direct", DirectEcho())):
             config = guarded_config(max_websocket_message=MAX_MESSAGE)
-            serve = partial(serve_asgi, partial(echo, direct), port=0, signals=False, config=config)
+            serve = partial(serve_asgi, app, port=0, signals=False, config=config)
             (address,) = await nursery.start(serve)
             servers.append({"agent": agent, "url": f"ws{address.partition(' ')[0].removeprefix('http')}"})
         await suite(command, folder, "fuzzingclient", servers=servers)

@@ -38,7 +38,7 @@ def main() -> None:
 
 def run_proxy() -> None:
     """Be the proxy, as `trio-mcp backfill -- python bench_app.py stdio` is, with a provider that is never asked."""
-    from trio_mcp.cli.backfill import run_relay
+    from trio_mcp.cli.passing import run_relay
     from trio_mcp.relay import Backfill, RelayServer
     from trio_mcp.session import find_transport
     from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult

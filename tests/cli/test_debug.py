@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trio_mcp.cli.call import read_target
+from trio_mcp.cli.connecting import started
 from trio_mcp.cli.loading import load_server
+from trio_mcp.cli.targets import PythonTarget
 
 FILE = """
 from trio_mcp import Server, ServiceOptions
@@ -37,5 +38,4 @@ def test_errors_are_told_with_debug_unless_the_server_forbids_it(
 def test_a_file_that_is_called_is_served_with_debug_too(tmp_path: Path, debug: bool) -> None:
     file = tmp_path / "told.py"
     file.write_text(FILE.format(None))
-    assert ("--debug" in read_target(str(file), debug=debug)) is debug
-    assert "--debug" not in read_target(f"python {file}", debug=debug)
+    assert ("--debug" in started(PythonTarget(file), debug=debug).words) is debug

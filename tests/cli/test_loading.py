@@ -92,11 +92,11 @@ def test_a_file_that_does_not_exist_is_refused_with_what_was_looked_for(
     (tmp_path / "shop").mkdir()
     for file in ("notes.py", "shop/server.py"):
         (tmp_path / file).write_text(HEAD)
-    assert unnamed(missing("books"), "books", tmp_path, "server.py", "module") == []
+    assert unnamed(missing("books"), "books", tmp_path, "FILE.py", "module") == []
     assert unnamed(missing("books.py"), "books.py", tmp_path) == []
-    assert unnamed(missing("notes"), "notes", "do you mean notes.py?") == []
-    assert unnamed(missing("shop.server:server"), "do you mean shop/server.py?") == []
-    assert unnamed(missing("shop"), "shop", "folder") == []
+    assert unnamed(missing("shop/notes"), "shop/notes", tmp_path) == []
+    assert unnamed(missing("shop/server"), "do you mean shop/server.py?") == []
+    assert unnamed(missing("shop/"), "shop", "folder") == []
 
 
 MODEL = """

@@ -32,16 +32,16 @@ from trio_mcp.types import JsonObject, JsonValue, RequestedSchema, Tool
 )
 def test_an_argument_is_what_its_schema_wants(schema: JsonObject, text: str, value: JsonValue) -> None:
     root: JsonObject = {"type": "object", "properties": {"x": schema}, "$defs": {"Word": {"type": "string"}}}
-    assert read_arguments(Tool(name="t", input_schema=root), [f"x={text}"], None) == {"x": value}
+    assert read_arguments(Tool(name="t", input_schema=root), [("x", text)], None) == {"x": value}
 
 
 def test_an_argument_that_no_schema_names_is_left_to_the_server() -> None:
-    assert read_arguments(Tool(name="t", input_schema={"type": "object"}), ["y=1"], '{"z": 2}') == {"y": 1, "z": 2}
+    assert read_arguments(Tool(name="t", input_schema={"type": "object"}), [("y", "1")], '{"z": 2}') == {"y": 1, "z": 2}
 
 
 def test_an_argument_given_twice_is_refused() -> None:
     with pytest.raises(CommandError, match=naming("'x'")):
-        read_arguments(Tool(name="t", input_schema={}), ["x=1", "x=2"], None)
+        read_arguments(Tool(name="t", input_schema={}), [("x", "1"), ("x", "2")], None)
 
 
 def field(schema: JsonObject):

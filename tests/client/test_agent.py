@@ -655,11 +655,16 @@ class Unused:
     """What no test may use."""
 
 
-@pytest.mark.parametrize("clients", ["one client", 5])
-async def test_clients_are_a_list_of_clients(mode: str, clients: Any) -> None:
+@pytest.mark.parametrize("clients", [5, [5], "a client"])
+async def test_what_is_no_client_is_refused(clients: Any) -> None:
+    with pytest.raises(TypeError, match="client"):
+        await run_agent(ScriptedModel(), "?", clients)
+
+
+async def test_one_client_needs_no_list(mode: str) -> None:
+    model = ScriptedModel(use("add", a=1, b=2), "3")
     async with clients_of(mode, calculator()) as (client,):
-        with pytest.raises(TypeError, match="client"):
-            await run_agent(ScriptedModel(), "?", client if clients == "one client" else [clients])
+        assert (await run_agent(model, "?", client)).text == "3"
 
 
 def test_a_name_is_changed_only_if_it_must_be_and_never_into_another() -> None:

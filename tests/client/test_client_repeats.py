@@ -177,6 +177,27 @@ async def test_a_later_leg_is_sent_again_with_its_state() -> None:
             assert again.message["params"][member] == lost["params"][member]
 
 
+async def test_a_later_leg_waits_for_a_server_that_restarts_while_the_user_answers() -> None:
+    async with http(MODERN, OFFERS, on_elicit=lambda _: accept(seat="1A")) as (client, wire, start):
+        call = start(client.call_tool, "book")
+        await wire.reply("tools/call", asking("a", state="s"))
+        (await wire.post()).fail(httpx2.ConnectError("refused"))
+        again = await wire.reply("tools/call", said("booked"))
+        assert (await call.result()).text == "booked"
+        assert again.message["params"]["requestState"] == "s"
+
+
+async def test_a_call_that_has_asked_may_have_run_if_the_server_does_not_come_back() -> None:
+    async with http(MODERN, OFFERS, on_elicit=lambda _: accept(seat="1A")) as (client, wire, start):
+        call = start(client.call_tool, "book")
+        await wire.reply("tools/call", asking("a", state="s"))
+        for _ in range(1 + ATTEMPTS):
+            (await wire.post()).fail(httpx2.ConnectError("refused"))
+        with pytest.raises(OutcomeUnknown, match="refused"):
+            await call.result()
+        wire.nothing()
+
+
 async def test_the_attempts_end(mode: str) -> None:
     async with http(mode) as (client, wire, start):
         call, read = start(client.call_tool, "book"), start(client.read_resource, "a://b")

@@ -11,12 +11,19 @@ import httpx2
 import pytest
 import trio
 from naming import naming, unnamed
-from scripted import Json, initialized
+from scripted import Json, initialized, said
 from scripted_http import Exchange, HttpWire, event, http_conversation
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Client, Server
-from trio_mcp.errors import Disconnected, McpError, RemoteProtocolError, RequestTimeout
+from trio_mcp import Change, Client, Server
+from trio_mcp.errors import (
+    Disconnected,
+    McpError,
+    OutcomeUnknown,
+    RemoteProtocolError,
+    RequestTimeout,
+    Unreachable,
+)
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Notification, Request, Response, Unanswered
 from trio_mcp.session import Envelope
 from trio_mcp_transports.background import open_background
@@ -30,6 +37,8 @@ URL = "http://scripted.test/sse"
 ENDPOINT = b"event: endpoint\ndata: /message?session_id=1\n\n"
 LIMIT = 2000
 SOON = 20.0
+
+LISTENING: Json = {"tools": {"listChanged": True}, "resources": {"subscribe": True}}
 
 Answer = Callable[[Exchange], None]
 
@@ -323,33 +332,113 @@ async def test_a_server_that_is_not_there_is_an_error_that_names_it() -> None:
 # falling back
 
 
+class SseServer:
+    """The server's end of HTTP+SSE: streams that follow each other, and what is posted beside them."""
+
+    def __init__(self, wire: HttpWire) -> None:
+        self.wire = wire
+        self.stream: Exchange
+
+    async def open(self, status: int = 405, **members: Json) -> None:
+        """Refuse `initialize` as a POST to the stream's URL, open a stream, and answer it there."""
+        (await self.wire.post("initialize")).answer(status)
+        self.stream = await self.wire.next("GET")
+        saying()(self.stream)
+        opening = await self.reply("initialize", {**initialized("2024-11-05"), **members})
+        assert opening.url == "http://scripted.test/message?session_id=1"
+        await self.accept("notifications/initialized")
+        await wait_all_tasks_blocked()
+
+    async def accept(self, method: str) -> Exchange:
+        posted = await self.wire.post(method)
+        posted.answer(202)
+        return posted
+
+    async def reply(self, method: str, result: Json) -> Exchange:
+        posted = await self.accept(method)
+        self.stream.say(event({"id": posted.message["id"], "result": result}))
+        return posted
+
+
 @pytest.mark.parametrize("status", [400, 404, 405])
 async def test_a_server_that_knows_no_post_is_asked_for_a_stream(status: int) -> None:
     async with http_conversation() as (client, wire, start):
-        (await wire.post("initialize")).answer(status)
-        stream = await wire.next("GET")
-        saying()(stream)
-
-        async def reply(method: str, result: Json) -> Exchange:
-            posted = await wire.post(method)
-            posted.answer(202)
-            stream.say(event({"id": posted.message["id"], "result": result}))
-            return posted
-
-        opening = await reply("initialize", initialized("2024-11-05"))
-        assert opening.url == "http://scripted.test/message?session_id=1"
-        (await wire.post("notifications/initialized")).answer(202)
-        await wait_all_tasks_blocked()
+        server = SseServer(wire)
+        await server.open(status)
         listing = start(client.list_tools)
-        await reply("tools/list", {"tools": []})
+        await server.reply("tools/list", {"tools": []})
         assert await listing.result() == []
         assert client.protocol_version == "2024-11-05"
-        late = start(client.list_tools)
-        (await wire.post("tools/list")).answer(202)
-        stream.break_off()
-        with pytest.raises(Disconnected, match="connection reset"):
-            await late.result()
         wire.nothing()
+
+
+async def test_a_request_that_reads_is_sent_again_on_the_next_stream() -> None:
+    async with http_conversation() as (client, wire, start):
+        server = SseServer(wire)
+        await server.open()
+        listing = start(client.list_tools)
+        await server.accept("tools/list")
+        server.stream.break_off()
+        await server.open()
+        await server.reply("tools/list", {"tools": []})
+        assert await listing.result() == []
+
+
+async def test_a_tool_whose_stream_ended_is_not_called_again_but_the_next_one_opens_another() -> None:
+    async with http_conversation() as (client, wire, start):
+        server = SseServer(wire)
+        await server.open()
+        call = start(client.call_tool, "book")
+        await server.accept("tools/call")
+        server.stream.break_off()
+        with pytest.raises(OutcomeUnknown, match="connection reset"):
+            await call.result()
+        wire.nothing()
+        again = start(client.call_tool, "book")
+        await server.open()
+        await server.reply("tools/call", said("booked"))
+        assert (await again.result()).text == "booked"
+
+
+async def test_subscriptions_are_restored_on_the_next_stream_with_a_change_for_each() -> None:
+    async with http_conversation() as (client, wire, _):
+        server, seen = SseServer(wire), list[Change]()
+
+        async def follow() -> None:
+            async with client.listen(tools=True, uris=["config://app"]) as changes:
+                async for change in changes:
+                    seen.append(change)
+
+        await server.open(capabilities=LISTENING)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(follow)
+            await server.reply("resources/subscribe", {})
+            await wait_all_tasks_blocked()
+            server.stream.end()
+            # Without a request: who listens needs the session.
+            await server.open(capabilities=LISTENING)
+            await server.reply("resources/subscribe", {})
+            await wait_all_tasks_blocked()
+            assert seen == [Change("tools"), Change("updated", "config://app")]
+            nursery.cancel_scope.cancel()
+            await wire.reply("resources/unsubscribe", {})
+
+
+async def test_a_server_that_is_gone_is_asked_again_when_a_request_needs_it() -> None:
+    async with http_conversation() as (client, wire, start):
+        server = SseServer(wire)
+        await server.open()
+        server.stream.break_off()
+        await wait_all_tasks_blocked()
+        wire.nothing()
+        call = start(client.call_tool, "book")
+        (await wire.post("initialize")).fail(httpx2.ConnectError("refused"))
+        with pytest.raises(Unreachable, match="refused"):
+            await call.result()
+        listing = start(client.list_tools)
+        await server.open()
+        await server.reply("tools/list", {"tools": []})
+        assert await listing.result() == []
 
 
 def refused(match: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.codec.reading import RequestTerms, classify, modern_terms
+from trio_mcp.protocol.codec.reading import MAX_KNOWN, RequestTerms, classify, modern_terms
 from trio_mcp.protocol.jsonrpc import Request, decoded
 from trio_mcp.protocol.meta import (
     CLIENT_CAPABILITIES,
@@ -57,6 +57,29 @@ def test_everything_a_modern_request_can_say():
     assert ClientCapabilities(sampling=SamplingCapability(tools={})) == terms.client_capabilities
     assert Implementation(name="a", version="1") == terms.client_info
     assert (terms.log_threshold.level, terms.progress_token) == ("warning", "t")
+
+
+def test_what_a_client_states_in_each_request_becomes_a_model_once_and_a_large_statement_is_not_kept():
+    said = params(capabilities={"sampling": {"tools": {}}}, info={"name": "twice", "version": "1"}, level="info")
+    first, again = (
+        terms_of(said),
+        terms_of(
+            params(
+                capabilities={"sampling": {"tools": {}}}, info={"name": "twice", "version": "1"}, level="info", token=7
+            )
+        ),
+    )
+    assert first.client_capabilities is again.client_capabilities
+    assert first.client_info is again.client_info
+    assert (first.progress_token, again.progress_token) == (None, 7)
+    large = params(info={"name": "n" * MAX_KNOWN, "version": "1"})
+    assert terms_of(large).client_info is not terms_of(large).client_info
+
+
+def test_what_is_wrong_is_wrong_each_time():
+    for _ in range(2):
+        with pytest.raises(RemoteProtocolError, match="must be one of"):
+            terms_of(params(level="loud"))
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from json_strategies import json_values
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.quick_json import UNPROVEN, has_number_over, quick_loads
+from trio_mcp.protocol.quick_json import UNPROVEN, has_number_over, quick_loads, sparse_loads
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS, _strict_loads
 from trio_mcp.types.base import JsonValue
 
@@ -55,13 +55,17 @@ def same(one: JsonValue, other: JsonValue) -> bool:
 @example('{"a":1,"\\u0061":2}', False)
 @example('[1e999,"Infinity"]', True)
 @example('{"a\\\\":1,"a\\\\":2}', False)
+@example('{"a":1,"a":2}', True)
+@example('{"a:":1,"b":2}', True)
 def test_what_it_reads_the_strict_reader_reads_the_same(text: str, many: bool) -> None:
     data = text.encode("utf-8", "surrogatepass")
-    value = quick_loads(data, LONGEST)
-    if value is not UNPROVEN:
-        strict = read_strictly(data, many=many)
-        assert not isinstance(strict, RemoteProtocolError)
-        assert same(value, strict)
+    readers = (quick_loads,) if "\\" in text else (quick_loads, sparse_loads)
+    for reader in readers:
+        value = reader(data, LONGEST)
+        if value is not UNPROVEN:
+            strict = read_strictly(data, many=many)
+            assert not isinstance(strict, RemoteProtocolError)
+            assert same(value, strict)
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
@@ -78,7 +82,10 @@ def test_the_strict_reader_judges_alike_with_and_without_hooks(text: str) -> Non
 @example(['"', "\\", '\\"', "Infinity", "NaN", "é\u2028", {'"': "\\u0022"}, "9" * 1000, math.ulp(0), 10**319])
 def test_it_reads_all_that_is_well_formed(value: JsonValue) -> None:
     assert same(quick_loads(json.dumps(value).encode(), LONGEST), value)
-    assert same(quick_loads(json.dumps(value, ensure_ascii=False).encode(), LONGEST), value)
+    text = json.dumps(value, ensure_ascii=False)
+    assert same(quick_loads(text.encode(), LONGEST), value)
+    if "\\" not in text:
+        assert same(sparse_loads(text.encode(), LONGEST), value)
 
 
 @pytest.mark.parametrize(
@@ -96,6 +103,13 @@ def test_it_reads_all_that_is_well_formed(value: JsonValue) -> None:
 )
 def test_it_does_not_read_what_is_rejected(text: str) -> None:
     assert quick_loads(text.encode(), LONGEST) is UNPROVEN
+    if "\\" not in text:
+        assert sparse_loads(text.encode(), LONGEST) is UNPROVEN
+
+
+def test_a_long_number_beside_many_strings_is_not_read() -> None:
+    assert sparse_loads(f'["", {"9" * (LONGEST + 1)}]'.encode(), LONGEST) is UNPROVEN
+    assert sparse_loads(b'["' + b'","' * 300 + b'", ' + b"9" * (LONGEST + 1) + b"]", LONGEST) is UNPROVEN
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,10 @@ from talk import Talk
 from trio_mcp.protocol.sealing.request_state import Sealer
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import Service
-from trio_mcp.session.calls import services
+from trio_mcp.session.calls import services, stored_keys
 from trio_mcp.session.calls.stored_keys import StoredKeys
 from trio_mcp.storage import Change
+from trio_mcp.stores import adapters
 from trio_mcp.stores.adapters import StoredJournals
 
 WALL = 1_800_000_000.0
@@ -39,9 +40,9 @@ class WallClock:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(time, "time", self.now))
             # Those have taken `time.time` when they were defined.
-            stack.enter_context(mock.patch.object(services, "StoredKeys", partial(StoredKeys, _clock=self.now)))
+            stack.enter_context(mock.patch.object(stored_keys, "StoredKeys", partial(StoredKeys, _clock=self.now)))
             stack.enter_context(mock.patch.object(services, "Sealer", partial(Sealer, clock=self.now)))
-            stack.enter_context(mock.patch.object(services, "StoredJournals", partial(StoredJournals, clock=self.now)))
+            stack.enter_context(mock.patch.object(adapters, "StoredJournals", partial(StoredJournals, clock=self.now)))
             yield
 
 

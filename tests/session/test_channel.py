@@ -69,7 +69,7 @@ async def test_the_defaults_promise_nothing() -> None:
     assert not channel.send_nowait(Envelope(REQUESTS[0]))
     assert channel.close_reason is None
     assert channel.on_stop is None
-    channel.deliver_to(lambda _envelope: True, Outbox())
+    assert channel.stop_reading is None
     await channel.send_many([Envelope(request) for request in REQUESTS])
     assert channel.sent == REQUESTS
 

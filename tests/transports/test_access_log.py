@@ -190,11 +190,14 @@ async def test_an_access_log_that_nobody_would_see_is_a_warning(caplog: pytest.L
 
 
 async def test_the_log_of_calls_costs_nothing_where_it_is_not_shown(caplog: pytest.LogCaptureFixture) -> None:
-    """The routes are the same objects: no function was put round them."""
-    from trio_mcp.server.call_log import with_call_log
-
-    routes: dict[str, Any] = {"tools/call": object(), "prompts/get": object(), "resources/read": object()}
+    """The routes are those of a server without it: no function was put round them."""
+    server = Server("shop")
     with caplog.at_level(logging.WARNING, "trio_mcp.calls"):
-        assert with_call_log(routes) is routes
+        async with server.open_service() as service:
+            plain = service.routes["tools/call"]
     with caplog.at_level(logging.INFO, "trio_mcp.calls"):
-        assert with_call_log(routes) is not routes
+        async with server.open_service() as service:
+            logged = service.routes["tools/call"]
+    assert getattr(plain, "func", None) is not getattr(logged, "func", plain)
+    assert "logged_plan" not in repr(plain)
+    assert "logged_plan" in repr(logged)

@@ -21,11 +21,10 @@ from trio_mcp import ServiceOptions
 from trio_mcp.protocol.json_limits import DEFAULT_LIMITS
 from trio_mcp.protocol.jsonrpc import Encoded, Response
 from trio_mcp.runtime import MemoryBudget
-from trio_mcp.runtime.loop_turn import LoopTurn
 from trio_mcp.session import Envelope
 from trio_mcp.session.envelope import ANONYMOUS
 from trio_mcp.session.sizes import SESSION_SIZE
-from trio_mcp_transports.asgi.fast_path import FAST_PATH_KEY
+from trio_mcp_transports.asgi.fast_path import WEBSOCKET_KEY
 from trio_mcp_transports.asgi.messages import AuthorizedRequest, read_body
 from trio_mcp_transports.http import HttpLimits, asgi_app
 from trio_mcp_transports.websocket.endpoint import AsgiWebSocket
@@ -353,20 +352,15 @@ async def test_a_websocket_keeps_no_message_that_it_has_made_into_text() -> None
     results = [Envelope(Response(number, Encoded(b'"%s"' % (b"x" * 1000)))) for number in range(3)]
     kept: list[int] = []
 
-    class Fast:
-        on_message, turn = None, None
-
-        def send_nowait(self, message: bytes) -> bool:
-            return False
-
+    class Socket:
         async def send_many(self, messages: Iterable[bytes]) -> None:
             for message in messages:
                 assert b"xxx" in message
                 kept.append(len(results))
                 await trio.lowlevel.checkpoint()
 
-    scope = {"type": "websocket", "state": {FAST_PATH_KEY: Fast()}}
-    channel = AsgiWebSocket(AuthorizedRequest(scope, no_events, no_events, ANONYMOUS), DEFAULT_LIMITS, LoopTurn())
+    scope = {"type": "websocket", "state": {WEBSOCKET_KEY: Socket()}}
+    channel = AsgiWebSocket(AuthorizedRequest(scope, no_events, no_events, ANONYMOUS), DEFAULT_LIMITS)
     await channel.send_many(results)
     assert kept == [2, 1, 0]
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import cast
 
 from ..protocol.schema.references import dereference
@@ -30,39 +30,26 @@ KINDS: dict[type, str] = {
 }
 
 
-def pairs(texts: Iterable[str], where: str = "", form: str = "key=value") -> list[tuple[str, str]]:
-    """Return the keys and values of texts such as `key=value`.
-
-    Args:
-        where: the option that they were given to, for the error.
-        form: how to write them, for the error.
-
-    Raises:
-        CommandError: one has no key or no equals sign.
-    """
-    parts = [text.partition("=") for text in texts]
-    for key, equals, value in parts:
-        if not key or not equals:
-            raise CommandError(f"{where}{key + equals + value!r} is not {form}")
-    return [(key, value) for key, _, value in parts]
-
-
-def read_arguments(tool: Tool, texts: Iterable[str], whole: str | None) -> JsonObject:
-    """Return the arguments of a call: the JSON object `whole`, if given, with every `key=value` added to it.
+def read_arguments(tool: Tool, given: Sequence[tuple[str, str]], whole: str | None) -> JsonObject:
+    """Return the arguments of a call: the JSON object `whole`, if given, with every key and value added to it.
 
     A value is JSON if it is valid JSON and the tool's schema does not require a string there; otherwise it is a string.
 
     Raises:
-        CommandError: something is not `key=value`, is given twice, or `whole` is not a JSON object.
+        CommandError: a key is given twice, or `whole` is not a JSON object.
     """
     arguments = read_object(whole)
-    given = pairs(texts)
-    # Not the last one: two values for one argument are more likely a typing error than a correction.
-    if twice := [key for key, count in Counter(key for key, _ in given).items() if count > 1]:
-        raise CommandError(f"{twice[0]!r} is given twice")
+    check_once(given)
     schemas = properties(tool)
     values = {key: read_value(text, kinds(schemas.get(key, {}), tool.input_schema)) for key, text in given}
     return {**arguments, **values}
+
+
+def check_once(given: Sequence[tuple[str, str]]) -> None:
+    """Raise `CommandError` if a key is given twice."""
+    # Not the last one: two values for one argument are more likely a typing error than a correction.
+    if twice := [key for key, count in Counter(key for key, _ in given).items() if count > 1]:
+        raise CommandError(f"{twice[0]!r} is given twice")
 
 
 def read_object(text: str | None) -> JsonObject:
@@ -71,9 +58,9 @@ def read_object(text: str | None) -> JsonObject:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise CommandError(f"--json is not JSON: {error}") from error
+        raise CommandError(f"--args is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise CommandError('--json takes an object, such as \'{"city": "Lisbon"}\'')
+        raise CommandError('--args takes an object, such as \'{"city": "Lisbon"}\'')
     return cast("JsonObject", value)
 
 

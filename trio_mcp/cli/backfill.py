@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
-from argparse import ArgumentParser, Namespace
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, asynccontextmanager, closing
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, closing
 from functools import partial
 from typing import Protocol
-from urllib.parse import urlsplit
 
-import trio
+import click
 
-from ..client.target import check_url, open_target
-from ..errors import ConfigurationError, McpError
-from ..groups import single_exception
-from ..relay import Backfill, Connect, OnForm, RelayServer
+from ..errors import McpError
+from ..relay import Backfill, OnForm, RelayServer
 from ..relay.server import MAX_SESSIONS
 from ..sampling import SamplingProvider
-from ..server.server import GC_THRESHOLD
-from ..session import MessageChannel, as_message_channel, find_transport
-from ..session.transport import owned_process
-from .arguments import pairs
-from .call import SCHEME, read_target
+from ..session import find_transport
+from .command import command
+from .connecting import started
 from .errors import CommandError, Status
-from .numbers import count
+from .options import header_option
 from .output import log_to_stderr
+from .passing import check_no_password, connection, run_checked
 from .prompting import Prompting
-from .serve import describe_http, http_errors, http_options
+from .serve import HTTP_OPTIONS, http_errors, serves_http
+from .targets import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
 from .terminal import ControllingTerminal
 
 EXAMPLES = """\
@@ -54,122 +49,94 @@ KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 """The environment variable with the key, by the name of a provider."""
 
 
-def describe(parser: ArgumentParser) -> None:
-    add = parser.add_argument
-    add("url", nargs="?", metavar="URL", help="the URL of a server; or put a command that starts one after --")
-    add("--provider", metavar="NAME|URL", help="anthropic, openai, or the base URL (with /v1) of a compatible API")
-    add("--model", metavar="NAME", help="the model to ask (default: the first that the API lists)")
-    add("--elicit", choices=("terminal",), help="ask for input at the terminal, if the host shows no forms")
-    add("--share-key", action="store_true", help="let the command have the key of the API in its environment, too")
-    add("--header", action="append", default=[], metavar="NAME=VALUE", help="an HTTP header for URL; repeatable")
-    add("--http", action="store_true", help="serve the host over HTTP, instead of stdin and stdout")
-    add(
-        "--max-sessions",
-        type=count,
-        metavar="N",
-        help=f"sessions over HTTP, each with its server (default: {MAX_SESSIONS})",
-    )
-    describe_http(parser)
-    parser.epilog = EXAMPLES
+@command("backfill", EXAMPLES, {Status.USAGE: "the command line is wrong, or there is no key"})
+@click.argument("server", nargs=-1, type=click.UNPROCESSED, metavar="TARGET | -- COMMAND ...")
+@click.option(
+    "--provider", metavar="NAME|URL", help="anthropic, openai, or the base URL (with /v1) of a compatible API."
+)
+@click.option("--model", metavar="NAME", help="The model to ask (default: the first that the API lists).")
+@click.option(
+    "--elicit", type=click.Choice(["terminal"]), help="Ask for input at the terminal, if the host shows no forms."
+)
+@click.option("--share-key", is_flag=True, help="Let the command have the key of the API in its environment, too.")
+@header_option
+@click.option("--http", "over_http", is_flag=True, help="Serve the host over HTTP, instead of stdin and stdout.")
+@click.option(
+    "--max-sessions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help=f"Sessions over HTTP, each with its server (default: {MAX_SESSIONS}).",
+)
+@serves_http
+@click.pass_context
+def command_line(
+    ctx: click.Context,
+    server: Sequence[str],
+    provider: str | None,
+    model: str | None,
+    elicit: str | None,
+    share_key: bool,
+    headers: Sequence[tuple[str, str]],
+    over_http: bool,
+    max_sessions: int | None,
+    http: dict[str, object],
+    debug: bool,
+) -> int:
+    """Give any server a model, for a host without one.
 
-
-def execute(options: Namespace) -> int:
-    """Run the proxy and return its exit status. Raises `CommandError`."""
-    log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
-    connect = connection(options)
-    check_http_options(options)
-    provider = find_provider(options.provider, options.model)
+    TARGET is a URL, a command in quotes, a Python file or module, or a server of a file (mcp.json:name). Or put a command
+    after --.
+    """
+    log_to_stderr(logging.DEBUG if debug else logging.WARNING)
+    secret = None if share_key else KEYS.get(provider_name(provider), KEYS["openai"])
+    connect = connection(read_server(server), dict(headers), hidden=secret)
+    if not over_http:
+        check_http_options(ctx)
+    model_api = find_provider(provider, model)
     with ExitStack() as stack:
         on_form: OnForm | None = None
-        if options.elicit is not None:
+        if elicit is not None:
             on_form = Prompting(stack.enter_context(controlling_terminal()), (), ()).elicit
-        relay = RelayServer(connect, Backfill(provider, on_form), max_sessions=options.max_sessions or MAX_SESSIONS)
-        if options.http:
+        relay = RelayServer(connect, Backfill(model_api, on_form), max_sessions=max_sessions or MAX_SESSIONS)
+        if over_http:
             stack.enter_context(http_errors())
-        try:
-            run_relay(partial(serve, provider, options), relay)
-        except Exception as error:
-            raise command_error(single_exception(error)) from error
-    if relay.failure is not None:
-        raise CommandError(f"the server has gone: {relay.failure}", Status.UNREACHABLE)
+        run_checked(partial(serve, model_api, http if over_http else None), relay)
     return 0
 
 
-def run_relay(serve: Callable[[RelayServer], Awaitable[None]], relay: RelayServer) -> None:
-    """Run a Trio loop that serves a proxy, in a process that exists for nothing else."""
-    # As `Server.run` does, and for the same reason.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
-    with owned_process():
-        trio.run(serve, relay)
-
-
-async def serve(provider: Provider, options: Namespace, relay: RelayServer) -> None:
+async def serve(provider: Provider, http: dict[str, object] | None, relay: RelayServer) -> None:
     """Serve hosts until they leave, or a signal comes."""
     # It keeps its connections to the API open in the block.
     async with provider:
-        if options.http:
-            await find_transport("http").serve(relay, **http_options(options))
-        else:
+        if http is None:
             await find_transport("stdio").serve(relay)
+        else:
+            await find_transport("http").serve(relay, **http)
 
 
-def connection(options: Namespace) -> Connect:
-    """Return what opens a connection to the server."""
-    command: list[str] = options.started
-    if bool(command) == bool(options.url):
+def read_server(words: Sequence[str]) -> CommandTarget | UrlTarget:
+    """Return what the words name: one is a target, several are a command."""
+    if not words:
         raise CommandError(
             "name a server: its URL, or after -- the command that starts it (trio-mcp backfill -- COMMAND)"
         )
-    if options.url and not SCHEME.match(options.url):
-        raise CommandError(f"{options.url!r} is not a URL; a command comes after --")
-    if options.url:
-        check_server(options.url)
-    headers = dict(pairs(options.header, "--header ", "NAME=VALUE, such as authorization='Bearer ...'"))
-    if headers and command:
-        raise CommandError("--header is for the URL of a server; a command gets no headers")
-    target = command or read_target(options.url)
-    environment = environment_for(options) if command else {}
-
-    @asynccontextmanager
-    async def connect() -> AsyncIterator[MessageChannel]:
-        own: dict[str, object] = {"env": environment} if command else {"headers": headers}
-        async with open_target(target, own) as channel:
-            yield as_message_channel(channel)
-
-    return connect
+    if len(words) > 1:
+        if SCHEME.match(words[0]):
+            raise CommandError(f"{words[0]!r} is a URL, and takes no words after it; a command comes after --")
+        return CommandTarget(tuple(words))
+    # One plain word is a command, as after -- it should be, and no module.
+    if words[0].isidentifier():
+        return CommandTarget(tuple(words))
+    target = read_target(words[0])
+    return started(target) if isinstance(target, PythonTarget) else target
 
 
-def check_server(url: str) -> None:
-    """Raise `CommandError` for a URL that cannot be connected to, or that shows a secret in errors."""
-    try:
-        check_url(url)
-    except ValueError as error:
-        raise CommandError(str(error) if "@" not in url else "the URL of the server is malformed") from error
-    check_no_password(url, "the URL of the server", "--header authorization='Basic ...'")
-
-
-def check_no_password(url: str, what: str, instead: str) -> None:
-    """Raise `CommandError` for a URL with a user or a password: hosts read it in errors, and it stands in logs."""
-    if "@" in urlsplit(url).netloc:
-        raise CommandError(f"{what} has a user or a password in it: use {instead}")
-
-
-def environment_for(options: Namespace) -> dict[str, str]:
-    """Return the environment of the server's command: that of the proxy, without the key of its provider."""
-    # Who wrote the command into the configuration of a host set the variables for it, but the key for the proxy.
-    secret = None if options.share_key else KEYS.get(provider_name(options.provider), KEYS["openai"])
-    return {name: value for name, value in os.environ.items() if name != secret}
-
-
-def check_http_options(options: Namespace) -> None:
+def check_http_options(ctx: click.Context) -> None:
     """Raise `CommandError` for an option that is for HTTP only."""
-    parser = ArgumentParser()
-    describe_http(parser)
-    for name, default in {**vars(parser.parse_args([])), "max_sessions": None}.items():
-        if not options.http and getattr(options, name) != default:
-            raise CommandError(f"--{name.replace('_', '-')} is for a host over HTTP: add --http")
+    for name in (*HTTP_OPTIONS, "max_sessions"):
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            option = name.removesuffix("s") if name.startswith("allowed") else name
+            raise CommandError(f"--{option.replace('_', '-')} is for a host over HTTP: add --http")
 
 
 def provider_name(given: str | None) -> str:
@@ -228,12 +195,3 @@ def controlling_terminal() -> AbstractContextManager[ControllingTerminal]:
         return closing(ControllingTerminal())
     except OSError as error:
         raise CommandError("--elicit terminal: there is no terminal to ask at") from error
-
-
-def command_error(error: Exception) -> Exception:
-    """Return the error for the user of a proxy that could not be started."""
-    if isinstance(error, OSError):
-        return CommandError(f"the server could not be started: {error}", Status.UNREACHABLE)
-    if isinstance(error, McpError) and not isinstance(error, ConfigurationError):
-        return CommandError(str(error), Status.UNREACHABLE)
-    return error

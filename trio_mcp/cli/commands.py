@@ -1,114 +1,131 @@
-"""Parsing the command line, running the command, and returning its exit status.
+"""The program `trio-mcp`: its commands, each loaded when it is used.
 
-Only the module of the chosen command is loaded: `trio-mcp run` starts a server, which must be quick and needs no client.
+`trio-mcp run` starts a server, which must be quick and needs no client: only the module of the chosen command is loaded.
 """
 
 from __future__ import annotations
 
-import sys
-import traceback
-from argparse import REMAINDER, ArgumentParser, Namespace, RawDescriptionHelpFormatter
-from collections.abc import Sequence
+import gc
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
-from typing import Protocol, cast
+from typing import Final, cast
 
-from ..errors import ConfigurationError
-from ..printable import printable
-from .errors import EXIT_STATUSES, AlreadyReported, CommandError, Status
+import click
 
-SUMMARIES = {
-    "run": "serve a file's server on stdin and stdout",
-    "serve": "serve a file's server over HTTP and WebSocket",
-    "call": "call a tool of a server, and answer what it asks",
-    "tasks": "list, show, follow or cancel the tasks of a server",
-    "backfill": "give any server a model, for a host without one",
-    "store": "list, check or shrink the file in which a server keeps what outlives it",
-    "demo": "watch one tool ask an old and a new client, message by message",
+from .command import INTERRUPTED, SETTINGS, print_error
+from .errors import Status
+
+FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
+    "Serve": {
+        "run": "serve a server on stdin and stdout, for a host",
+        "serve": "serve a server over HTTP and WebSocket",
+        "backfill": "give any server a model, for a host without one",
+    },
+    "Use": {
+        "call": "call a tool of a server, and answer what it asks",
+        "list": "list the tools, resources and prompts of a server",
+        "read": "read a resource of a server",
+        "prompt": "get a prompt of a server",
+        "tasks": "list, show, follow or cancel the tasks of a server",
+    },
+    "Check": {
+        "inspect": "show everything a server offers, what is wrong with it, and what it costs",
+        "doctor": "check what often goes wrong: hosts, keys, proxies, versions",
+        "store": "list, check or shrink the file in which a server keeps what outlives it",
+        "demo": "watch one tool ask an old and a new client, message by message",
+    },
+    "Publish": {
+        "install": "write a server into the configuration of a host",
+        "uninstall": "remove a server from the configuration of a host",
+        "discover": "list the servers in the configurations of hosts",
+        "publish": "write the server.json for the MCP registry",
+        "bundle": "write an MCPB file, which hosts install with a click",
+        "completion": "print what completes the commands in your shell",
+    },
 }
-STARTERS = ("backfill",)
-"""Commands that take another command after `--`."""
-EPILOG = "commands:\n" + "".join(f"  {name:<10}{summary}\n" for name, summary in SUMMARIES.items())
+"""What each command does, as the help lists them. The module of a command has its name, and the command in `command`."""
+
+MODULES: Final = {name: f".{name}" for family in FAMILIES.values() for name in family} | {
+    "list": ".listing",
+    "inspect": ".inspection",
+    "completion": ".shells",
+}
 
 
-class Command(Protocol):
-    """The functions of a command's module."""
+class Program(click.Group):
+    """The group of all commands."""
 
-    def describe(self, parser: ArgumentParser) -> None:
-        """Add the arguments and examples of the command."""
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  click's signature
+        return list(MODULES)
 
-    def execute(self, options: Namespace) -> int:
-        """Run the command and return its exit status. Raises `CommandError`."""
-        ...
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in MODULES:
+            return None
+        # As `trio_mcp` itself does when it loads a name: looking for garbage would take a tenth of the start.
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            return cast("click.Command", import_module(MODULES[cmd_name], __package__).command_line)
+        finally:
+            if collecting:
+                gc.enable()
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        # Click compares with the commands that it has loaded, which are none.
+        if args[0] not in MODULES and not args[0].startswith("-") and not ctx.resilient_parsing:
+            raise click.exceptions.NoSuchCommand(args[0], possibilities=MODULES, ctx=ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        # From the table: the help of click would load each of them.
+        for title, family in FAMILIES.items():
+            with formatter.section(title):
+                formatter.write_dl(list(family.items()))
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        formatter.write("\n'trio-mcp COMMAND --help' explains a command, with its exit statuses.\n")
+
+
+def print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        click.echo(f"trio-mcp {version('trio-mcp')}")
+        ctx.exit()
+
+
+program = Program(
+    "trio-mcp",
+    help="Serve, call and try MCP servers.",
+    context_settings=SETTINGS,
+    params=[
+        click.Option(
+            ["--version"],
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=print_version,
+            help="Show the version.",
+        )
+    ],
+    subcommand_metavar="COMMAND ...",
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in `argv` (by default the arguments of the process) and return its exit status.
 
     Raises:
-        SystemExit: help was requested, or the command line is wrong; or the stdio transport ends the process.
+        SystemExit: a shell asked for completions, or the stdio transport ends the process.
     """
-    # Before the parser sees them: some versions of it drop the dashes.
-    words, started = split_words(sys.argv[1:] if argv is None else argv)
-    chosen = top_parser().parse_args(words)
-    command = cast("Command", import_module(f".{chosen.command}", __package__))
-    # Intermixed, because KEY=VALUE may come before and after options: `call TARGET tool a=1 --timeout 5 b=2`.
-    options = command_parser(chosen.command, command).parse_intermixed_args(chosen.arguments)
-    options.started = started
+    words = None if argv is None else list(argv)
     try:
-        return command.execute(options)
-    except KeyboardInterrupt:
-        # 128 + SIGINT. The commands handle the signal themselves; this is for one that comes while modules are loaded.
-        return 130
-    except AlreadyReported as failure:
-        return failure.status
-    except CommandError as failure:
-        return print_error(str(failure), failure.status, options)
-    except ConfigurationError as error:
-        return print_error(str(error), Status.UNREACHABLE, options)
-    except Exception as error:  # noqa: BLE001  a user gets one line, never a traceback
-        return print_error(f"a bug: {type(error).__name__}: {error} (--debug shows where)", Status.BUG, options)
-
-
-def split_words(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the words for the parser, and those of a command that is to be started: what comes after `--`, options and all."""
-    if "--" not in words or words[0] not in STARTERS:
-        return words, []
-    at = words.index("--")
-    return words[:at], words[at + 1 :]
-
-
-def top_parser() -> ArgumentParser:
-    parser = ArgumentParser(
-        prog="trio-mcp",
-        description="Serve, call and try MCP servers.",
-        epilog=f"{EPILOG}\n'trio-mcp COMMAND --help' explains a command.\n\n{EXIT_STATUSES}",
-        formatter_class=RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--version", action="version", version=f"trio-mcp {version('trio-mcp')}")
-    parser.add_argument("command", choices=tuple(SUMMARIES), metavar="COMMAND", help="one of those below")
-    # Left unparsed, so that only the module of the chosen command must be loaded to know its options.
-    parser.add_argument("arguments", nargs=REMAINDER, metavar="...", help="its arguments")
-    return parser
-
-
-def command_parser(name: str, command: Command) -> ArgumentParser:
-    parser = ArgumentParser(
-        prog=f"trio-mcp {name}",
-        description=f"{SUMMARIES[name][0].upper()}{SUMMARIES[name][1:]}.",
-        formatter_class=RawDescriptionHelpFormatter,
-    )
-    command.describe(parser)
-    # Each command has it, and not `trio-mcp` itself: users add it at the end of the line that failed.
-    parser.add_argument("--debug", action="store_true", help="show tracebacks and the library's log")
-    parser.epilog = f"{parser.epilog}\n{EXIT_STATUSES}"
-    return parser
-
-
-def print_error(message: str, status: Status, options: Namespace) -> Status:
-    """Write an error to stderr as one line, after the traceback if --debug is given; return the status."""
-    if options.debug:
-        sys.stderr.write(printable(traceback.format_exc()))
-    # One line, whatever the server sent: the text of an error may have line breaks.
-    sys.stderr.write(f"trio-mcp: {printable(' '.join(message.split()))}\n")
-    return status
+        return int(program.main(words, prog_name="trio-mcp", standalone_mode=False) or 0)
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "trio-mcp"
+        return print_error(f"{error.format_message()} ('{path} --help' lists what there is)", Status.USAGE)
+    except click.ClickException as error:
+        return print_error(error.format_message(), Status.USAGE)
+    except click.Abort:
+        return INTERRUPTED

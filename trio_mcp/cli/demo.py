@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 import logging
 import sys
-from argparse import ArgumentParser, Namespace
 from functools import partial
 from typing import Literal
 
@@ -18,6 +17,7 @@ from ..protocol.revisions import MODERN, NEWEST_LEGACY
 from ..server import Context, Server
 from ..session import find_transport
 from ..types import CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, Implementation
+from .command import command
 from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
 from .output import log_to_stderr
@@ -27,6 +27,9 @@ LIMIT = 20.0
 """Seconds after which the demonstration fails."""
 
 EXAMPLES = """\
+examples:
+  trio-mcp demo
+
 It needs no arguments. It serves a booking tool over HTTP on a free port of this machine, calls it once with a legacy client
 and once with a modern one, and shows every message. The answers are prepared.
 """
@@ -64,14 +67,10 @@ async def forecast(city: str) -> str:
 EXPECTED = "Booked TP3 to Lisbon, aisle seat."
 
 
-def describe(parser: ArgumentParser) -> None:
-    """Add the explanation of the command."""
-    parser.epilog = EXAMPLES
-
-
-def execute(options: Namespace) -> int:
-    """Run the command and return its exit status. Raises `CommandError`."""
-    log_to_stderr(logging.DEBUG if options.debug else logging.ERROR)
+@command("demo", EXAMPLES, {Status.TOOL_ERROR: "it went wrong"})
+def command_line(debug: bool) -> int:
+    """Watch one tool ask a legacy and a modern client, message by message."""
+    log_to_stderr(logging.DEBUG if debug else logging.ERROR)
     return run_command(demonstrate)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
+from typing import Final
 
 from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
 from ..json_value import JsonValue
@@ -13,7 +14,7 @@ from ..json_value import JsonValue
 class Status(IntEnum):
     """Exit statuses. A command that a signal ended has 128 plus the number of the signal, which is 130 for Ctrl-C."""
 
-    # 2 is what argparse exits with for a wrong command line, and 70 is EX_SOFTWARE of sysexits.h. The error of a tool is
+    # 2 is what click exits with for a wrong command line, and 70 is EX_SOFTWARE of sysexits.h. The error of a tool is
     # apart from every other failure, so that a script can tell "the tool said no" from "there was no answer".
     OK = 0
     TOOL_ERROR = 1
@@ -23,17 +24,25 @@ class Status(IntEnum):
     BUG = 70
 
 
-EXIT_STATUSES = """\
-exit status:
-  0    it worked
-  1    the tool answered with an error result, the demonstration went wrong, `run` did not stop in time, or `store check` found
-       something wrong
-  2    the command line is wrong: an unknown option or tool, a bad key=value, an answer that does not fit
-  3    the server could not be loaded, started or reached, or its connection ended
-  4    the server rejected a request, broke the protocol, or took longer than --timeout
-  70   a bug in trio-mcp (--debug shows where), or `serve` did not stop in time
-  130  interrupted by Ctrl-C
-"""
+STATUSES: Final[Mapping[int, str]] = {
+    Status.OK: "it worked",
+    Status.USAGE: "the command line is wrong",
+    Status.UNREACHABLE: "the server could not be loaded, started or reached, its connection ended, or a file cannot be used",
+    Status.BUG: "a bug in trio-mcp (--debug shows where)",
+    130: "interrupted by Ctrl-C",
+}
+"""What the exit statuses of every command mean; a command may have others, or say more about one."""
+REFUSED: Final[Mapping[int, str]] = {
+    Status.USAGE: "the command line is wrong: an unknown option or name, a bad key=value, an answer that does not fit",
+    Status.REFUSED: "the server rejected a request, broke the protocol, or took longer than --timeout",
+}
+"""The same for commands that send requests."""
+
+
+def exit_statuses(own: Mapping[int, str]) -> str:
+    """Return the part of a help that explains the exit statuses of a command."""
+    lines = [f"  {status:<4d} {text}\n" for status, text in sorted({**STATUSES, **own}.items())]
+    return f"exit status:\n{''.join(lines)}"
 
 
 class CommandError(Exception):
@@ -57,11 +66,12 @@ class AlreadyReported(CommandError):
 
 
 @contextmanager
-def translate_errors(*, starts_file: bool = False) -> Generator[None]:
+def translate_errors(*, starts_file: bool = False, failed: str = "the server could not be started") -> Generator[None]:
     """Raise `CommandError`, with a text and a status for the user, for an error of the library or the system.
 
     Args:
         starts_file: the server is a `trio-mcp run` that the block has started.
+        failed: what an error of the system means.
 
     Raises:
         AlreadyReported: that command could not load its file.
@@ -83,8 +93,11 @@ def translate_errors(*, starts_file: bool = False) -> Generator[None]:
         raise CommandError(str(error)) from error
     except McpError as error:
         raise CommandError(str(error), Status.REFUSED) from error
+    # Whoever reads the output of the command has left; it is not about the server.
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise CommandError(f"the server could not be started: {error}", Status.UNREACHABLE) from error
+        raise CommandError(f"{failed}: {error}", Status.UNREACHABLE) from error
 
 
 def rejected(why: str, missing: JsonValue) -> CommandError:

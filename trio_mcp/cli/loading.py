@@ -1,4 +1,4 @@
-"""Loading the server from a Python file."""
+"""Loading the server of a Python file or module."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
+from importlib import import_module
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -18,16 +19,15 @@ from ..server import Server
 from ..server.lifespan import LIFESPAN_NOTE
 from ..session.event_loop import asyncio_hint
 from .errors import CommandError, Status
-
-FILE_HELP = "a Python file, and which of its servers if it has several, or a function that returns one"
+from .targets import PythonTarget, check_file, read_target, split_name
 
 
 def load_server(target: str, *, tell_errors: bool = False) -> Server:
-    """Return the server in `FILE` or `FILE:name`; without a name the only one, or the one called `server`.
+    """Return the server of `FILE[:name]` or `MODULE[:name]`; without a name the only one, or the one called `server`.
 
     The name may be that of a plain function without required parameters, which is called and returns the server. The file is
     imported, so code under `if __name__ == "__main__":` does not run. Its folder comes first on the path, as it does for
-    `python FILE`.
+    `python FILE`; for a module that is the current folder.
 
     Args:
         tell_errors: send unexpected exceptions to the callers, unless the server's own options say whether to.
@@ -35,37 +35,21 @@ def load_server(target: str, *, tell_errors: bool = False) -> Server:
     Raises:
         CommandError: there is no such file or server, or the file or the function raised an error.
     """
-    path, name = split_target(target)
-    check_file(path)
+    python = read_target(target)
+    if not isinstance(python, PythonTarget):
+        check_file(Path(split_name(target)[0]))
+        raise CommandError(f"{target!r} is not a Python file or module", Status.UNREACHABLE)
+    return load_python(python, tell_errors=tell_errors)
+
+
+def load_python(target: PythonTarget, *, tell_errors: bool = False) -> Server:
+    """Return the server of a file or module; see `load_server`."""
     # stdout may be the connection to the client, which a `print` would break.
     with redirect_stdout(sys.stderr):
-        server = choose(load(path), path, name)
+        server = choose(load(target.source), target.source, target.name)
     if tell_errors and server.options.tell_errors is None:
         return server.with_options(replace(server.options, tell_errors=True))
     return server
-
-
-def split_target(target: str) -> tuple[Path, str | None]:
-    """Return the file and the name. A colon belongs to the file's name if there is such a file."""
-    file, colon, name = target.rpartition(":")
-    if not colon or Path(target).exists():
-        return Path(target), None
-    return Path(file), name
-
-
-def check_file(path: Path) -> None:
-    """Raise `CommandError`, which says what was looked for, unless there is a file of this name."""
-    if path.is_file():
-        return
-    if path.is_dir():
-        raise CommandError(f"{path} is a folder: name a Python file in it", Status.UNREACHABLE)
-    missing = f"there is no file {path}" if path.is_absolute() else f"there is no file {path} in {Path.cwd()}"
-    meant = next(filter(Path.is_file, (Path(f"{path}.py"), Path(f"{path}".replace(".", "/") + ".py"))), None)
-    if meant is not None:
-        missing += f": do you mean {meant}?"
-    elif path.suffix != ".py":
-        missing += ": FILE is the path of a Python file, such as server.py, and not the name of a module"
-    raise CommandError(missing, Status.UNREACHABLE)
 
 
 def module_name(path: Path) -> str:
@@ -77,7 +61,18 @@ def module_name(path: Path) -> str:
     return f"served_{name}" if name in sys.modules else name
 
 
-def load(path: Path) -> ModuleType:
+def load(source: Path | str) -> ModuleType:
+    """Run a file or module and return it. Raises `CommandError` with the line that failed."""
+    return load_file(source) if isinstance(source, Path) else load_module(source)
+
+
+def load_module(name: str) -> ModuleType:
+    sys.path.insert(0, str(Path.cwd()))
+    with file_errors(name):
+        return import_module(name)
+
+
+def load_file(path: Path) -> ModuleType:
     sys.path.insert(0, str(path.resolve().parent))
     name = module_name(path)
     spec = spec_from_loader(name, SourceFileLoader(name, str(path)))
@@ -91,41 +86,46 @@ def load(path: Path) -> ModuleType:
 
 
 @contextmanager
-def file_errors(path: Path) -> Generator[None]:
+def file_errors(source: Path | str) -> Generator[None]:
     """Raise what the code of a file raises as a `CommandError` that names the line."""
     try:
         yield
     # A file that calls `sys.exit` or `server.run()` at its top level cannot be served either.
     except (Exception, SystemExit) as error:
-        raise CommandError(f"{error_location(error, path)}: {error_text(error)}", Status.UNREACHABLE) from error
+        raise CommandError(f"{error_location(error, source)}: {error_text(error)}", Status.UNREACHABLE) from error
 
 
 @contextmanager
-def lifespan_errors(target: str) -> Generator[None]:
-    """Raise what the lifespan of the server of `target` raises as a `CommandError` that names the line."""
+def lifespan_errors(source: Path | str) -> Generator[None]:
+    """Raise what the lifespan of the server of a file or module raises as a `CommandError` that names the line."""
     try:
         yield
     except Exception as error:
         if LIFESPAN_NOTE not in getattr(error, "__notes__", ()):
             raise
-        where, leaf = error_location(error, split_target(target)[0]), first_leaf(error)
+        where, leaf = error_location(error, source), first_leaf(error)
         text = f"{where}: the lifespan failed: {error_text(leaf)}{asyncio_hint(leaf, 'lifespan')}"
         raise CommandError(text, Status.UNREACHABLE) from error
 
 
-def error_location(error: BaseException, path: Path) -> str:
+def error_location(error: BaseException, source: Path | str) -> str:
     """Return the file, and the last line in it that the traceback names, if there is one."""
     if isinstance(error, SyntaxError):
         return f"{error.filename}, line {error.lineno}"
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(path)]
-    return f"{path}, line {lines[-1]}" if lines else str(path)
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    if isinstance(source, Path):
+        frames = [frame for frame in frames if frame.filename == str(source)]
+    # Of a module the file is not known before it is loaded, so the last line that ran is named, wherever it is.
+    elif not isinstance(error, ModuleNotFoundError) and frames:
+        return f"{frames[-1].filename}, line {frames[-1].lineno}"
+    return f"{source}, line {frames[-1].lineno}" if frames and isinstance(source, Path) else str(source)
 
 
 def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
 
 
-def choose(module: ModuleType, path: Path, name: str | None) -> Server:
+def choose(module: ModuleType, source: Path | str, name: str | None) -> Server:
     """Return the server of that name, which may be a function that returns it; without a name see `load_server`."""
     servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
     # By identity: a module may bind one server to two names.
@@ -135,12 +135,12 @@ def choose(module: ModuleType, path: Path, name: str | None) -> Server:
     if found is not None:
         return found
     if name is not None and hasattr(module, name):
-        return make_server(getattr(module, name), path, name)
-    choices = [f"{path}:{key}" for key in (*servers, *factories_in(module))]
+        return make_server(getattr(module, name), source, name)
+    choices = [f"{source}:{key}" for key in (*servers, *factories_in(module))]
     if name is not None:
-        missing = f"{path} has no server called {name!r}"
+        missing = f"{source} has no server called {name!r}"
     else:
-        missing = f"{path} has several servers" if servers else f"{path} has no Server in it"
+        missing = f"{source} has several servers" if servers else f"{source} has no Server in it"
     advice = f"; choose one of: {', '.join(choices)}" if choices else ""
     raise CommandError(f"{missing}{advice}", Status.UNREACHABLE)
 
@@ -165,13 +165,13 @@ def returns_server(function: FunctionType) -> bool:
     return returns is None or returns is Server or (isinstance(returns, str) and returns.endswith("Server"))
 
 
-def make_server(factory: object, path: Path, name: str) -> Server:
+def make_server(factory: object, source: Path | str, name: str) -> Server:
     """Call a factory and return its server.
 
     Raises:
         CommandError: it is no function, is async, takes arguments, raised an error, or returned something else.
     """
-    what = f"{path}:{name}"
+    what = f"{source}:{name}"
     if not callable(factory):
         kind = type(factory).__name__
         raise CommandError(f"{what} is not a Server or a function that returns one, but {kind}", Status.UNREACHABLE)
@@ -182,7 +182,7 @@ def make_server(factory: object, path: Path, name: str) -> Server:
     if needed := required_parameters(factory):
         listed = ", ".join(needed)
         raise CommandError(f"{what} is a function that needs arguments: give {listed} a default", Status.UNREACHABLE)
-    with file_errors(path):
+    with file_errors(source):
         server = factory()
     if not isinstance(server, Server):
         raise CommandError(f"{what} returned {type(server).__name__}, not a Server", Status.UNREACHABLE)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
 import trio
 
@@ -23,6 +24,7 @@ from ..types import (
 from .errors import CommandError, Rejection
 from .fields import default_text, hint, read_field
 from .output import note
+from .progress import ProgressDisplay
 from .terminal import Terminal
 
 KEYS = "  (Enter takes the value in [brackets]; !decline says no; Ctrl-D closes the question)"
@@ -77,11 +79,13 @@ class Prompting:
     Attributes:
         server: the name of the server, to show with a question.
         problem: what was wrong with an answer from the command line; the question that it was for was closed.
+        display: the progress of the call, which is not shown during a question.
     """
 
     def __init__(self, terminal: Terminal, answers: Sequence[tuple[str, str]], samples: Sequence[str]) -> None:
         self.server = "the server"
         self.problem: CommandError | None = None
+        self.display = ProgressDisplay()
         self._terminal = terminal
         self._samples = Prepared(samples)
         # A modern server sends the questions of a round together, and there is one terminal to ask them at.
@@ -104,7 +108,7 @@ class Prompting:
 
     async def elicit(self, params: ElicitRequestFormParams) -> ElicitResult:
         """Answer a form. Raises nothing; a cancel leaves the question unanswered."""
-        async with self._turn:
+        async with self._asking():
             self._terminal.note(f"{self.server} asks: {params.message}")
             try:
                 return ElicitResult(action="accept", content=await self._fill_in(params))
@@ -122,7 +126,7 @@ class Prompting:
         Raises:
             Rejection: the user closed the question.
         """
-        async with self._turn:
+        async with self._asking():
             if self._samples:
                 return self._samples.take()
             self._terminal.note(f"{self.server} asks for the answer of a model, in {params.max_tokens} tokens at most:")
@@ -133,6 +137,12 @@ class Prompting:
             if text is None or text.strip() == "!decline":
                 raise Rejection(REJECTED, "The user rejected the sampling request")
             return text
+
+    @asynccontextmanager
+    async def _asking(self) -> AsyncIterator[None]:
+        async with self._turn:
+            with self.display.hidden():
+                yield
 
     async def _fill_in(self, params: ElicitRequestFormParams) -> dict[str, ElicitValue]:
         fields = params.requested_schema.properties

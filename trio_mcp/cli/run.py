@@ -1,31 +1,56 @@
-"""`trio-mcp run`: serve the server of a file on stdin and stdout."""
+"""`trio-mcp run`: serve a server on stdin and stdout."""
 
 from __future__ import annotations
 
-import logging
-from argparse import ArgumentParser, Namespace
+from importlib import import_module
 
-from .loading import FILE_HELP, lifespan_errors, load_server
-from .output import log_to_stderr
+from .command import command
+from .errors import Status
+from .loading import lifespan_errors, load_python
+from .options import format_option, header_option, level_option, target_argument
+from .output import set_up_logging
+from .targets import PythonTarget, read_target
 
 EXAMPLES = """\
 examples:
   trio-mcp run examples/travel.py
   trio-mcp run examples/travel.py:server
   trio-mcp run app.py:make_server
+  trio-mcp run shop.server
+  trio-mcp run https://mcp.example.com/mcp --header authorization='Bearer ...'
+  trio-mcp run mcp.json:shop
 
-The server ends when stdin does, or on SIGTERM or SIGHUP. This is what the configuration of an MCP host starts.
+The server ends when stdin does, or on SIGTERM or SIGHUP. This is what the configuration of an MCP host starts. A server that is
+named by a URL, a command or the file of a host is passed on, in both eras: so a host that only starts commands reaches a URL.
 """
 
 
-def describe(parser: ArgumentParser) -> None:
-    parser.add_argument("file", metavar="FILE[:name]", help=FILE_HELP)
-    parser.epilog = EXAMPLES
+@command(
+    "run",
+    EXAMPLES,
+    {Status.OK: "the host has left, or SIGTERM or SIGHUP came", Status.TOOL_ERROR: "it did not stop in time"},
+)
+@target_argument
+@header_option
+@level_option
+@format_option
+def command_line(
+    target: str,
+    headers: tuple[tuple[str, str], ...],
+    log_level: str | None,
+    log_format: str | None,
+    debug: bool,
+) -> int:
+    """Serve a server on stdin and stdout.
 
-
-def execute(options: Namespace) -> int:
-    log_to_stderr(logging.DEBUG if options.debug else logging.WARNING)
-    server = load_server(options.file, tell_errors=options.debug)
-    with lifespan_errors(options.file):
-        server.run()
+    TARGET is a Python file or a module (app.py, app.py:name, shop.server:name), where the name is that of a server or of a
+    function that returns one; or a URL, a command in quotes, or a server of a file (mcp.json:name).
+    """
+    set_up_logging(debug=debug, level=log_level, format=log_format)
+    server = read_target(target)
+    if not isinstance(server, PythonTarget):
+        # The client is loaded only for this: a host waits for the start of a server.
+        return int(import_module(".passing", __package__).pass_on("stdio", server, dict(headers), {}))
+    with lifespan_errors(server.source):
+        load_python(server, tell_errors=debug).run()
     return 0

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import time
-from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ..printable import one_line, printable
+import click
+
+from ..printable import one_line
 from ..protocol.sealing.at_rest import Vault
 from ..protocol.sealing.request_state import KeyRing
 from ..stores import sqlite_upkeep
 from ..stores.sqlite_upkeep import KindSummary
+from .command import command
 from .errors import CommandError, Status
-from .output import note
+from .options import json_option
+from .output import note, show_json, show_lines, show_table
 
 EXAMPLES = """\
 actions:
@@ -35,17 +37,17 @@ SCHEME: Final = "sqlite:"
 UNITS: Final = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
-def describe(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=("list", "check", "vacuum"), metavar="ACTION", help="list, check or vacuum")
-    parser.add_argument("file", metavar="FILE", help="the file of ServiceOptions(store=FILE)")
-    parser.add_argument("--json", action="store_true", help="write JSON")
-    parser.epilog = EXAMPLES
+@command("store", EXAMPLES, {Status.TOOL_ERROR: "`check` found damage, or values that the keys do not open"})
+@click.argument("action", type=click.Choice(["list", "check", "vacuum"]), metavar="list|check|vacuum")
+@click.argument("file", type=click.Path(), metavar="FILE")
+@json_option
+def command_line(action: str, file: str, as_json: bool, debug: bool) -> int:  # noqa: ARG001
+    """List, check or shrink the file in which a server keeps what outlives it.
 
-
-def execute(options: Namespace) -> int:
-    """Do one of the three and return the exit status. Raises `CommandError`, `ConfigurationError`."""
-    path = file_named(options.file.removeprefix(SCHEME))
-    return {"list": show_kinds, "check": check, "vacuum": vacuum}[options.action](path, options.json)
+    FILE is that of ServiceOptions(store=FILE).
+    """
+    path = file_named(file.removeprefix(SCHEME))
+    return {"list": show_kinds, "check": check, "vacuum": vacuum}[action](path, as_json)
 
 
 def file_named(text: str) -> Path:
@@ -70,7 +72,7 @@ def show_kinds(path: Path, as_json: bool) -> int:
         note(f"{path} is empty")
     else:
         heads = ("kind", "form", "number", "entries", "expired", "bytes", "oldest", "newest")
-        show_table([heads, *(row_of(each, now) for each in kinds)])
+        show_table(heads, [row_of(each, now) for each in kinds], right=range(2, len(heads)))
     return Status.OK
 
 
@@ -116,21 +118,3 @@ def age(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)} {unit}"
     return "0 s"
-
-
-def show_table(rows: Sequence[Sequence[str]]) -> None:
-    """Write rows with columns of one width; numbers and ages to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        names, others = row[:2], row[2:]
-        cells = [*map(str.ljust, names, widths[:2]), *map(str.rjust, others, widths[2:])]
-        show_lines(["  ".join(cells).rstrip()])
-
-
-def show_lines(lines: Sequence[str]) -> None:
-    for line in lines:
-        print(printable(line))
-
-
-def show_json(value: object) -> None:
-    print(json.dumps(value, indent=2))

@@ -8,6 +8,7 @@ from .client import Client
 from .elicit_router import ElicitRouter
 from .handlers import (
     Handlers,
+    OnDisconnect,
     OnElicit,
     OnElicitUrl,
     OnLog,
@@ -17,6 +18,7 @@ from .handlers import (
     decline,
     dismiss,
 )
+from .keywords import ConnectKeywords
 from .options import ClientOptions
 from .sampling import ApproveSample, OnSample
 from .tasks import ClientTask, TaskChanges
@@ -31,9 +33,11 @@ __all__ = [
     "Client",
     "ClientOptions",
     "ClientTask",
+    "ConnectKeywords",
     "ElicitRouter",
     "Handlers",
     "OnChange",
+    "OnDisconnect",
     "OnElicit",
     "OnElicitUrl",
     "OnLog",

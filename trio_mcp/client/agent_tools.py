@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
-from typing import Final
+from typing import Final, Protocol
 
 import trio
 
 from ..errors import ConfigurationError, LimitExceeded
 from ..groups import unwrap
-from ..types import Tool
+from ..session.idle_timeout import OnProgress
+from ..types import CallToolResult, JsonObject, Tool
 from .client import Client
 from .lists import TOOLS, RejectedCursor
 from .timeouts import run_with_timeout
@@ -33,12 +34,33 @@ DIGEST: Final = 8
 """Characters of the digest in a name that was changed."""
 
 
+class CallTool(Protocol):
+    """Calls one tool."""
+
+    async def __call__(
+        self, arguments: JsonObject, /, *, timeout: float, on_progress: OnProgress | None
+    ) -> CallToolResult: ...
+
+
 @dataclass(frozen=True, slots=True)
 class AgentTool:
-    """A tool of one of the servers, as it was listed."""
+    """A tool of one of the servers, as it was listed.
 
-    client: Client
+    Attributes:
+        owner: what has it: a client, or a group of clients.
+        server: names its server: as the group does, or as the server itself does.
+        tool: as its server lists it.
+        name: as the owner lists it.
+        call: calls it.
+        find_client: returns the client of its server.
+    """
+
+    owner: object
+    server: str
     tool: Tool
+    name: str
+    call: CallTool
+    find_client: Callable[[], Client]
 
 
 def model_name(name: str) -> str:
@@ -53,34 +75,61 @@ def model_name(name: str) -> str:
     return f"{re.sub('[^A-Za-z0-9_-]', '_', name)[: MAX_NAME - DIGEST - 1]}_{digest}"
 
 
-async def list_agent_tools(clients: Iterable[Client], timeout: float) -> dict[str, AgentTool]:
-    """Return the tools of all servers by the names that the model gets; servers without tools are left out.
+async def list_client_tools(clients: Iterable[Client], timeout: float) -> list[AgentTool]:
+    """Return the tools of the servers of these clients; servers without tools are left out.
 
     Args:
         timeout: seconds that each server may take to list its tools.
 
     Raises:
-        ConfigurationError: two tools would have the same name.
         RequestTimeout: a server took longer.
-        LimitExceeded: there are more than `MAX_TOOLS`, or the definitions of one server have more than `MAX_DEFINITIONS` bytes.
+        LimitExceeded: a server has more than `MAX_TOOLS`, or their definitions have more than `MAX_DEFINITIONS` bytes.
 
     What a list raises has a note that names the server.
     """
     listed = await list_all([client for client in clients if client.server_capabilities.tools is not None], timeout)
-    tools: dict[str, AgentTool] = {}
-    for client, offered in listed.items():
-        for tool in offered:
-            name = model_name(tool.name)
-            other = tools.setdefault(name, AgentTool(client, tool))
-            # A server whose list changes while its pages are read may list a tool twice.
-            if other.client is not client or other.tool.name != tool.name:
-                raise ConfigurationError(
-                    f"two tools have the same name for the model, {name!r}: {tool.name[:128]!r} of {server_of(client)} and "
-                    f"{other.tool.name[:128]!r} of {server_of(other.client)}; run the agent without one of the clients"
-                )
-    if len(tools) > MAX_TOOLS:
-        raise LimitExceeded(f"the servers have {len(tools)} tools; the limit for one model is {MAX_TOOLS}")
-    return tools
+    return [
+        AgentTool(
+            client, server_name(client), tool, tool.name, partial(client.call_tool, tool.name), partial(_same, client)
+        )
+        for client, tools in listed.items()
+        for tool in tools
+    ]
+
+
+def by_model_name(tools: Iterable[AgentTool]) -> dict[str, AgentTool]:
+    """Return the tools by the names that the model gets.
+
+    Raises:
+        ConfigurationError: two tools would have the same name.
+        LimitExceeded: there are more than `MAX_TOOLS`.
+    """
+    named: dict[str, AgentTool] = {}
+    for tool in tools:
+        name = model_name(tool.name)
+        other = named.setdefault(name, tool)
+        # A server whose list changes while its pages are read may list a tool twice.
+        if other.owner is not tool.owner or other.name != tool.name:
+            raise ConfigurationError(
+                f"two tools have the same name for the model, {name!r}: {tool.name[:128]!r} of the server {tool.server!r} and "
+                f"{other.name[:128]!r} of the server {other.server!r}; leave one of them out, or use a ClientGroup, which has a "
+                "prefix for each server"
+            )
+    if len(named) > MAX_TOOLS:
+        raise LimitExceeded(f"the servers have {len(named)} tools; the limit for one model is {MAX_TOOLS}")
+    return named
+
+
+def offered(tools: Mapping[str, AgentTool]) -> list[Tool]:
+    """Return the tools as a model gets them, with names that its API accepts."""
+    return [
+        listed.tool if listed.tool.name == name else listed.tool.model_copy(update={"name": name})
+        for name, listed in tools.items()
+    ]
+
+
+def _same(client: Client) -> Client:
+    return client
 
 
 async def list_all(clients: Iterable[Client], timeout: float) -> Mapping[Client, list[Tool]]:
@@ -145,6 +194,12 @@ async def collect(client: Client) -> list[Tool]:
 
 
 def server_of(client: Client) -> str:
-    """Return the name of a client's server for an error."""
+    """Return the server of a client for an error."""
+    name = server_name(client)
+    return f"the server {name!r}" if name else "a server without a name"
+
+
+def server_name(client: Client) -> str:
+    """Return the name that a server gave itself; empty if it gave none."""
     info = client.server_info
-    return "a server without a name" if info is None else f"the server {info.name[:128]!r}"
+    return "" if info is None else info.name[:128]

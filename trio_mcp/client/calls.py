@@ -218,9 +218,14 @@ class Calls:
         follower = self._tasks.follow_created(result, name, options.max_rounds, options.idle_timeout)
         try:
             return await follower.result()
+        except Unreachable as error:
+            lost = without_traceback(error)
         except BaseException:
             await follower.clean_up()  # noqa: ASYNC102  it is shielded and bounded itself
             raise
+        await follower.clean_up()
+        # The task goes on at the server, as far as is known: to call the tool again would do it twice.
+        raise OutcomeUnknown(name, str(lost)) from lost
 
     def checked(self, name: str, result: CallToolResult) -> CallToolResult:
         """Return the result of a tool, validated if the tool was listed with an output schema."""
@@ -298,7 +303,7 @@ class Calls:
         A cancel withdraws the request that is open and abandons the call.
         """
         for number in range(options.max_rounds + 1):
-            result = await self._send(method, params, options)
+            result = await self._send(method, params, options, has_begun=number > 0)
             if not isinstance(result, InputRequiredResult):
                 return result, number
             # No answers after the last round that is allowed: the user would fill in a form that is never sent.
@@ -323,20 +328,29 @@ class Calls:
         state = {"input_responses": answers or None, "request_state": asked.request_state, "meta": meta}
         return params.model_copy(update=state)
 
-    async def _send(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
+    async def _send(
+        self, method: str, params: InputResponseRequestParams, options: CallOptions, *, has_begun: bool
+    ) -> Model:
         """Send one request of a call; again if its response is lost and that does no harm.
+
+        Args:
+            has_begun: the server has answered an earlier request of the call.
 
         Raises:
             OutcomeUnknown: the response to a `tools/call` is lost, and the tool may or may not have run.
+            Unreachable: there is no connection, and the server did nothing for the call.
         """
         # Before it is sent: a session that is opened again may be one with another process.
         instance = self._link.facts.instance
         try:
             return await self._send_once(method, params, options)
-        except (SessionLost, Unreachable):
+        except SessionLost:
             # The server did nothing for the request.
             raise
         except Disconnected as error:
+            # Nor here, but a call that has begun may be in the middle: its next request waits for a server that restarts.
+            if isinstance(error, Unreachable) and not has_begun:
+                raise
             lost = without_traceback(error)
         except PeerError as error:
             if is_unknown(error):

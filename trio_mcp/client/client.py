@@ -28,11 +28,12 @@ from ..types import (
     RequestParams,
     ServerCapabilities,
 )
-from ..types.logging import LOGGING_LEVELS
+from ..types.logging_levels import LOGGING_LEVELS
 from .cache import ResponseCache
 from .calls import CallKeywords, Calls, call_options, complete_params
 from .changes import Changes, OnChange, subscription_filter
-from .handlers import Handlers, OnElicit, OnElicitUrl, OnLog, OnRoots
+from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots
+from .keywords import TransportKeywords
 from .link import Link
 from .listed_tools import ListedTools
 from .lists import Lists
@@ -100,6 +101,7 @@ class Client(TaskMethods):
         on_roots: OnRoots | None = None,
         on_log: OnLog | None = None,
         on_change: OnChange | None = None,
+        on_disconnect: OnDisconnect | None = None,
         log_level: LoggingLevel = "info",
         mode: str = "auto",
         name: str = "trio_mcp",
@@ -111,7 +113,7 @@ class Client(TaskMethods):
         max_handlers: int = MAX_HANDLERS,
         handler_timeout: float = math.inf,
         reconnect: bool = True,
-        **options: object,
+        **options: Unpack[TransportKeywords],
     ) -> Client:
         """Return a client for a URL, for a command to run (a list of arguments), or for a server object in this process.
 
@@ -125,6 +127,8 @@ class Client(TaskMethods):
                 it is a plain function, called in the task that reads from the server.
             on_change: called with each change that the server reports. A modern server reports only those that a `listen` of this
                 client requested.
+            on_disconnect: a plain function, called with the reason when the connection, its session or a stream of changes was
+                lost, perhaps more than once. The next request connects again, unless `reconnect` is False.
             mode: "auto" detects which era the server speaks. "modern" or "legacy" chooses the newest revision of an era, and
                 a revision such as "2025-06-18" exactly that one.
             probe_timeout: seconds without a response after which the client assumes a legacy server. The server then has 30 more
@@ -150,15 +154,17 @@ class Client(TaskMethods):
             max_handlers=max_handlers,
             on_log=on_log,
             on_change=on_change,
+            on_disconnect=on_disconnect,
             log_level=log_level,
             mode=mode,
             probe_timeout=probe_timeout,
             cache=cache_view(cache, target, principal, options.get("headers"), handlers.capabilities),
         )
+        given: dict[str, object] = {**options}
         if raise_exceptions:
-            options["raise_exceptions"] = True
-        names = signature(cls.connect).parameters if options else ()
-        return cls(open_lasting_target(target, options, names, reconnect=reconnect), made)
+            given["raise_exceptions"] = True
+        names = signature(cls.connect).parameters if given else ()
+        return cls(open_lasting_target(target, given, names, reconnect=reconnect), made)
 
     # life
 
@@ -364,6 +370,11 @@ class Client(TaskMethods):
         self._link.dialect.announce_changed_roots()
 
     # about the server
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can be sent: the client was opened, was not closed, and can reach its server or connect again."""
+        return self._link.is_connected
 
     @property
     def protocol_version(self) -> str:

@@ -51,6 +51,8 @@ OnRoots: TypeAlias = Callable[[], Sequence[Root | Path] | Awaitable[Sequence[Roo
 """A function, plain or async, that returns the folders the client works in."""
 OnLog: TypeAlias = Callable[[LoggingMessageNotificationParams], None]
 """A plain function, called with each log message of the server."""
+OnDisconnect: TypeAlias = Callable[[str], None]
+"""A plain function, called with the reason when the connection to the server was lost."""
 
 
 class ChoosesByKey:

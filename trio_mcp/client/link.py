@@ -154,6 +154,16 @@ class Link:
             # As in `open`.
             del failure
 
+    def lost(self, why: str) -> None:
+        """Call `on_disconnect`: the connection, its session or a stream of changes was lost."""
+        if self._options.on_disconnect is None or not self._state.is_open:
+            return
+        try:
+            self._options.on_disconnect(why)
+        # It is called where the connection is read and where a session is reopened, which must go on.
+        except Exception as error:  # noqa: BLE001  whatever an author's function raises
+            self.session.records.log("on_disconnect failed", level=logging.ERROR, exc_info=error)
+
     def start(self, fn: Callable[[*Ts], Awaitable[object]], *args: *Ts) -> None:
         """Run a function in a task of the link. It must let only `trio.Cancelled` out.
 
@@ -216,6 +226,9 @@ class Link:
                 return await send()
             except SessionLost as lost:
                 session.records.log("%s: reopening it", lost, level=logging.INFO)
+                # This request is the first to find out.
+                if generation == self._state.generation and not self._state.is_session_lost:
+                    self.lost(str(lost))
             await self._reopen(generation)
             return await send()
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
@@ -330,6 +343,7 @@ class Link:
                 self._session_lost,
                 self._end_subscriptions,
                 self._options.max_handlers,
+                self.lost,
             )
             nursery.start_soon(self._run, session, nursery, handlers)
             await self._open_dialect(session)
@@ -378,6 +392,7 @@ class Link:
             await session.run(nursery, handlers)
         finally:
             why = session.closed_because or Disconnected("the connection ended")
+            self.lost(str(why))
             self.rounds.end(why)
             if self._router.listeners is not None:
                 self._router.listeners.end(why)

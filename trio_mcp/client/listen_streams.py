@@ -70,6 +70,7 @@ class ListenStream:
                 if is_closed or not self.started.is_set() or would_fail_again(error):
                     raise
                 logger.info("a stream of changes was lost; reopening it: %s", error)
+                self._link.lost(str(error))
             # Measured from the acknowledgement: a server that accepts the connection and drops it after ten seconds without
             # an acknowledgement is not stable. Without one the time is infinite, and the difference negative.
             if trio.current_time() - self._acknowledged_at >= STABLE_AFTER:

@@ -9,10 +9,10 @@ from ..checks import check_choice, check_int, check_seconds, check_sync_callback
 from ..protocol.revisions import REVISIONS
 from ..session.server_requests import MAX_HANDLERS
 from ..types import Implementation, LoggingLevel
-from ..types.logging import LOGGING_LEVELS
+from ..types.logging_levels import LOGGING_LEVELS
 from .cache import NO_CACHE, CacheView
 from .changes import OnChange
-from .handlers import Handlers, OnLog
+from .handlers import Handlers, OnDisconnect, OnLog
 
 MODES: Final = ("auto", "modern", "legacy", *REVISIONS)
 """The values of the option `mode`."""
@@ -34,6 +34,7 @@ class ClientOptions:
     max_handlers: int = MAX_HANDLERS
     on_log: OnLog | None = None
     on_change: OnChange | None = None
+    on_disconnect: OnDisconnect | None = None
     log_level: LoggingLevel = "info"
     mode: str = "auto"
     probe_timeout: float = PROBE_TIMEOUT
@@ -42,7 +43,8 @@ class ClientOptions:
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, MODES)
         check_choice("log_level", self.log_level, LOGGING_LEVELS)
-        for name, callback in (("on_log", self.on_log), ("on_change", self.on_change)):
+        for name in ("on_log", "on_change", "on_disconnect"):
+            callback: object = getattr(self, name)
             if callback is not None:
                 check_sync_callback(name, callback)
         check_seconds("probe_timeout", self.probe_timeout)

@@ -50,6 +50,9 @@ class Requester(Protocol):
     @property
     def facts(self) -> ServerFacts: ...
 
+    def lost(self, why: str, /) -> None:
+        """Note that the connection, or a stream of it, was lost."""
+
     def start(self, fn: Callable[[], Awaitable[object]], /) -> None:
         """Run a function in a task of the link; it must let only `trio.Cancelled` out."""
 

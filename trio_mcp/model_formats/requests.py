@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, cast
 
-from ..types import CreateMessageRequestParams, JsonObject, JsonValue, Tool, ToolUseContent
+from ..types import CreateMessageRequestParams, JsonObject, JsonValue, ToolUseContent
 from .blocks import blocks_of
 from .chat_completions import to_openai
 from .messages_api import to_anthropic
+from .tools import tools_to_anthropic, tools_to_openai
 
 ANTHROPIC_CHOICES: Final = {"auto": "auto", "required": "any", "none": "none"}
 
@@ -35,9 +36,7 @@ def anthropic_request(request: CreateMessageRequestParams, model: str) -> JsonOb
     if request.metadata and isinstance(request.metadata.get("user_id"), str):
         body["metadata"] = {"user_id": request.metadata["user_id"]}
     if request.tools:
-        body["tools"] = [
-            _described({"name": tool.name, "input_schema": tool.input_schema}, tool) for tool in request.tools
-        ]
+        body["tools"] = cast("list[JsonValue]", tools_to_anthropic(request.tools))
         if (mode := _mode(request)) is not None:
             body["tool_choice"] = {"type": ANTHROPIC_CHOICES[mode]}
     elif used := _used_tools(request):
@@ -70,10 +69,7 @@ def openai_request(
     if request.stop_sequences:
         body["stop"] = list[JsonValue](request.stop_sequences)
     if request.tools:
-        body["tools"] = [
-            {"type": "function", "function": _described({"name": tool.name, "parameters": tool.input_schema}, tool)}
-            for tool in request.tools
-        ]
+        body["tools"] = cast("list[JsonValue]", tools_to_openai(request.tools))
         if (mode := _mode(request)) is not None:
             body["tool_choice"] = mode
     return body
@@ -83,10 +79,6 @@ def _used_tools(request: CreateMessageRequestParams) -> list[str]:
     """Return the names of the tools that a conversation has used, each once."""
     blocks = (block for message in request.messages for block in blocks_of(message))
     return list(dict.fromkeys(block.name for block in blocks if isinstance(block, ToolUseContent)))
-
-
-def _described(written: JsonObject, tool: Tool) -> JsonObject:
-    return written if tool.description is None else {**written, "description": tool.description}
 
 
 def _mode(request: CreateMessageRequestParams) -> str | None:

@@ -12,7 +12,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from ..errors import RemoteProtocolError
@@ -22,9 +21,8 @@ EXCERPT: Final = 1024
 """Bytes that are kept of the start and of the end of a line over the limit."""
 
 
-@dataclass(frozen=True, slots=True)
 class LineTooLong:
-    """Takes the place of a line over the limit; the next line is read as usual.
+    """Takes the place of a line over the limit; the next line is read as usual. Two are equal whatever the lines were.
 
     Attributes:
         limit: maximum bytes of a line, without its line end.
@@ -32,9 +30,21 @@ class LineTooLong:
         busy: why there was no room for a line within the limit; None for one over the limit.
     """
 
-    limit: int
-    head: bytes = field(default=b"", compare=False)
-    busy: str | None = None
+    __slots__ = ("busy", "head", "limit")
+
+    def __init__(self, limit: int, head: bytes = b"", busy: str | None = None) -> None:
+        self.limit = limit
+        self.head = head
+        self.busy = busy
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LineTooLong) and (other.limit, other.busy) == (self.limit, self.busy)
+
+    def __hash__(self) -> int:
+        return hash((self.limit, self.busy))
+
+    def __repr__(self) -> str:
+        return f"LineTooLong({self.limit}, busy={self.busy!r})"
 
     def error(self) -> RemoteProtocolError:
         """Return the error to answer with: -32700, since the message was never read, or -32000 if it may be sent again later."""
@@ -43,17 +53,29 @@ class LineTooLong:
         return RemoteProtocolError(f"The line has more than {self.limit} bytes (max_line).", code=-32700)
 
 
-@dataclass(frozen=True, slots=True)
 class LongLineEnded:
-    """Reports the end of a line over the limit.
+    """Reports the end of a line over the limit. Two are equal whatever the lines were.
 
     Attributes:
         line: the report from where the line exceeded the limit.
         tail: the last bytes of the line.
     """
 
-    line: LineTooLong
-    tail: bytes = field(default=b"", compare=False)
+    __slots__ = ("line", "tail")
+    __match_args__ = ("line", "tail")
+
+    def __init__(self, line: LineTooLong, tail: bytes = b"") -> None:
+        self.line = line
+        self.tail = tail
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LongLineEnded) and other.line == self.line
+
+    def __hash__(self) -> int:
+        return hash(self.line)
+
+    def __repr__(self) -> str:
+        return f"LongLineEnded({self.line!r})"
 
 
 Line: TypeAlias = bytes | LineTooLong | LongLineEnded
@@ -94,9 +116,15 @@ class LineDecoder:
         lines: list[Line] = []
         *complete, rest = data.split(b"\n")
         for piece in complete:
-            self._add(piece, lines)
-            self._end(lines)
-        self._add(rest, lines)
+            reads_whole = not self._rest and self._skipped is None and len(piece) <= self._max_line
+            # Nearly every line: it is neither blank, nor has a line end to drop.
+            if reads_whole and piece[:1] == b"{" and piece[-1:] == b"}":
+                lines.append(piece)
+            else:
+                self._add(piece, lines)
+                self._end(lines)
+        if rest:
+            self._add(rest, lines)
         return lines
 
     def discard(self, why: str) -> LineTooLong:

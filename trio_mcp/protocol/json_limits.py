@@ -13,7 +13,8 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from ..errors import RemoteProtocolError
-from .quick_json import outside_strings, without_escapes
+from ..quick_tuple import make_tuple
+from .quick_json import BACKSLASH, outside_strings, without_escapes
 
 MAX_ENCODED_DEPTH: Final = 255
 """The limit of pydantic_core."""
@@ -98,10 +99,10 @@ def measure(data: bytes, limits: JsonLimits = DEFAULT_LIMITS) -> Measure:
         or values * VALUE_SIZE > len(data) + EXACT_FROM
     ):
         return _measure_exactly(data, limits)
-    width = 1 if b"\\" not in data and data.isascii() else _width(data)
+    width = 1 if BACKSLASH not in data and data.isascii() else _width(data)
     text = width * len(data)
     size = text + VALUE_SIZE * values
-    return Measure(values, size, size + text)
+    return make_tuple(Measure, (values, size, size + text))
 
 
 def held_size(data: bytes) -> int:
@@ -127,7 +128,7 @@ def _width(data: bytes) -> int:
     """Return the bytes of memory for each byte of the text that its strings take, at most."""
     # All characters of a string take as many bytes as its widest: one in ASCII, at most two in the Basic Multilingual Plane, four
     # beyond that. And a string beyond ASCII keeps its UTF-8 as well from the first time that pydantic reads it.
-    escaped = b"\\" in data and b"\\u" in data
+    escaped = BACKSLASH in data and b"\\u" in data
     if not escaped and data.isascii():
         return 1
     if len(data) <= SHORT:

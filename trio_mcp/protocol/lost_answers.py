@@ -22,18 +22,16 @@ Lost: TypeAlias = Malformed | ErrorResponse
 class LostAnswers:
     """Those of one connection whose requests are not known yet. It holds no more of them than there are open requests."""
 
-    __slots__ = ("_lost", "_suspects")
+    __slots__ = ("_suspects", "lost")
 
     def __init__(self) -> None:
-        self._lost: list[Lost] = []
+        self.lost: list[Lost] = []
+        """The answers, in the order in which they came; only this class changes it."""
         self._suspects: set[RequestId] = set()
-
-    def __bool__(self) -> bool:
-        return bool(self._lost)
 
     def add(self, lost: Lost, open_ids: AbstractSet[RequestId]) -> tuple[Lost, ...]:
         """Add an answer; return it, and those before it, as the answers to the open requests, if these are known now."""
-        self._lost.append(lost)
+        self.lost.append(lost)
         self._suspects = set(open_ids)
         return self._known()
 
@@ -47,14 +45,14 @@ class LostAnswers:
 
     def withdrawn(self, request_id: RequestId) -> None:
         """Note that nothing waits for this request any more; the lost answer may have been that to it."""
-        if request_id in self._suspects and self._lost:
+        if request_id in self._suspects and self.lost:
             self._suspects.discard(request_id)
-            self._lost.pop()
+            self.lost.pop()
 
     def _known(self) -> tuple[Lost, ...]:
-        if len(self._suspects) > len(self._lost):
+        if len(self._suspects) > len(self.lost):
             return ()
-        lost, self._lost = self._lost, []
+        lost, self.lost = self.lost, []
         # The ids of a connection are numbers, given in order.
         return tuple([_answer_to(id, each) for each, id in zip(lost, sorted(self._suspects, key=str), strict=False)])
 

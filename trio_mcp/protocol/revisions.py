@@ -10,55 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
+from .. import types
 from ..errors import RemoteProtocolError
-from ..types import (
-    CallToolRequestParams,
-    CallToolResult,
-    CancelledNotificationParams,
-    CancelTaskResult,
-    CompleteRequestParams,
-    CompleteResult,
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    DiscoverResult,
-    ElicitationCompleteNotificationParams,
-    ElicitRequestFormParams,
-    ElicitRequestURLParams,
-    ElicitResult,
-    EmptyResult,
-    GetPromptRequestParams,
-    GetPromptResult,
-    GetTaskPayloadResult,
-    GetTaskResult,
-    InitializeRequestParams,
-    InitializeResult,
-    ListPromptsResult,
-    ListResourcesResult,
-    ListResourceTemplatesResult,
-    ListRootsResult,
-    ListTasksResult,
-    ListToolsResult,
-    LoggingMessageNotificationParams,
-    Model,
-    NotificationParams,
-    PaginatedRequestParams,
-    ProgressNotificationParams,
-    ReadResourceRequestParams,
-    ReadResourceResult,
-    RequestParams,
-    ResourceUpdatedNotificationParams,
-    SetLevelRequestParams,
-    SubscribeRequestParams,
-    SubscriptionsAcknowledgedNotificationParams,
-    SubscriptionsListenRequestParams,
-    SubscriptionsListenResult,
-    TaskRequestParams,
-    TaskStatusNotificationParams,
-    UnsubscribeRequestParams,
-    UpdateTaskRequestParams,
-)
+from ..types import Model
 from .jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -113,24 +69,43 @@ class Method(NamedTuple):
 
     Attributes:
         senders: the sides that may send it.
-        result: None for notifications.
+        params_name, result_name: its types in `trio_mcp.types`, by name, so that only those are loaded that are used; no result
+            for notifications.
         gate: the capability that must be declared, as `types.declares` takes it, or None. Its first word says whose it
             is: `elicitation`, `roots` and `sampling` are the client's, `tasks` that of the side that runs the task, all others
             the server's.
         needs: the capability that the client must declare in the request itself, or None.
         as_task: the capability with which a request may become a task: of the side that receives it (REQUESTED) or sends it
             (DECLARED); None if it never does.
-        modes: other params types, by the value of the `mode` member that selects them.
+        mode_names: other types of params, by the value of the `mode` member that selects them.
+        asks: it may be answered with questions (M-MRTR-1s): its params are `InputResponseRequestParams`.
     """
 
     name: str
     senders: tuple[Side, ...]
-    params: type[Model]
-    result: type[Model] | None = None
+    params_name: str
+    result_name: str | None = None
     gate: str | None = None
     needs: str | None = None
     as_task: str | None = None
-    modes: Mapping[str, type[Model]] = MappingProxyType({})
+    mode_names: Mapping[str, str] = MappingProxyType({})
+    asks: bool = False
+
+    @property
+    def params(self) -> type[Model]:
+        return _named(self.params_name)
+
+    @property
+    def result(self) -> type[Model] | None:
+        return None if self.result_name is None else _named(self.result_name)
+
+    @property
+    def modes(self) -> Mapping[str, type[Model]]:
+        return {mode: _named(name) for mode, name in self.mode_names.items()}
+
+
+def _named(name: str) -> type[Model]:
+    return cast("type[Model]", getattr(types, name))
 
 
 class Revision(NamedTuple):
@@ -198,49 +173,51 @@ _C2S = (Side.CLIENT,)
 _S2C = (Side.SERVER,)
 _BOTH = (Side.CLIENT, Side.SERVER)
 
-_CALL_TOOL = Method("tools/call", _C2S, CallToolRequestParams, CallToolResult, "tools")
-_SAMPLE = Method("sampling/createMessage", _S2C, CreateMessageRequestParams, CreateMessageResult, "sampling")
-_ROOTS = Method("roots/list", _S2C, RequestParams, ListRootsResult, "roots")
-_COMPLETE = Method("completion/complete", _C2S, CompleteRequestParams, CompleteResult)
-_ELICIT_FORM = Method("elicitation/create", _S2C, ElicitRequestFormParams, ElicitResult, "elicitation")
-_ELICIT = _ELICIT_FORM._replace(modes={"url": ElicitRequestURLParams})
+_CALL_TOOL = Method("tools/call", _C2S, "CallToolRequestParams", "CallToolResult", "tools", asks=True)
+_SAMPLE = Method("sampling/createMessage", _S2C, "CreateMessageRequestParams", "CreateMessageResult", "sampling")
+_ROOTS = Method("roots/list", _S2C, "RequestParams", "ListRootsResult", "roots")
+_COMPLETE = Method("completion/complete", _C2S, "CompleteRequestParams", "CompleteResult")
+_ELICIT_FORM = Method("elicitation/create", _S2C, "ElicitRequestFormParams", "ElicitResult", "elicitation")
+_ELICIT = _ELICIT_FORM._replace(mode_names={"url": "ElicitRequestURLParams"})
 _ELICITED = Method(
-    "notifications/elicitation/complete", _S2C, ElicitationCompleteNotificationParams, gate="elicitation.url"
+    "notifications/elicitation/complete", _S2C, "ElicitationCompleteNotificationParams", gate="elicitation.url"
 )
-_PROGRESS = Method("notifications/progress", _BOTH, ProgressNotificationParams)
-_GET_TASK = Method("tasks/get", _BOTH, TaskRequestParams, GetTaskResult, "tasks")
-_CANCEL_TASK = Method("tasks/cancel", _BOTH, TaskRequestParams, CancelTaskResult, "tasks.cancel")
+_PROGRESS = Method("notifications/progress", _BOTH, "ProgressNotificationParams")
+_GET_TASK = Method("tasks/get", _BOTH, "TaskRequestParams", "GetTaskResult", "tasks")
+_CANCEL_TASK = Method("tasks/cancel", _BOTH, "TaskRequestParams", "CancelTaskResult", "tasks.cancel")
 
 _2024_11_05 = Revision(
     "2024-11-05",
     Era.LEGACY,
     requests=_by_name(
-        Method("initialize", _C2S, InitializeRequestParams, InitializeResult),
-        Method("ping", _BOTH, RequestParams, EmptyResult),
-        Method("tools/list", _C2S, PaginatedRequestParams, ListToolsResult, "tools"),
+        Method("initialize", _C2S, "InitializeRequestParams", "InitializeResult"),
+        Method("ping", _BOTH, "RequestParams", "EmptyResult"),
+        Method("tools/list", _C2S, "PaginatedRequestParams", "ListToolsResult", "tools"),
         _CALL_TOOL,
-        Method("prompts/list", _C2S, PaginatedRequestParams, ListPromptsResult, "prompts"),
-        Method("prompts/get", _C2S, GetPromptRequestParams, GetPromptResult, "prompts"),
-        Method("resources/list", _C2S, PaginatedRequestParams, ListResourcesResult, "resources"),
-        Method("resources/templates/list", _C2S, PaginatedRequestParams, ListResourceTemplatesResult, "resources"),
-        Method("resources/read", _C2S, ReadResourceRequestParams, ReadResourceResult, "resources"),
-        Method("resources/subscribe", _C2S, SubscribeRequestParams, EmptyResult, "resources.subscribe"),
-        Method("resources/unsubscribe", _C2S, UnsubscribeRequestParams, EmptyResult, "resources.subscribe"),
-        Method("logging/setLevel", _C2S, SetLevelRequestParams, EmptyResult, "logging"),
+        Method("prompts/list", _C2S, "PaginatedRequestParams", "ListPromptsResult", "prompts"),
+        Method("prompts/get", _C2S, "GetPromptRequestParams", "GetPromptResult", "prompts", asks=True),
+        Method("resources/list", _C2S, "PaginatedRequestParams", "ListResourcesResult", "resources"),
+        Method("resources/templates/list", _C2S, "PaginatedRequestParams", "ListResourceTemplatesResult", "resources"),
+        Method("resources/read", _C2S, "ReadResourceRequestParams", "ReadResourceResult", "resources", asks=True),
+        Method("resources/subscribe", _C2S, "SubscribeRequestParams", "EmptyResult", "resources.subscribe"),
+        Method("resources/unsubscribe", _C2S, "UnsubscribeRequestParams", "EmptyResult", "resources.subscribe"),
+        Method("logging/setLevel", _C2S, "SetLevelRequestParams", "EmptyResult", "logging"),
         _COMPLETE,
         _SAMPLE,
         _ROOTS,
     ),
     notifications=_by_name(
-        Method("notifications/initialized", _C2S, NotificationParams),
-        Method("notifications/cancelled", _BOTH, CancelledNotificationParams),
+        Method("notifications/initialized", _C2S, "NotificationParams"),
+        Method("notifications/cancelled", _BOTH, "CancelledNotificationParams"),
         _PROGRESS,
-        Method("notifications/message", _S2C, LoggingMessageNotificationParams, gate="logging"),
-        Method("notifications/tools/list_changed", _S2C, NotificationParams, gate="tools.listChanged"),
-        Method("notifications/prompts/list_changed", _S2C, NotificationParams, gate="prompts.listChanged"),
-        Method("notifications/resources/list_changed", _S2C, NotificationParams, gate="resources.listChanged"),
-        Method("notifications/resources/updated", _S2C, ResourceUpdatedNotificationParams, gate="resources.subscribe"),
-        Method("notifications/roots/list_changed", _C2S, NotificationParams, gate="roots.listChanged"),
+        Method("notifications/message", _S2C, "LoggingMessageNotificationParams", gate="logging"),
+        Method("notifications/tools/list_changed", _S2C, "NotificationParams", gate="tools.listChanged"),
+        Method("notifications/prompts/list_changed", _S2C, "NotificationParams", gate="prompts.listChanged"),
+        Method("notifications/resources/list_changed", _S2C, "NotificationParams", gate="resources.listChanged"),
+        Method(
+            "notifications/resources/updated", _S2C, "ResourceUpdatedNotificationParams", gate="resources.subscribe"
+        ),
+        Method("notifications/roots/list_changed", _C2S, "NotificationParams", gate="roots.listChanged"),
     ),
     inputs=_by_name(),
 )
@@ -264,14 +241,14 @@ _2025_11_25 = _2025_06_18._replace(
         [
             *(method._replace(as_task=TASK_GATES[method.name]) for method in (_CALL_TOOL, _SAMPLE, _ELICIT)),
             _GET_TASK,
-            Method("tasks/result", _BOTH, TaskRequestParams, GetTaskPayloadResult, "tasks"),
-            Method("tasks/list", _BOTH, PaginatedRequestParams, ListTasksResult, "tasks.list"),
+            Method("tasks/result", _BOTH, "TaskRequestParams", "GetTaskPayloadResult", "tasks"),
+            Method("tasks/list", _BOTH, "PaginatedRequestParams", "ListTasksResult", "tasks.list"),
             _CANCEL_TASK,
         ],
     ),
     notifications=_changed(
         _2025_06_18.notifications,
-        [_ELICITED, Method("notifications/tasks/status", _BOTH, TaskStatusNotificationParams, gate="tasks")],
+        [_ELICITED, Method("notifications/tasks/status", _BOTH, "TaskStatusNotificationParams", gate="tasks")],
     ),
     url_required=URL_ELICITATION_REQUIRED,
     polling=True,
@@ -289,10 +266,10 @@ _2026_07_28 = _2025_11_25._replace(
         [
             _CALL_TOOL._replace(as_task=TASKS_GATE),
             _GET_TASK._replace(senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
-            Method("tasks/update", _C2S, UpdateTaskRequestParams, EmptyResult, TASKS_GATE, TASKS_GATE),
+            Method("tasks/update", _C2S, "UpdateTaskRequestParams", "EmptyResult", TASKS_GATE, TASKS_GATE),
             _CANCEL_TASK._replace(senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
-            Method("server/discover", _C2S, RequestParams, DiscoverResult),
-            Method("subscriptions/listen", _C2S, SubscriptionsListenRequestParams, SubscriptionsListenResult),
+            Method("server/discover", _C2S, "RequestParams", "DiscoverResult"),
+            Method("subscriptions/listen", _C2S, "SubscriptionsListenRequestParams", "SubscriptionsListenResult"),
         ],
         drops=[
             "initialize",
@@ -311,8 +288,8 @@ _2026_07_28 = _2025_11_25._replace(
         _2025_11_25.notifications,
         [
             _PROGRESS._replace(senders=_S2C),
-            Method("notifications/subscriptions/acknowledged", _S2C, SubscriptionsAcknowledgedNotificationParams),
-            Method("notifications/tasks", _S2C, TaskStatusNotificationParams, gate=TASKS_GATE),
+            Method("notifications/subscriptions/acknowledged", _S2C, "SubscriptionsAcknowledgedNotificationParams"),
+            Method("notifications/tasks", _S2C, "TaskStatusNotificationParams", gate=TASKS_GATE),
         ],
         drops=[
             "notifications/initialized",

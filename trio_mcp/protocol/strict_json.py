@@ -30,12 +30,14 @@ from ..types.base import JsonObject, JsonValue
 from .json_limits import DEFAULT_LIMITS, MAX_ENCODED_DEPTH, SHORT, Measure, measure, over_limit
 from .json_limits import JsonLimits as JsonLimits  # noqa: PLC0414  re-exported
 from .quick_json import (
+    BACKSLASH,
     UNPROVEN,
     has_number_over,
     is_infinite_in,
     may_overflow,
     outside_strings,
     quick_loads,
+    sparse_loads,
     without_escapes,
 )
 
@@ -51,10 +53,11 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | 
             number, a lone surrogate), -32600 if it exceeds a limit, which the message names.
     """
     values = (measured or measure(data, limits)).values
-    # Escapes are dear there: the text is searched for them twice more.
-    quick = values * _DENSE >= len(data) and (len(data) <= SHORT or b"\\" not in data)
-    if quick and (value := quick_loads(data, limits.max_number_chars)) is not UNPROVEN:
-        return value
+    # Escapes are dear in a long text, which is searched for them twice more.
+    if len(data) <= SHORT or BACKSLASH not in data:
+        quick = quick_loads if len(data) <= SHORT or values * _DENSE >= len(data) else sparse_loads
+        if (value := quick(data, limits.max_number_chars)) is not UNPROVEN:
+            return value
     return _strict_loads(data, limits, many=values > _MANY)
 
 
@@ -179,7 +182,7 @@ def _decoder(max_number_chars: int) -> json.JSONDecoder:
 
 
 _MANY = 1_000  # values from which on two passes over the text cost less than a call for each number
-_DENSE = 256  # bytes for each value up to which `quick_loads` is faster: it writes long texts again
+_DENSE = 256  # bytes for each value up to which `quick_loads` is faster than `sparse_loads`: it writes long texts again
 
 
 def _check_surrogates(value: JsonValue) -> None:

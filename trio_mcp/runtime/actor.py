@@ -57,12 +57,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import trio
 
+from .. import runtime
 from ..errors import Disconnected
-from .budget import TokenBudget
 from .journal import Journal
 from .mailbox import Mailbox, Slot
 from .memory_budget import Account
@@ -122,6 +122,10 @@ class ActorState(Enum):
     DONE = "done"
 
 
+# Each actor has both, and to read a member of an enum takes ten times as long as a name of a module.
+RUNNING: Final = ActorState.RUNNING
+DONE: Final = ActorState.DONE
+
 FINISHED_STATES = (ActorState.STUCK, ActorState.DONE)
 CALL_OVER_MESSAGE = "the call is over, or its caller has been answered: it gets no more answers"
 
@@ -148,7 +152,7 @@ Outcome: TypeAlias = Returned | Raised | Cancelled
 
 
 # Compared by identity: two actors are never the same call. Slots, because a server may hold thousands of actors.
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False, weakref_slot=True, repr=False)
 class Actor:
     """One logical call. Made by `Supervisor.start`; its owner cancels it, parks it and posts to its mailbox."""
 
@@ -162,11 +166,11 @@ class Actor:
     cancel_reason: CancelReason | None = None
     cancelled_at: float = math.inf
     """When `cancel_reason` was set, on Trio's clock (seconds)."""
-    state: ActorState = ActorState.RUNNING
+    state: ActorState = RUNNING
     busy: int = 1
     """Number of busy lanes; the first is the body's, before its task first runs."""
     branches: int = 0
-    budget: TokenBudget | None = None
+    budget: runtime.TokenBudget | None = None
     """The tokens that all runs of its body share; None without a limit."""
     place: Place | None = None
     was_admitted: bool = False
@@ -266,7 +270,7 @@ class Actor:
         return f"<Actor {self.name} {self.state.value} busy={self.busy} {self.mailbox!r}{reason}>"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Lane:
     """The body of an actor, or one of its branches, as far as the count of busy lanes is concerned.
 

@@ -60,7 +60,7 @@ MAX_DEPTH = 32
 """How deep branches may nest."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Branch(Generic[T]):
     """A handle on one branch: `await branch.result()` inside the block, `branch.value` after it."""
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from ..errors import BranchLimit
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class TokenBudget:
     """The tokens that a call or a branch, with everything below it, may use.
 

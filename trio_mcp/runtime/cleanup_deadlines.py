@@ -25,7 +25,6 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count, islice
 from traceback import StackSummary
@@ -53,7 +52,6 @@ class CleanupDeadline(NamedTuple):
     name: str
 
 
-@dataclass(slots=True, eq=False)
 class CleanupDeadlines:
     """The cleanup deadlines of a supervisor's actors, and the task that waits for them.
 
@@ -64,16 +62,32 @@ class CleanupDeadlines:
         on_overdue: called with an actor whose time has passed. The actor's `overdue_at` is `inf` again by then.
     """
 
-    _nursery: trio.Nursery
-    _grace: float
-    _actors: Mapping[str, Actor]
-    _on_overdue: Callable[[Actor], None]
-    _entries: list[CleanupDeadline] = field(default_factory=list)
-    _current: dict[str, CleanupDeadline] = field(default_factory=dict)
-    _serial: Iterator[int] = field(default_factory=count)
-    _scope: trio.CancelScope = field(default_factory=lambda: trio.CancelScope(shield=True))
-    _started: bool = False
-    _stopped: bool = False
+    __slots__ = (
+        "_actors",
+        "_current",
+        "_entries",
+        "_grace",
+        "_nursery",
+        "_on_overdue",
+        "_scope",
+        "_serial",
+        "_started",
+        "_stopped",
+    )
+
+    def __init__(
+        self, nursery: trio.Nursery, grace: float, actors: Mapping[str, Actor], on_overdue: Callable[[Actor], None]
+    ) -> None:
+        self._nursery = nursery
+        self._grace = grace
+        self._actors = actors
+        self._on_overdue = on_overdue
+        self._entries: list[CleanupDeadline] = []
+        self._current: dict[str, CleanupDeadline] = {}
+        self._serial: Iterator[int] = count()
+        self._scope = trio.CancelScope(shield=True)
+        self._started = False
+        self._stopped = False
 
     def cancelled(self, actor: Actor) -> None:
         """Start the grace period of an actor that is being cancelled, unless its cleanup deadline is sooner anyway."""

@@ -31,7 +31,7 @@ from ..errors import BranchLimit, without_traceback
 T = TypeVar("T")
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Mailbox:
     """The keyed, typed, bounded mailbox of one actor."""
 

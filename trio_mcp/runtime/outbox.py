@@ -41,7 +41,7 @@ def no_size(_item: object) -> int:
     return 0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Outbox(Generic[T]):
     """A bounded queue with one reader; items that come after `close` are dropped.
 

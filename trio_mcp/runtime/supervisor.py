@@ -43,7 +43,9 @@ import trio
 from ..errors import LimitExceeded
 from ..groups import split_group
 from ..logs import OwnText, peer_logger
-from .actor import Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
+from ..quick_tuple import make_tuple
+from . import forks
+from .actor import DONE, RUNNING, Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
 from .boundary import cancel_leftover_nurseries
 from .cleanup_deadlines import CleanupDeadlines, stacks
 from .journal import Journal
@@ -65,14 +67,16 @@ class Supervisor:
     def __init__(self, nursery: trio.Nursery, limits: Limits, grace: float, watchdog: float) -> None:
         self.limits = limits
         self._nursery = nursery
-        self._pid = os.getpid()
+        self._generation = forks.generation
         self._actors: dict[str, Actor] = {}
-        self._per_principal: Counter[str | None] = Counter()
+        self._per_principal: dict[str | None, int] = {}
         self._parked: Counter[str | None] = Counter()
         self._serial = itertools.count(1)
         self._counts = SupervisorStatistics()
         self._deadlines = CleanupDeadlines(nursery, grace, self._actors, self._mark_stuck)
         self.watchdog = Watchdog(watchdog, self._is_busy, self._owner)
+        # Bound once: each actor refers to it.
+        self._on_cancel = self._deadlines.cancelled
         self._draining = self._closing = False
         self._draining_tasks = trio.lowlevel.ParkingLot()
 
@@ -99,14 +103,17 @@ class Supervisor:
         Raises:
             LimitExceeded: a limit is reached, or the supervisor is draining. Nothing was started.
         """
-        self._admit(principal)
-        actor = Actor(f"{label}-{next(self._serial)}", principal, deadline, journal)
+        limits, mine = self.limits, self._per_principal.get(principal, 0)
+        if self._draining or len(self._actors) >= limits.actors or mine >= limits.actors_per_principal:
+            raise self._refusal()
+        name = f"{label}-{next(self._serial)}"
+        actor = Actor(name, principal, deadline, journal)
         actor.on_done = on_done
-        actor.on_cancel = self._deadlines.cancelled
-        self._actors[actor.name] = actor
-        self._per_principal[principal] += 1
+        actor.on_cancel = self._on_cancel
+        self._actors[name] = actor
+        self._per_principal[principal] = mine + 1
         self._counts.started += 1
-        self._nursery.start_soon(self._run, actor, body, name=actor.name)
+        self._nursery.start_soon(self._run, actor, body, name=name)
         if self.watchdog.asleep:
             self.watchdog.wake()
         if deadline != math.inf:
@@ -210,41 +217,52 @@ class Supervisor:
         """Actors that are not stuck."""
         return len(self._actors) - self._counts.stuck
 
-    def _admit(self, principal: str | None) -> None:
+    def _refusal(self) -> LimitExceeded:
+        """Count an actor that cannot be started now, and return the error that says why."""
+        self._counts.refused += 1
         limits = self.limits
-        refusal = None
         if self._draining:
-            refusal = "this server is shutting down"
-        elif len(self._actors) >= limits.actors:
-            refusal = f"this server already runs {limits.actors} calls, which is its limit"
-        elif self._per_principal[principal] >= limits.actors_per_principal:
-            refusal = f"{limits.actors_per_principal} of your calls are already running, which is the limit"
-        if refusal is not None:
-            self._counts.refused += 1
-            raise LimitExceeded(refusal)
+            return LimitExceeded("this server is shutting down")
+        if len(self._actors) >= limits.actors:
+            return LimitExceeded(f"this server already runs {limits.actors} calls, which is its limit")
+        return LimitExceeded(f"{limits.actors_per_principal} of your calls are already running, which is the limit")
 
     @trio.lowlevel.enable_ki_protection  # a real Ctrl-C belongs to the main task, not to the tool it happens to hit
     async def _run(self, actor: Actor, body: Body) -> None:
-        outcome: Outcome = SHUTDOWN_OUTCOME
-        actor.task = trio.lowlevel.current_task()
+        """Run a body inside its actor's scope, and report its outcome, whatever it raises."""
+        # One coroutine for all of it, because each has half a kilobyte of a call that waits.
+        outcome: Outcome | None = None
+        task = actor.task = trio.lowlevel.current_task()
         try:
-            outcome = await run_contained(actor, body)
+            with actor.scope:
+                try:
+                    outcome = make_tuple(Returned, (await body(actor),))
+                finally:
+                    if task.child_nurseries:
+                        cancel_leftover_nurseries(actor)
+            outcome = outcome or left_early(actor)
+        except BaseException as error:  # noqa: BLE001, ASYNC103  this is the boundary
+            outcome = None
+            outcome = contained(error)
         finally:
             # A tool has forked, and the child returned from it. The child has a copy of all connections and must not use them.
-            if os.getpid() != self._pid:
+            if forks.generation != self._generation:
                 os._exit(1)
             self._forget(actor)
-            self._report_outcome(actor, outcome)
+            self._report_outcome(actor, SHUTDOWN_OUTCOME if outcome is None else outcome)
+            # The traceback of what a body has raised holds this frame, and a task its coroutine.
+            del outcome, task
 
     def _forget(self, actor: Actor) -> None:
         """Remove an actor that has ended from all tables."""
-        self._unpark(actor)
+        if actor.state is not RUNNING:
+            self._unpark(actor)
+            if actor.state is ActorState.STUCK:
+                self._counts.stuck -= 1
+                logger.warning("%s, which was stuck, has ended", actor.name)
         if actor.overdue_at != math.inf:
             self._deadlines.drop(actor)
-        if actor.state is ActorState.STUCK:
-            self._counts.stuck -= 1
-            logger.warning("%s, which was stuck, has ended", actor.name)
-        actor.state = ActorState.DONE
+        actor.state = DONE
         if actor.opened_mailbox is not None:
             actor.retire(ActorState.DONE)
         if actor.account is not None:
@@ -252,9 +270,9 @@ class Supervisor:
         # No reference back to the call that owns it, which would be a cycle.
         actor.on_cancel = actor.on_quiescent = actor.task = None
         del self._actors[actor.name]
-        self._per_principal[actor.principal] -= 1
-        if not self._per_principal[actor.principal]:
-            del self._per_principal[actor.principal]
+        left = self._per_principal.pop(actor.principal) - 1
+        if left:
+            self._per_principal[actor.principal] = left
         if self._closing and not self._actors:
             self._end_timing()
 
@@ -263,13 +281,12 @@ class Supervisor:
         on_done, actor.on_done = actor.on_done, None
         if on_done is None:
             return
-        match outcome:
-            case Returned():
-                self._counts.returned += 1
-            case Raised():
-                self._counts.raised += 1
-            case Cancelled(reason):
-                self._counts.cancelled[reason] = self._counts.cancelled.get(reason, 0) + 1
+        if isinstance(outcome, Returned):
+            self._counts.returned += 1
+        elif isinstance(outcome, Raised):
+            self._counts.raised += 1
+        else:
+            self._counts.cancelled[outcome.reason] = self._counts.cancelled.get(outcome.reason, 0) + 1
         if self._draining and not self._living:
             self._draining_tasks.unpark_all()
         # A failure in here would end the nursery, and with it every other call.
@@ -333,27 +350,27 @@ class Supervisor:
             await self._draining_tasks.park()
 
 
-async def run_contained(actor: Actor, body: Body) -> Outcome:
-    """Run a body inside its actor's scope and return its outcome, whatever it raises.
+def contained(error: BaseException) -> Raised:
+    """Return the outcome of a body that raised this, outside of its actor's scope.
 
     Only a cancel from outside the actor passes through. `SystemExit`, `KeyboardInterrupt` and `GeneratorExit` that a body
     raises are failures of this call alone (reliability, finding 3).
     """
-    try:
-        with actor.scope:
+    if trio.current_effective_deadline() == -math.inf:  # cancelled from outside, with the supervisor
+        # No name for the rest: it would keep the error, and with it this frame.
+        cancelled = split_group(error, trio.Cancelled)[0]
+        if cancelled is not None:
             try:
-                return Returned(await body(actor))
+                raise cancelled from None
             finally:
-                if trio.lowlevel.current_task().child_nurseries:
-                    cancel_leftover_nurseries(actor)
-    except BaseException as error:  # noqa: BLE001, ASYNC103  this is the boundary
-        if trio.current_effective_deadline() == -math.inf:  # cancelled from outside, with the supervisor
-            # No name for the rest: it would keep the error, and with it this frame.
-            cancelled = split_group(error, trio.Cancelled)[0]
-            if cancelled is not None:
-                raise cancelled from None  # noqa: ASYNC104
-        # Also a `Cancelled` that the body caught in another scope and raises here, where it belongs to no scope.
-        return Raised(error)  # noqa: ASYNC104
+                # Its traceback holds this frame.
+                del cancelled, error
+    # Also a `Cancelled` that the body caught in another scope and raises here, where it belongs to no scope.
+    return Raised(error)
+
+
+def left_early(actor: Actor) -> Cancelled:
+    """Return the outcome of a body whose scope has caught its cancel."""
     reason = actor.cancel_reason or actor.reason
     assert reason is not None, "the scope of an actor is left early by a cancel only"
     return Cancelled(reason)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar, cast
 
 import trio
@@ -114,18 +113,20 @@ class ThreadLimiter:
         return f"<ThreadLimiter {self.statistics()}>"
 
 
-@dataclass(slots=True, eq=False)
 class Job:
     """One call of a function in a thread, and whether a task still waits for it."""
 
-    _fn: Callable[[], object]
-    _on_return: Callable[[], None]
-    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
-    """Cancelled if no thread will become free."""
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _pid: int = field(default_factory=os.getpid)
-    _running: bool = False
-    _wanted: bool = True
+    __slots__ = ("_fn", "_lock", "_on_return", "_pid", "_running", "_wanted", "scope")
+
+    def __init__(self, fn: Callable[[], object], on_return: Callable[[], None]) -> None:
+        self._fn = fn
+        self._on_return = on_return
+        self.scope = trio.CancelScope()
+        """Cancelled if no thread will become free."""
+        self._lock = threading.Lock()
+        self._pid = os.getpid()
+        self._running = False
+        self._wanted = True
 
     def __call__(self) -> object:
         """Call the function; called in the thread."""

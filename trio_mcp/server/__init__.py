@@ -1,52 +1,124 @@
 """Writing servers: `Server`, `Context`, and the types that tools, prompts and resources take and return."""
 
-from .asking import (
-    Accepted,
-    Declined,
-    Dismissed,
-    Elicited,
-    KeyedElicited,
-    UrlAccepted,
-    UrlElicited,
-)
-from .branching import BranchOptions
-from .builder import ToolBuilder, ToolLimits
-from .context import BranchGroup, Context
-from .elicitation import Elicitation, OnDecline
-from .elicits import AnyElicit, Elicit
-from .exchanges import ElicitExchange
-from .form_schemas import FormError
-from .forms import Titled
-from .media import Audio, File, Image
-from .middleware import CallHandler, CallMiddleware, CallRequest, CallResult
-from .options import OfferKeywords
-from .prompts import PromptKeywords
-from .provide import Provide
-from .resources import ResourceKeywords
-from .results import ToolResult
-from .sampling import (
-    BreakToolLoop,
-    ClientTools,
-    IncludeContext,
-    LoopTool,
-    OfferedTool,
-    Prompt,
-    PromptPart,
-    SampleAttempt,
-    Sampled,
-    SampleExchange,
-    SampleInvalid,
-    SampleOptions,
-    SamplingPreference,
-    ToolChoiceMode,
-    ToolClient,
-    ToolLoopResult,
-    ToolOutput,
-)
-from .server import Lifespan, Server
-from .signature import Mirrored
-from .tool import Tool
-from .tool_options import ToolKeywords
+from typing import TYPE_CHECKING
+
+from .. import late
+
+if TYPE_CHECKING:
+    from . import builder as builder
+    from . import call_log as call_log
+    from . import completion as completion
+    from . import concurrency as concurrency
+    from . import elicitation as elicitation
+    from . import elicits as elicits
+    from . import form_schemas as form_schemas
+    from . import handoff as handoff
+    from . import http_settings as http_settings
+    from . import large_results as large_results
+    from . import media as media
+    from . import middleware as middleware
+    from . import nested as nested
+    from . import one_line as one_line
+    from . import own_tools as own_tools
+    from . import parameters_model as parameters_model
+    from . import prompts as prompts
+    from . import resources as resources
+    from . import sampling as sampling
+    from . import step_results as step_results
+    from . import tool_search as tool_search
+    from . import url_elicitation as url_elicitation
+    from .asking import (
+        Accepted,
+        Declined,
+        Dismissed,
+        Elicited,
+        KeyedElicited,
+        UrlAccepted,
+        UrlElicited,
+    )
+    from .branching import BranchOptions
+    from .builder import ToolBuilder, ToolLimits
+    from .context import BranchGroup, Context
+    from .elicitation import Elicitation, OnDecline
+    from .elicits import AnyElicit, Elicit
+    from .exchanges import ElicitExchange
+    from .form_schemas import FormError
+    from .forms import Titled
+    from .media import Audio, File, Image
+    from .middleware import CallHandler, CallMiddleware, CallRequest, CallResult
+    from .options import OfferKeywords
+    from .prompts import PromptKeywords
+    from .provide import Provide
+    from .resources import ResourceKeywords
+    from .results import ToolResult
+    from .sampling import (
+        BreakToolLoop,
+        ClientTools,
+        IncludeContext,
+        LoopTool,
+        OfferedTool,
+        Prompt,
+        PromptPart,
+        SampleAttempt,
+        Sampled,
+        SampleExchange,
+        SampleInvalid,
+        SampleOptions,
+        SamplingPreference,
+        ToolChoiceMode,
+        ToolClient,
+        ToolLoopResult,
+        ToolOutput,
+    )
+    from .server import Lifespan, Server
+    from .signature import Mirrored
+    from .tool import Tool
+    from .tool_options import ToolKeywords
+    from .tool_search import ToolSearch
+else:
+    __getattr__, __dir__ = late.exports(
+        __name__,
+        {
+            "asking": "Accepted Declined Dismissed Elicited KeyedElicited UrlAccepted UrlElicited",
+            "branching": "BranchOptions",
+            "builder": "ToolBuilder ToolLimits",
+            "call_log": "",
+            "completion": "",
+            "concurrency": "",
+            "context": "BranchGroup Context",
+            "elicitation": "Elicitation OnDecline",
+            "elicits": "AnyElicit Elicit",
+            "exchanges": "ElicitExchange",
+            "form_schemas": "FormError",
+            "forms": "Titled",
+            "handoff": "",
+            "http_settings": "",
+            "large_results": "",
+            "media": "Audio File Image",
+            "middleware": "CallHandler CallMiddleware CallRequest CallResult",
+            "nested": "",
+            "one_line": "",
+            "options": "OfferKeywords",
+            "own_tools": "",
+            "parameters_model": "",
+            "prompts": "PromptKeywords",
+            "provide": "Provide",
+            "resources": "ResourceKeywords",
+            "results": "ToolResult",
+            "sampling": (
+                "BreakToolLoop ClientTools IncludeContext LoopTool OfferedTool Prompt PromptPart SampleAttempt "
+                "Sampled SampleExchange SampleInvalid SampleOptions SamplingPreference ToolChoiceMode ToolClient "
+                "ToolLoopResult ToolOutput"
+            ),
+            "server": "Lifespan Server",
+            "signature": "Mirrored",
+            "step_results": "",
+            "tool": "Tool",
+            "tool_options": "ToolKeywords",
+            "tool_search": "ToolSearch",
+            "url_elicitation": "",
+        },
+    )
 
 __all__ = [
     "Accepted",
@@ -100,6 +172,7 @@ __all__ = [
     "ToolLoopResult",
     "ToolOutput",
     "ToolResult",
+    "ToolSearch",
     "UrlAccepted",
     "UrlElicited",
 ]

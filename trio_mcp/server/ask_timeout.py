@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable
-from dataclasses import replace
 from typing import TypeVar
 
 import trio
@@ -43,7 +42,7 @@ class AskTimeout:
         """
         text = f"no answer to {question.method} within {self.seconds:g} seconds; it was withdrawn"
         with trio.CancelScope(deadline=self.deadline):
-            return await call.ask(lane, replace(question, timeout=QuestionTimeout(self.deadline, text)))
+            return await call.ask(lane, question._replace(timeout=QuestionTimeout(self.deadline, text)))
         # The call may have been parked, and its place given to another call of its tool.
         if call.actor.place is not None:
             await call.actor.place.enter()

@@ -12,14 +12,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, TypedDict
+from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+from .. import runtime, types
 from ..checks import check_names, check_sequence
-from ..runtime import TokenBudget
-from ..types import SamplingMessage, TextContent
+from ..types import TextContent
 from .options import check_count, check_timeout
 
-Messages = tuple[SamplingMessage, ...]
+if TYPE_CHECKING:
+    from ..runtime import TokenBudget
+
+Messages = tuple["types.SamplingMessage", ...]
 """A conversation with a model: prompts and answers, oldest first."""
 
 
@@ -37,7 +40,7 @@ class BranchOptions(TypedDict, total=False):
     allow_elicit: whether this branch and those below it may ask the user (default True).
     """
 
-    messages: Sequence[SamplingMessage]
+    messages: Sequence[types.SamplingMessage]
     inherit_messages: bool
     system_prompt: str | None
     inherit_system_prompt: bool
@@ -58,7 +61,7 @@ def check_branch_options(options: BranchOptions) -> None:
     check_count("max_depth", options.get("max_depth"))
     check_count("token_budget", options.get("token_budget"))
     expected, each = "a list of SamplingMessage", 'a SamplingMessage(role="user", content=...)'
-    check_sequence("messages", options.get("messages", ()), SamplingMessage, expected, each)
+    check_sequence("messages", options.get("messages", ()), types.SamplingMessage, expected, each)
 
 
 class BranchTerms(NamedTuple):
@@ -87,7 +90,7 @@ class BranchTerms(NamedTuple):
             prompt = self.system_prompt
         return self._replace(
             max_depth=self.max_depth if max_depth is None else max_depth,
-            budget=self.budget if tokens is None else TokenBudget(tokens, self.budget, "a branch of this call"),
+            budget=self.budget if tokens is None else runtime.TokenBudget(tokens, self.budget, "a branch of this call"),
             allow_elicit=self.allow_elicit and options.get("allow_elicit", True),
             system_prompt=prompt,
             parent_messages=messages,
@@ -103,14 +106,14 @@ BODY = BranchTerms()
 """The terms of a body without options."""
 
 
-def freeze_messages(messages: Iterable[SamplingMessage]) -> Messages:
+def freeze_messages(messages: Iterable[types.SamplingMessage]) -> Messages:
     """Return messages that no other holder can change."""
     # A message is frozen, but its content and `_meta` may hold lists and dicts. To copy texts as well would cost as much as
     # to validate them, each time that a handler reads `ctx.messages`.
     return tuple(message if is_text_only(message) else message.deep_copy() for message in messages)
 
 
-def is_text_only(message: SamplingMessage) -> bool:
+def is_text_only(message: types.SamplingMessage) -> bool:
     """Return whether a message holds nothing but a text, which cannot be changed."""
     block = message.content
     return (

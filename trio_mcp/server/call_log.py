@@ -19,16 +19,15 @@ from ..runtime import Actor, Lane
 from ..session import Call, Plan, RequestFacts, Route
 from ..types import JsonValue, Model
 from .branching import BranchTerms
-from .middleware import KINDS
+
+METHODS: Final = ("tools/call", "prompts/get", "resources/read")
 
 logger: Final = logging.getLogger("trio_mcp.calls")
 
 
 def with_call_log(routes: Mapping[str, Route]) -> Mapping[str, Route]:
-    """Return the routes, whose calls are logged if anybody wants to know: if not, they cost nothing."""
-    if not logger.isEnabledFor(logging.INFO):
-        return routes
-    return {**routes, **{method: partial(logged_plan, method, routes[method]) for method in KINDS}}
+    """Return the routes, whose calls are logged."""
+    return {**routes, **{method: partial(logged_plan, method, routes[method]) for method in METHODS}}
 
 
 def logged_plan(method: str, route: Route, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:

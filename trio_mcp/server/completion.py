@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
+from .. import server, types
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND
 from ..runtime import ThreadLimiter
 from ..runtime.loop_turn import LoopTurn
 from ..session import Plan, RequestFacts
-from ..types import CompleteRequestParams, CompleteResult, Completion, Model, PromptReference, ResourceTemplateReference
+from ..types import Model
 from .callables import callable_name
 from .catalog import Catalog
 from .content import ReturnError, value_label
 from .handler import Function, Handler, make_handler
-from .prompts import Prompt, find_prompt
-from .resources import Resource, Template, matching_template
 from .signature import parameters_of
+
+if TYPE_CHECKING:
+    from ..types import CompleteResult, PromptReference, ResourceTemplateReference
+    from .prompts import Prompt
+    from .resources import Resource, Template
 
 MAX_VALUES = 100
 """Values in one result (L-CMP-1s)."""
@@ -27,22 +31,18 @@ PARAMETERS = ("value", "arguments")
 
 NO_SUGGESTIONS = (None, type(None), str, bytes, int, float, bool, dict)
 
-EMPTY_COMPLETION = CompleteResult(completion=Completion(values=[]))
-"""The result for an argument without a completion function."""
 
-
-@dataclass(frozen=True, slots=True)
-class Completer:
+class Completer(NamedTuple):
     """A registered completion function, and which of the parameters it takes."""
 
-    _handler: Handler
-    _takes: frozenset[str]
+    handler: Handler
+    takes: frozenset[str]
 
     def plan(self, target: str, value: str, arguments: Mapping[str, str]) -> Plan:
         """Return how to complete one value; `arguments` are those that the user has entered already."""
         given = {"value": value, "arguments": arguments}
-        values: dict[str, object] = {name: given[name] for name in self._takes}
-        return Plan(partial(self._handler.run, values, complete_result), target)
+        values: dict[str, object] = {name: given[name] for name in self.takes}
+        return Plan(partial(self.handler.run, values, complete_result), target)
 
 
 class Completions:
@@ -86,7 +86,7 @@ class Completions:
         Raises:
             RemoteProtocolError: -32601, the server has no completions; -32602, there is no such prompt, template or argument.
         """
-        assert isinstance(params, CompleteRequestParams)
+        assert isinstance(params, types.CompleteRequestParams)
         if not self.was_ever_filled:
             raise RemoteProtocolError("this server has no completions", code=METHOD_NOT_FOUND)
         target, names = self._referenced(params.ref, facts.turn)
@@ -95,7 +95,7 @@ class Completions:
             raise RemoteProtocolError(f"{target} has no argument {name[:128]!r}", code=INVALID_PARAMS)
         completer = self._completers.get((target, name))
         if completer is None:
-            return EMPTY_COMPLETION
+            return types.CompleteResult(completion=types.Completion(values=[]))
         entered = params.context.arguments if params.context is not None else None
         return completer.plan(target, params.argument.value, entered or {})
 
@@ -116,12 +116,15 @@ class Completions:
         Raises:
             RemoteProtocolError: -32602, there is no such thing; the message names it.
         """
-        if isinstance(reference, PromptReference):
-            prompt = find_prompt(self._prompts, reference.name)
+        if isinstance(reference, types.PromptReference):
+            prompt = server.prompts.find_prompt(self._prompts, reference.name)
             return prompt.name, prompt.argument_names
         # Some clients send the template, others a URI that is expanded so far.
         template = self._templates.by_key.get(reference.uri)
-        if template is None and (found := matching_template(self._templates, reference.uri, turn)) is not None:
+        if (
+            template is None
+            and (found := server.resources.matching_template(self._templates, reference.uri, turn)) is not None
+        ):
             template, _ = found
         if template is not None:
             return template.model.uri_template, frozenset(template.pattern.variables)
@@ -164,10 +167,10 @@ def suggestions(value: object) -> list[str]:
 
 def complete_result(value: object) -> CompleteResult:
     """Return the value of a completion function as a result, cut to `MAX_VALUES`; `total` counts the rest (L-CMP-1s)."""
-    if isinstance(value, Completion):
+    if isinstance(value, types.Completion):
         found, total, more = value.values, value.total, value.has_more
     else:
         found = suggestions(value)
         total, more = len(found), None
     more = len(found) > MAX_VALUES or bool(more)
-    return CompleteResult(completion=Completion(values=found[:MAX_VALUES], total=total, has_more=more))
+    return types.CompleteResult(completion=types.Completion(values=found[:MAX_VALUES], total=total, has_more=more))

@@ -9,27 +9,17 @@ from typing import Generic, Never, Self, TypeAlias, Unpack, cast, overload
 import trio
 from typing_extensions import TypeVar
 
+from .. import server, types
 from ..checks import check_no_options
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import Question
-from ..types import (
-    GetPromptResult,
-    ListRootsResult,
-    ReadResourceResult,
-    RequestParams,
-    Root,
-)
+from ..types import RequestParams
 from .ask_timeout import ask_timeout, ask_within
-from .asking import UrlElicited
 from .branching import NO_OPTIONS, BranchOptions, Messages, check_branch_options, freeze_messages
-from .elicitation import Elicitation
-from .nested import get_prompt, read_resource
 from .options import check_branch
 from .reporting import runs_on_trio
 from .sampling import ToolLooper
-from .step_results import run_step
 from .unawaited import must_be_awaited
-from .url_elicitation import Done, Page, Url, elicit_url
 
 T = TypeVar("T")
 A = TypeVar("A")
@@ -51,24 +41,24 @@ class Context(ToolLooper, Generic[StateT_co]):
     # asking
 
     @property
-    def elicit(self) -> Elicitation:
+    def elicit(self) -> server.Elicitation:
         """Ask the user: `await ctx.elicit(message, schema)`, `ctx.elicit.strict(...)`, `ctx.elicit.with_retry(...)`.
 
         `trio_mcp.server.Elicitation` describes the schemas, the arguments and the errors of each.
         """
-        return Elicitation(self._call, self._lane, self._terms)
+        return server.elicitation.Elicitation(self._call, self._lane, self._terms)
 
     def elicit_url(
         self,
         message: str,
-        url: Url,
+        url: server.url_elicitation.Url,
         *,
         elicitation_id: str | None = None,
-        done: Done | None = None,
+        done: server.url_elicitation.Done | None = None,
         wait: bool = True,
         timeout: float = math.inf,
         **unknown: Never,
-    ) -> Coroutine[object, object, UrlElicited]:
+    ) -> Coroutine[object, object, server.UrlElicited]:
         """Ask the user to open a page, and wait until the user has finished there; see docs/forms.md.
 
         Args:
@@ -89,11 +79,11 @@ class Context(ToolLooper, Generic[StateT_co]):
         """
         if unknown:
             check_no_options(unknown, Context.elicit_url, "ctx.elicit_url()")
-        page = Page(message, url, elicitation_id, done, wait)
-        return elicit_url(self._call, self._lane, self._terms, page, timeout)
+        page = server.url_elicitation.Page(message, url, elicitation_id, done, wait)
+        return server.url_elicitation.elicit_url(self._call, self._lane, self._terms, page, timeout)
 
     @must_be_awaited("ctx.roots")
-    async def roots(self, *, timeout: float = math.inf) -> list[Root]:
+    async def roots(self, *, timeout: float = math.inf) -> list[types.Root]:
         """Return the folders that the client works in. They are hints, not permissions (L-ROOT-1c).
 
         Raises:
@@ -101,7 +91,7 @@ class Context(ToolLooper, Generic[StateT_co]):
             PeerError: the client returned an error; see `sample`.
             RequestTimeout: there was no answer within `timeout` seconds; the question was withdrawn.
         """
-        question = Question("roots", "roots/list", RequestParams(), ListRootsResult, ("roots",))
+        question = Question("roots", "roots/list", RequestParams(), types.ListRootsResult, ("roots",))
         return (await ask_within(self._call, self._lane, question, ask_timeout(timeout))).roots
 
     # running
@@ -124,7 +114,7 @@ class Context(ToolLooper, Generic[StateT_co]):
 
         If `fn` is cancelled, nothing is recorded, and a replay runs it again.
         """
-        return await run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
+        return await server.step_results.run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
 
     @runs_on_trio
     @must_be_awaited("ctx.become_task")
@@ -144,7 +134,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         await self._call.become_task(self._lane)
 
     @must_be_awaited("ctx.read_resource")
-    async def read_resource(self, uri: str) -> ReadResourceResult:
+    async def read_resource(self, uri: str) -> types.ReadResourceResult:
         """Read a resource of this server, as a branch of this call, and return its contents.
 
         It may ask the user, as this body or branch may. An exception of the resource's function propagates unchanged.
@@ -154,16 +144,16 @@ class Context(ToolLooper, Generic[StateT_co]):
             PeerError: the URI is not valid for the function; code -32602, as a client receives.
             BranchLimit: it timed out, or the call has too many branches or they nest too deep.
         """
-        return await read_resource(self._call, self._lane, self._terms, uri)
+        return await server.nested.read_resource(self._call, self._lane, self._terms, uri)
 
     @must_be_awaited("ctx.get_prompt")
-    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> GetPromptResult:
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> types.GetPromptResult:
         """Return a prompt of this server, rendered as a branch of this call; see `read_resource`.
 
         Raises:
             PeerError: there is no such prompt, or its arguments are wrong; code -32602, as a client receives.
         """
-        return await get_prompt(self._call, self._lane, self._terms, name, arguments)
+        return await server.nested.get_prompt(self._call, self._lane, self._terms, name, arguments)
 
     @must_be_awaited("ctx.branch")
     async def branch(self, fn: BranchBody[StateT_co, T], **options: Unpack[BranchOptions]) -> T:

@@ -26,14 +26,12 @@ from typing_extensions import is_typeddict
 
 from ..types import JsonObject, RequestedSchema
 from ..types.fail_fast import fail_fast_validator
+from .error_summary import MAX_PROBLEMS, error_summary
 from .form_schemas import FormError, flatten_schema
 from .schema_references import ReferenceSafeSchema
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-
-MAX_PROBLEMS = 5
-"""How many problems the line about a wrong value names."""
 
 
 class Titled:
@@ -201,19 +199,6 @@ def form_of_type(schema: Hashable) -> Form[object]:
         raise FormError(f"a form cannot ask for {schema!r}: {error.message.partition(chr(10))[0]}") from None
 
 
-def error_summary(error: ValidationError, *steps: str) -> str:
-    """Return a validation error in one line: `flight: Input should be a valid string; ...`.
-
-    Args:
-        steps: where the value is that was validated, if it is a member of another one.
-    """
-    # Bounded, because names and texts come from the peer, and the line goes into a log and into a model's context.
-    problems = error.errors(include_url=False, include_context=False, include_input=False)
-    return "; ".join(
-        f"{error_path((*steps, *problem['loc']))}: {problem['msg'][:200]}" for problem in problems[:MAX_PROBLEMS]
-    )
-
-
 def unknown_fields(content: JsonObject, schema: RequestedSchema) -> str:
     """Return the end of an error that names what an answer has and the form has not; empty if there is nothing.
 
@@ -221,8 +206,3 @@ def unknown_fields(content: JsonObject, schema: RequestedSchema) -> str:
     """
     unknown = [name[:64] for name in content if name not in schema.properties][:MAX_PROBLEMS]
     return f"; the form has no field {', '.join(map(repr, unknown))}" if unknown else ""
-
-
-def error_path(steps: tuple[int | str, ...]) -> str:
-    """Return where a problem is, with dots between the steps; the names are the peer's, so they are cut."""
-    return ".".join(str(step)[:64] for step in steps)[:256] or "value"

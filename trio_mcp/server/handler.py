@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
+from .. import runtime
 from ..errors import McpError
 from ..groups import leaf_exceptions
-from ..runtime import Actor, Lane, ThreadLimiter, TokenBudget, check_awaited
+from ..runtime import Actor, Lane, ThreadLimiter, check_awaited
 from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
 from .callables import callable_name, is_async, is_generator
-from .concurrency import ConcurrencyLimit
 from .context import Context
 from .providers import Providers, providers_of
 from .schema_checks import DearCheck
+
+if TYPE_CHECKING:
+    from .concurrency import ConcurrencyLimit
 
 Function: TypeAlias = Callable[..., object]
 M = TypeVar("M", bound=Model)
 
 
-@dataclass(frozen=True, slots=True)
 class Handler:
     """A function, and what is the same for all its calls. Make one with `make_handler`.
 
@@ -35,13 +36,25 @@ class Handler:
         admit: raises `LimitExceeded` if a call cannot run now; None if it always can.
     """
 
-    function: Function
-    context: str | None
-    threads: ThreadLimiter
-    in_thread: bool
-    terms: BranchTerms
-    token_budget: int | None
-    admit: Callable[[], None] | None
+    __slots__ = ("admit", "context", "function", "in_thread", "terms", "threads", "token_budget")
+
+    def __init__(
+        self,
+        function: Function,
+        context: str | None,
+        threads: ThreadLimiter,
+        in_thread: bool,
+        terms: BranchTerms,
+        token_budget: int | None,
+        admit: Callable[[], None] | None,
+    ) -> None:
+        self.function = function
+        self.context = context
+        self.threads = threads
+        self.in_thread = in_thread
+        self.terms = terms
+        self.token_budget = token_budget
+        self.admit = admit
 
     async def run(
         self,
@@ -69,7 +82,7 @@ class Handler:
             running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
             value = await running
             # Where no context was made, nothing could ask.
-            if isinstance(place, Lane):
+            if isinstance(place, Lane) and place.unawaited:
                 check_awaited(place)
             try:
                 return convert(value)
@@ -96,7 +109,7 @@ class Handler:
             return Context(call, lane, self.terms)
         actor = lane.actor
         # Kept by the actor, since all runs of the body share it.
-        actor.budget = actor.budget or TokenBudget(self.token_budget)
+        actor.budget = actor.budget or runtime.TokenBudget(self.token_budget)
         return Context(call, lane, self.terms._replace(budget=actor.budget))
 
     async def _in_thread(self, values: dict[str, object]) -> object:
@@ -106,13 +119,22 @@ class Handler:
         return await cast("Awaitable[object]", value) if isinstance(value, Awaitable) else value
 
 
-@dataclass(frozen=True, slots=True)
 class ProvidingHandler(Handler):
-    """A handler of a function some of whose parameters are provided."""
+    """A handler of a function some of whose parameters are provided.
 
-    inner: Handler
-    """Runs the function when all its parameters are known."""
-    providers: Providers
+    Args:
+        context: the name of the parameter that takes the `Context`.
+        inner: runs the function when all its parameters are known.
+    """
+
+    __slots__ = ("inner", "providers")
+
+    def __init__(self, inner: Handler, context: str | None, providers: Providers) -> None:
+        super().__init__(
+            inner.function, context, inner.threads, inner.in_thread, inner.terms, inner.token_budget, inner.admit
+        )
+        self.inner = inner
+        self.providers = providers
 
     async def run(
         self,
@@ -138,12 +160,18 @@ class ProvidingHandler(Handler):
             del failure
 
 
-@dataclass(frozen=True, slots=True)
 class LimitedHandler(Handler):
     """A handler of a function of which only some calls run at once."""
 
-    inner: Handler
-    limit: ConcurrencyLimit
+    __slots__ = ("inner", "limit")
+
+    def __init__(self, inner: Handler, limit: ConcurrencyLimit) -> None:
+        admit = limit.admit if inner.admit is None else partial(limit.admit_after, inner.admit)
+        super().__init__(
+            inner.function, inner.context, inner.threads, inner.in_thread, inner.terms, inner.token_budget, admit
+        )
+        self.inner = inner
+        self.limit = limit
 
     async def run(
         self,
@@ -175,18 +203,12 @@ def make_handler(
         raise TypeError(f"{callable_name(function)}: register a function or an async function, not a generator")
     in_thread = not is_async(function)
     admit = threads.admit if in_thread else None
-    make = partial(Handler, function, threads=threads, in_thread=in_thread, terms=terms, token_budget=token_budget)
     # What a function does not use is decided here, and costs its calls nothing.
     providers = providers_of(function)
-    handler = make(context=None if providers else context, admit=admit)
+    handler = Handler(function, None if providers else context, threads, in_thread, terms, token_budget, admit)
     if providers is not None:
-        handler = ProvidingHandler(
-            function, context, threads, in_thread, terms, token_budget, admit, handler, providers
-        )
-    if limit is not None:
-        admit_both = limit.admit if admit is None else partial(limit.admit_after, admit)
-        handler = LimitedHandler(function, context, threads, in_thread, terms, token_budget, admit_both, handler, limit)
-    return handler
+        handler = ProvidingHandler(handler, context, providers)
+    return handler if limit is None else LimitedHandler(handler, limit)
 
 
 def exception_to_report(group: ExceptionGroup[Exception]) -> Exception:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from typing import Literal, TypeAlias, TypedDict, get_args
 
+from .. import server
 from ..checks import (
     check_callable,
     check_choice,
@@ -23,8 +24,6 @@ from ..checks import (
 from ..session import ResumeMode, ServiceOptions
 from ..types import CacheScope, Icon, JsonObject
 from .callables import docstring_of
-from .elicits import AnyElicit, Elicit, add_questions_to_meta
-from .form_schemas import FormError
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 
@@ -50,7 +49,7 @@ class OfferKeywords(TypedDict, total=False):
     icons: Sequence[Icon]
     timeout: float
     meta: JsonObject
-    elicits: Sequence[AnyElicit]
+    elicits: Sequence[server.AnyElicit]
     resume: ResumePolicy
 
 
@@ -75,13 +74,14 @@ def check_offer(options: OfferKeywords, known: Collection[str], where: str) -> N
         check_str("name", name)
     check_timeout(options.get("timeout", math.inf))
     check_choice("resume", options.get("resume", "auto"), get_args(ResumePolicy))
-    check_sequence(
-        "elicits",
-        options.get("elicits", ()),
-        Elicit,
-        "a list of questions, such as [Elicit('seat', Seat)]",
-        "a question, such as Elicit('seat', Seat), a key and a form",
-    )
+    if "elicits" in options:
+        check_sequence(
+            "elicits",
+            options["elicits"],
+            server.elicits.Elicit,
+            "a list of questions, such as [Elicit('seat', Seat)]",
+            "a question, such as Elicit('seat', Seat), a key and a form",
+        )
 
 
 def question_keys(options: OfferKeywords) -> frozenset[str]:
@@ -103,16 +103,17 @@ def listed_members(
         ValueError: two of the questions have the same key.
         FormError: a question is not flat; the message names the function, the key and the member.
     """
-    meta = {**(options.get("meta") or {}), **(extra_meta or {})}
-    try:
-        meta_with_questions = add_questions_to_meta(meta, options.get("elicits", ()))
-    except FormError as error:
-        raise FormError(f"{name_for(function, options)}: {error}") from None
+    meta: JsonObject | None = {**(options.get("meta") or {}), **(extra_meta or {})} or None
+    if elicits := options.get("elicits"):
+        try:
+            meta = server.elicits.add_questions_to_meta(meta or {}, elicits)
+        except server.FormError as error:
+            raise server.FormError(f"{name_for(function, options)}: {error}") from None
     return {
         "title": options.get("title"),
         "description": options.get("description") or docstring_of(function),
         "icons": list(options.get("icons", ())) or None,
-        "meta": meta_with_questions,
+        "meta": meta,
     }
 
 

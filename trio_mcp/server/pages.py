@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
@@ -13,7 +12,7 @@ from ..protocol.sealing.cursors import Cursors
 from ..protocol.sealing.request_state import KeyRing
 from ..session import RequestFacts
 from ..types import CacheScope, Implementation, Model, PaginatedRequestParams
-from .catalog import Catalog
+from .catalog import NumberedItem
 from .options import check_caching
 
 PAGE_SIZE = 1000
@@ -33,7 +32,18 @@ class Offer(Protocol):
 T = TypeVar("T", bound=Offer)
 
 
-@dataclass(frozen=True)
+class Listing(Protocol[T]):
+    """The items of a list, in order, as a `Catalog` has them."""
+
+    def snapshot(self) -> tuple[NumberedItem[T], ...]:
+        """Return all items; the same object until the next change."""
+        ...
+
+    def after(self, number: int) -> Sequence[NumberedItem[T]]:
+        """Return the items with greater numbers than this."""
+        ...
+
+
 class PageSettings:
     """What is the same for all lists of a service.
 
@@ -43,15 +53,25 @@ class PageSettings:
         keys: sign the cursors; shared by all nodes that serve the same lists. None: those in the environment, or random ones.
     """
 
-    identity: Implementation
-    page_size: int = PAGE_SIZE
-    ttl: float = 0.0
-    scope: CacheScope = "private"
-    keys: KeyRing | None = None
+    def __init__(
+        self,
+        identity: Implementation,
+        page_size: int = PAGE_SIZE,
+        ttl: float = 0.0,
+        scope: CacheScope = "private",
+        keys: KeyRing | None = None,
+    ) -> None:
+        check_int("page_size", page_size, least=1)
+        check_caching("list_ttl", ttl, "list_scope", scope)
+        self.identity = identity
+        self.page_size = page_size
+        self.ttl = ttl
+        self.scope = scope
+        self.keys = keys
 
-    def __post_init__(self) -> None:
-        check_int("page_size", self.page_size, least=1)
-        check_caching("list_ttl", self.ttl, "list_scope", self.scope)
+    def with_keys(self, keys: KeyRing | None) -> PageSettings:
+        """Return the same settings with other keys."""
+        return PageSettings(self.identity, self.page_size, self.ttl, self.scope, keys)
 
     @cached_property
     def server_info_json(self) -> Encoded:
@@ -63,25 +83,35 @@ class PageSettings:
         return Cursors(self.keys or KeyRing.from_environment() or KeyRing.random(), self.identity.name)
 
 
-@dataclass(slots=True)
 class Pages(Generic[T]):
     """One list and its pages.
 
     Args:
-        make_page: the type of its result.
+        page_type: returns the type of its result.
         member: the name of the member that holds the items.
         hidden: returns the items that a client does not see, if the list depends on that.
         hideable: returns the items that some callers do not see; with any, the list is private.
     """
 
-    catalog: Catalog[T]
-    settings: PageSettings
-    make_page: Callable[..., Model]
-    member: str
-    hidden: Callable[[RequestFacts], frozenset[T]] = lambda _facts: frozenset()
-    hideable: Callable[[], Collection[T]] = tuple
-    _snapshot: object = None
-    _encoded: dict[tuple[str, int, frozenset[T]], Encoded] = field(default_factory=dict)
+    __slots__ = ("_encoded", "_snapshot", "catalog", "hidden", "hideable", "member", "page_type", "settings")
+
+    def __init__(
+        self,
+        catalog: Listing[T],
+        settings: PageSettings,
+        page_type: Callable[[], Callable[..., Model]],
+        member: str,
+        hidden: Callable[[RequestFacts], frozenset[T]] = lambda _facts: frozenset(),
+        hideable: Callable[[], Collection[T]] = tuple,
+    ) -> None:
+        self.catalog = catalog
+        self.settings = settings
+        self.page_type = page_type
+        self.member = member
+        self.hidden = hidden
+        self.hideable = hideable
+        self._snapshot: object = None
+        self._encoded: dict[tuple[str, int, frozenset[T]], Encoded] = {}
 
     def serve(self, facts: RequestFacts, params: Model) -> Encoded:
         """Return the requested page.
@@ -110,5 +140,5 @@ class Pages(Generic[T]):
         members = {self.member: [numbered.item.model for numbered in shown]}
         # M-CACHE-1s: every page says for how long and for whom it may be cached.
         scope = "private" if self.hideable() else settings.scope
-        page = self.make_page(**members, next_cursor=cursor, ttl_ms=round(settings.ttl * 1000), cache_scope=scope)
+        page = self.page_type()(**members, next_cursor=cursor, ttl_ms=round(settings.ttl * 1000), cache_scope=scope)
         return facts.terms.codec.encode_result(facts.method, page, settings.server_info_json)

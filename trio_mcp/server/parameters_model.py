@@ -13,7 +13,7 @@ from typing_extensions import is_typeddict
 
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
-from .forms import MAX_PROBLEMS, error_path, error_summary
+from .error_summary import MAX_PROBLEMS, error_path, error_summary
 from .plain_schemas import PlainSchema, inlined
 from .schema_references import UnknownReference
 from .signature import Arguments

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Annotated, get_args, get_origin
+from typing import Annotated, NamedTuple, get_args, get_origin
 
 
-@dataclass(frozen=True, slots=True)
-class Provide:
+class Provide(NamedTuple):
     """Mark a parameter whose value a function provides: `db: Annotated[Connection, Provide(connect)]`.
 
     The function is async, plain (it runs in a thread), or decorated with `@asynccontextmanager` or `@contextmanager`. It may take

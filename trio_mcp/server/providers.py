@@ -21,7 +21,6 @@ from contextlib import (
     AsyncExitStack,
     ContextDecorator,
 )
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from types import TracebackType
@@ -148,15 +147,17 @@ class Providers(NamedTuple):
         raise failure or trio.TooSlowError(f"providers were not left within {seconds:g} seconds: {names}")
 
 
-@dataclass(slots=True, eq=False)
 class ThreadedManager(AbstractAsyncContextManager[object]):
     """A plain context manager that is entered and left in threads of the server."""
 
-    _manager: AbstractContextManager[object]
-    _threads: ThreadLimiter
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _entered: bool = False
-    _wanted: bool = True
+    __slots__ = ("_entered", "_lock", "_manager", "_threads", "_wanted")
+
+    def __init__(self, manager: AbstractContextManager[object], threads: ThreadLimiter) -> None:
+        self._manager = manager
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._entered = False
+        self._wanted = True
 
     def _enter(self) -> object:
         """Enter the manager; called in a thread. Leave it again if nobody waits for its value any more."""

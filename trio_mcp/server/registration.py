@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from types import FunctionType
 from typing import ParamSpec, TypeVar, Unpack, overload
 
+from .. import server
 from ..checks import check_sync_callback
 from ..runtime import ThreadLimiter
 from ..session import MessageMiddleware
 from ..session.calls.facts import TaskSupport
 from ..session.changes import Change
-from .builder import ToolBuilder
 from .completion import make_completer
 from .context import Context
 from .handler import Function
-from .handoff import handoff_function
 from .homes import remember_home
-from .middleware import CallMiddleware, check_middleware
 from .options import check_function, check_not_class, check_uri_and_function, name_for
-from .prompts import Prompt, PromptKeywords, make_prompt
 from .registry import Registry
-from .resources import Resource, ResourceKeywords, Template, make_resource, make_template
 from .tool import Tool, make_tool
 from .tool_options import ToolKeywords
 
@@ -30,7 +27,7 @@ Q = ParamSpec("Q")
 V = TypeVar("V")
 C = TypeVar("C")
 S = TypeVar("S")
-CallMiddlewareT = TypeVar("CallMiddlewareT", bound=CallMiddleware)
+CallMiddlewareT = TypeVar("CallMiddlewareT", bound="server.CallMiddleware")
 MessageMiddlewareT = TypeVar("MessageMiddlewareT", bound=MessageMiddleware)
 
 MAX_THREADS = 100
@@ -46,7 +43,7 @@ class Registration:
     def __init__(self) -> None:
         self._registry = Registry(self._announce)
         self._threads = ThreadLimiter(MAX_THREADS)
-        self._middleware: list[CallMiddleware] = []
+        self._middleware: list[server.CallMiddleware] = []
         self._message_middleware: list[MessageMiddleware] = []
         self._fulfilled: frozenset[str] = frozenset()
         """The client capabilities that tools need not require, because the server has them."""
@@ -114,7 +111,7 @@ class Registration:
 
         def add(before: Callable[Q, Awaitable[V]]) -> Callable[Q, Awaitable[V]]:
             name = name_for(before, options)
-            function = handoff_function(name, before, client, after, on_cancel)
+            function = server.handoff.handoff_function(name, before, client, after, on_cancel)
             self.add_tool(make_tool(function, options, self._threads, before=before))
             return before
 
@@ -135,7 +132,7 @@ class Registration:
                     f"add_tool: {function.name} has its options already, so {', '.join(options)} cannot be set"
                 )
             tool = function.with_threads(self._threads)
-        elif isinstance(function, ToolBuilder):
+        elif not isinstance(function, FunctionType) and isinstance(function, server.builder.ToolBuilder):
             raise TypeError(
                 f"add_tool: {function!r} is not finished: call .execute(...) or .handoff(...) as its last step"
             )
@@ -160,9 +157,9 @@ class Registration:
     @overload
     def prompt(self, fn: F, /) -> F: ...
     @overload
-    def prompt(self, **options: Unpack[PromptKeywords]) -> Callable[[F], F]: ...
+    def prompt(self, **options: Unpack[server.PromptKeywords]) -> Callable[[F], F]: ...
     def prompt(  # type: ignore[misc]
-        self, fn: F | None = None, /, **options: Unpack[PromptKeywords]
+        self, fn: F | None = None, /, **options: Unpack[server.PromptKeywords]
     ) -> F | Callable[[F], F]:
         """Register a function as a prompt: `@server.prompt` or `@server.prompt(title="...")`.
 
@@ -177,10 +174,10 @@ class Registration:
         add = decorator(partial(self.add_prompt, **options))
         return add if fn is None else add(fn)
 
-    def add_prompt(self, function: Function, **options: Unpack[PromptKeywords]) -> Prompt:
+    def add_prompt(self, function: Function, **options: Unpack[server.PromptKeywords]) -> server.prompts.Prompt:
         """Register a function as a prompt, also while serving."""
         check_function(function, "prompt")
-        prompt = make_prompt(function, options, self._threads)
+        prompt = server.prompts.make_prompt(function, options, self._threads)
         self._registry.prompts.add(prompt.name, prompt)
         return prompt
 
@@ -191,7 +188,7 @@ class Registration:
 
     # resources
 
-    def resource(self, uri: str, **options: Unpack[ResourceKeywords]) -> Callable[[F], F]:
+    def resource(self, uri: str, **options: Unpack[server.ResourceKeywords]) -> Callable[[F], F]:
         """Register a function that reads one URI, `@server.resource("config://app")`, or all URIs that match a template,
         `@server.resource("users://{user_id}/profile")`. The variables of the template (RFC 6570) are its parameters.
 
@@ -208,14 +205,16 @@ class Registration:
         check_uri_and_function(uri)
         return decorator(partial(self.add_resource, uri, **options))
 
-    def add_resource(self, uri: str, function: Function, **options: Unpack[ResourceKeywords]) -> Resource | Template:
+    def add_resource(
+        self, uri: str, function: Function, **options: Unpack[server.ResourceKeywords]
+    ) -> server.resources.Resource | server.resources.Template:
         """Register a function as a resource or a resource template, also while serving."""
         check_uri_and_function(uri, function)
         if "{" in uri:
-            template = make_template(uri, function, options, self._threads)
+            template = server.resources.make_template(uri, function, options, self._threads)
             self._registry.templates.add(uri, template)
             return template
-        resource = make_resource(uri, function, options, self._threads)
+        resource = server.resources.make_resource(uri, function, options, self._threads)
         self._registry.resources.add(uri, resource)
         return resource
 
@@ -255,7 +254,7 @@ class Registration:
         """
         if fn is None:
             return self.middleware
-        check_middleware(fn)
+        server.middleware.check_middleware(fn)
         self._check_not_served("middleware")
         self._middleware.append(fn)
         return fn

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from ..protocol.meta import TASKS_EXTENSION
 from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
 from .catalog import Catalog
 from .completion import Completions
-from .prompts import Prompt
-from .resources import Resource, Template
 from .tool import Tool
+
+if TYPE_CHECKING:
+    from .prompts import Prompt
+    from .resources import Resource, Template
 
 TASKS: Final[JsonObject] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 """What a server declares for 2025-11-25 if a tool of it runs as a task. A host looks for the innermost object."""

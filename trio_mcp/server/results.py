@@ -24,8 +24,9 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticSerializationError, core_schema
 from typing_extensions import TypeAliasType
 
+from .. import types as mcp_types
 from ..protocol.schema.json_schema import Schema
-from ..types import CallToolResult, ContentBlock, InputRequiredResult, JsonObject, JsonValue, TextContent
+from ..types import CallToolResult, ContentBlock, JsonObject, JsonValue, Result, TextContent
 from .content import (
     NOT_JSON,
     USE_MEDIA,
@@ -39,7 +40,7 @@ from .content import (
     reading_files,
     take_apart,
 )
-from .forms import error_summary
+from .error_summary import error_summary
 from .media import Media
 from .plain_schemas import PlainSchema, inlined, is_open
 from .schema_checks import checked
@@ -109,7 +110,7 @@ def return_spec(annotation: object) -> ReturnSpec:
         TypeError: the annotation is an interim result, which only the session makes, or a type that JSON cannot represent.
     """
     parts = [part for part in parts_of(annotation) if isinstance(part, type)]
-    if any(issubclass(part, InputRequiredResult) for part in parts):
+    if any(issubclass(part, Result) and issubclass(part, mcp_types.InputRequiredResult) for part in parts):
         raise TypeError(ASK_INSTEAD)
     if any(issubclass(part, bytes | bytearray | memoryview) for part in parts):
         raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and JSON has no bytes; {USE_MEDIA}")
@@ -168,7 +169,10 @@ def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
 def text_result(value: object) -> CallToolResult:
     """Return the result for a value that is declared to be text, which nearly all of them are."""
     if type(value) is str:
-        return CallToolResult(content=[TextContent(text=value)])
+        # One validation for both models, and no `__init__` of either.
+        members = {"content": [{"type": "text", "text": value}]}
+        result: CallToolResult = CallToolResult.__pydantic_validator__.validate_python(members)
+        return result
     return convert_or_read(content_result, value)
 
 
@@ -177,10 +181,15 @@ def content_result(value: object) -> CallToolResult:
     match value:
         case CallToolResult():
             return with_text(value)
-        case InputRequiredResult():
+        case Result() if is_interim(value):
             raise ReturnError(ASK_INSTEAD)
         case _:
             return CallToolResult(content=content_of(value))
+
+
+def is_interim(value: object) -> bool:
+    # In this order, because the type of an interim result is loaded with those of all questions.
+    return isinstance(value, Result) and isinstance(value, mcp_types.InputRequiredResult)
 
 
 def blocks_result(value: object) -> CallToolResult:
@@ -212,7 +221,7 @@ def open_object_result(declared: type[ReturnModel[object]], value: object) -> Ca
 
 def open_list_result(declared: type[ReturnModel[object]], value: object) -> CallToolResult:
     """Return a result for a list, or something else, that may hold anything: with blocks it is content and nothing else."""
-    if isinstance(value, CallToolResult | Block | Media | InputRequiredResult):
+    if isinstance(value, CallToolResult | Block | Media) or is_interim(value):
         return content_result(value)
     apart = take_apart(value, partial(encoded, declared))
     if apart.blocks and isinstance(value, list | tuple):

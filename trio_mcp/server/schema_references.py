@@ -10,7 +10,6 @@ leads to nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, cast
 
 from pydantic import PydanticUserError
@@ -51,11 +50,17 @@ class UnknownReference(PydanticUserError):
         )
 
 
-@dataclass(frozen=True, slots=True)
 class Data:
     """Takes the place of data that looks like a reference, while a schema is generated."""
 
-    value: JsonValue
+    __slots__ = ("value",)
+    __match_args__ = ("value",)
+
+    def __init__(self, value: JsonValue) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Data) and other.value == self.value
 
     def __hash__(self) -> int:
         # Pydantic hashes the parts of schemas, to find those that are equal.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -13,13 +14,16 @@ from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 import trio
 
+from .. import server
 from ..checks import check_no_options, check_str
+from ..errors import ConfigurationError
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
 from ..session import (
     AnyChannel,
     MessageMiddleware,
+    Route,
     Service,
     ServiceOptions,
     check_options,
@@ -32,17 +36,13 @@ from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
-from .call_log import with_call_log
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
-from .middleware import CallMiddleware, with_middleware
-from .one_line import one_line_failures
 from .options import check_service
 from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
 from .registration import Registration
 from .router import request_checks_of, routes_of
-from .sampling.routing import PROVIDED, SamplingPreference, check_preference, check_provider
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from ..http import HttpHandler, HttpOptions, HttpRoute
 
 HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
+
+call_logger = logging.getLogger("trio_mcp.calls")
 
 GC_THRESHOLD = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -92,7 +94,8 @@ class Server(Registration):
         sampling: the provider of a model for `ctx.sample` and `ctx.run_tool_loop`; see docs/tool-loops.md. The server does not
             close it.
         sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
-        http: how it is served over HTTP, wherever that is; see docs/http.md.
+        tool_search: offer a search and a call in place of the list of tools; see docs/tool-search.md.
+        http: how it is served over HTTP, wherever that is; see docs/deployment.md.
     """
 
     def __init__(
@@ -109,24 +112,27 @@ class Server(Registration):
         list_ttl: float = 0.0,
         list_scope: CacheScope = "private",
         lifespan: Lifespan | None = None,
-        middleware: Sequence[CallMiddleware] = (),
+        middleware: Sequence[server.CallMiddleware] = (),
         message_middleware: Sequence[MessageMiddleware] = (),
         options: ServiceOptions | None = None,
         sampling: SamplingProvider | None = None,
-        sampling_prefer: SamplingPreference = "client",
+        sampling_prefer: server.SamplingPreference = "client",
+        tool_search: server.ToolSearch | None = None,
         http: HttpOptions | None = None,
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
         super().__init__()
-        check_preference(sampling_prefer)
+        if sampling_prefer != "client":
+            server.sampling.routing.check_preference(sampling_prefer)
         if sampling is None and sampling_prefer == "server":
             raise ValueError('sampling_prefer="server" needs a provider: pass sampling= too')
         if sampling is not None:
-            check_provider(sampling)
-            self._fulfilled = PROVIDED
+            server.sampling.routing.check_provider(sampling)
+            self._fulfilled = server.sampling.routing.PROVIDED
         self._sampling = sampling
         self._sampling_prefer = sampling_prefer
+        self._tool_search = None if tool_search is None else server.tool_search.check_tool_search(tool_search)
         if lifespan is not None:
             check_lifespan(lifespan)
         self._lifespan = lifespan
@@ -140,10 +146,10 @@ class Server(Registration):
         )
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
-        self._http = None if http is None else self._check_http(http)
+        self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
+        self._http = None if http is None else server.http_settings.check_http(http)
         self._http_routes: list[HttpRoute] = []
         """Those that were added by `route`; shared with copies."""
-        self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
         # A dict is an ordered set here.
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
@@ -181,19 +187,22 @@ class Server(Registration):
         other._lifespan = lifespan  # noqa: SLF001  it is of this class
         return other
 
+    def with_tool_search(self, tool_search: server.ToolSearch | None = None) -> Server:
+        """Return a server that offers a search and a call in place of its list of tools, and shares everything with this one."""
+        other = copy(self)
+        search = server.tool_search.ToolSearch() if tool_search is None else tool_search
+        other._tool_search = server.tool_search.check_tool_search(search)  # noqa: SLF001
+        return other
+
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools, in the order they are listed."""
+        """The tools, in the order they were added."""
         return tuple(self._registry.tools)
 
     @property
     def http(self) -> HttpOptions | None:
         """How the server is served over HTTP, with its custom routes; None if nothing was said of it."""
-        if not self._http_routes:
-            return self._http
-        from .http_settings import with_routes  # noqa: PLC0415  most servers do not need it
-
-        return with_routes(self._http, self._http_routes)
+        return server.http_settings.with_routes(self._http, self._http_routes) if self._http_routes else self._http
 
     @property
     def lifespan_seconds(self) -> float:
@@ -216,8 +225,8 @@ class Server(Registration):
     ) -> Callable[[HttpHandlerT], HttpHandlerT]:
         """Register an async function as a custom HTTP route, beside MCP: `@server.route("/webhook", methods=["POST"])`.
 
-        The function takes a `trio_mcp.http.HttpRequest` and returns a `HttpResponse`. Host, Origin and credentials are checked
-        as for MCP.
+        The function takes a `trio_mcp.HttpRequest` and returns a `HttpResponse`. Host, Origin and credentials are checked as for
+        MCP.
 
         Args:
             path: below the prefix under which the server is reached; an exact path.
@@ -231,15 +240,13 @@ class Server(Registration):
             ValueError: the path is that of MCP, of `/health` or `/ready`, or of another route; or it is no path.
             RuntimeError: the server is being served.
         """
-        from ..http.routes import MAX_BODY, TIMEOUT, HttpRoute, check_methods  # noqa: PLC0415  most servers have none
-        from .http_settings import with_routes  # noqa: PLC0415
 
         def add(handler: HttpHandlerT) -> HttpHandlerT:
             self._check_not_served("a route")
-            body = MAX_BODY if max_body is None else max_body
-            seconds = TIMEOUT if timeout is None else timeout
-            route = HttpRoute(path, handler, check_methods(methods), public, body, seconds)
-            with_routes(self._http, [*self._http_routes, route])
+            settings = server.http_settings
+            route = settings.make_route(path, handler, methods, public=public, max_body=max_body, timeout=timeout)
+            # For its error, if the path is taken.
+            settings.with_routes(self._http, [*self._http_routes, route])
             self._http_routes.append(route)
             return handler
 
@@ -277,12 +284,17 @@ class Server(Registration):
         Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong
         setting, such as a certificate that cannot be read, is one line on stderr and not a traceback.
         """
-        # Modules and tools live as long as the process. Frozen, they are never scanned again.
-        gc.collect()
+        # Modules and tools live as long as the process. Frozen, they are never scanned again. Only what is young is collected
+        # first: to look through everything takes a tenth of the start, and finds little but what loading classes leaves behind.
+        gc.collect(1)
         gc.freeze()
         gc.set_threshold(GC_THRESHOLD)
-        with owned_process(), one_line_failures(self.identity.name):
-            trio.run(partial(self.serve, transport, **options))
+        try:
+            with owned_process():
+                trio.run(partial(self.serve, transport, **options))
+        except (OSError, ConfigurationError) as error:
+            server.one_line.show_in_one_line(error, self.identity.name)
+            raise
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.
@@ -340,16 +352,21 @@ class Server(Registration):
     async def _open_with(
         self, state: object, options: ServiceOptions, channel: MessageChannel | None
     ) -> AsyncIterator[Service]:
-        routes = routes_of(self._registry, replace(self._pages, keys=self.options.keys))
+        search = None
+        if self._tool_search is not None:
+            search = server.tool_search.SearchedTools(self._registry.tools, self._tool_search, self._threads)
+        routes = routes_of(self._registry, self._pages.with_keys(self.options.keys), search)
+        if self._middleware:
+            routes = server.middleware.with_middleware(routes, self._middleware)
         opened = open_service(
-            with_call_log(with_middleware(routes, self._middleware)),
+            self._logged(routes if search is None else search.unwrapping(routes)),
             self.identity,
             self._registry.capabilities,
             self.instructions,
             options,
-            request_checks_of(self._registry),
+            request_checks_of(self._registry, search),
             self._threads,
-            RestrictedTools(self._registry.tools).missing_scopes,
+            (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
             state,
             self._message_middleware,
         )
@@ -385,10 +402,9 @@ class Server(Registration):
         await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
 
     @staticmethod
-    def _check_http(http: object) -> HttpOptions:
-        from .http_settings import check_http  # noqa: PLC0415  most servers do not need it
-
-        return check_http(http)
+    def _logged(routes: Mapping[str, Route]) -> Mapping[str, Route]:
+        """Return the routes, whose calls are logged if anybody sees that: if not, they cost nothing."""
+        return server.call_log.with_call_log(routes) if call_logger.isEnabledFor(logging.INFO) else routes
 
     def _check_not_served(self, what: str) -> None:
         # A session and the routes decide when they are made whether there is any, so that a server without pays nothing.

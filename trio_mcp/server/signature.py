@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import islice
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
@@ -21,13 +20,13 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator
+from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_schema
 
 from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
-from ..types.fail_fast import fail_fast_validator
+from ..types.fail_fast import fail_fast_schema, validator_of
 from .callables import bound_names, callable_name, type_hints
-from .forms import MAX_PROBLEMS, error_summary
+from .error_summary import MAX_PROBLEMS, error_summary
 from .plain_schemas import PlainSchema, inlined
 from .provide import provide_of
 from .reporting import Reporter
@@ -35,8 +34,7 @@ from .schema_checks import checked
 from .schema_references import UnknownReference
 
 
-@dataclass(frozen=True, slots=True)
-class Mirrored:
+class Mirrored(NamedTuple):
     """Mark an argument that modern clients repeat in the HTTP header `Mcp-Param-<name>`, for proxies (M-HTTP-6).
 
     Strings, integers and booleans only: `region: Annotated[str, Mirrored("Region")]`.
@@ -144,27 +142,52 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
     try:
         model: type[ArgumentsModel] = create_model("Arguments", __base__=ArgumentsModel, **fields)  # type: ignore[call-overload]
         generated: JsonObject = model.model_json_schema(by_alias=True, schema_generator=PlainSchema)
-        validator = fail_fast_validator(model)
+        schema = fail_fast_schema(model)
     except PydanticUserError as error:
         raise TypeError(f"{where}: {unsupported_parameters(parameters)}") from error
-    check_defaults(where, model, validator, dict(zip(fields, parameters, strict=True)))
-    schema, kept = inlined(generated)
+    check_defaults(where, model, schema, dict(zip(fields, parameters, strict=True)))
+    validator = validator_of(keywords_schema(schema, names))
+    listed, kept = inlined(generated)
     wire_names = frozenset(known)
     # Both are the function's own, and a listing has a place for them elsewhere.
-    schema.pop("title", None)
-    schema.pop("description", None)
+    listed.pop("title", None)
+    listed.pop("description", None)
 
     def bind(arguments: JsonObject) -> dict[str, object]:
         try:
             # Nearly no call has more.
             if len(arguments) > len(wire_names):
                 arguments = without_most_unknown(arguments, wire_names)
-            values = validator.validate_python(arguments).__dict__
+            keywords: dict[str, object] = validator.validate_python(arguments)
         except ValidationError as error:
             raise ValueError(error_summary(error)) from None
-        return {name: values[field] for field, name in names.items()}
+        return keywords
 
-    return Arguments({"type": "object", "properties": {}, **schema}, context, returns, bind, kept)
+    return Arguments({"type": "object", "properties": {}, **listed}, context, returns, bind, kept)
+
+
+def keywords_schema(schema: CoreSchema, names: Mapping[str, str]) -> CoreSchema:
+    """Return a core schema that validates what that of a model does, and makes a dict of keyword arguments.
+
+    No model is made for a call then, whose members would only be read into such a dict.
+
+    Args:
+        names: the names of the parameters by the fields of the model.
+    """
+    if schema["type"] == "definitions":
+        return {**schema, "schema": keywords_schema(schema["schema"], names)}
+    assert schema["type"] == "model", schema["type"]
+    members = schema["schema"]
+    assert members["type"] == "model-fields", members["type"]
+    fields = {
+        names[field]: core_schema.typed_dict_field(
+            member["schema"],
+            required=member["schema"]["type"] != "default",
+            validation_alias=member["validation_alias"],
+        )
+        for field, member in members["fields"].items()
+    }
+    return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=schema["config"])
 
 
 def argument_name(where: str, parameter: inspect.Parameter) -> str:
@@ -188,14 +211,16 @@ def argument_name(where: str, parameter: inspect.Parameter) -> str:
 def check_defaults(
     where: str,
     model: type[BaseModel],
-    validator: SchemaValidator,
+    schema: CoreSchema,
     parameters: dict[str, inspect.Parameter],
 ) -> None:
     """Raise `TypeError` for a default that a caller could not pass.
 
     Args:
+        schema: the core schema of `model`.
         parameters: by the field of the model that has its value.
     """
+    validator: SchemaValidator | None = None
     for field, parameter in parameters.items():
         default = parameter.default.default if isinstance(parameter.default, FieldInfo) else parameter.default
         if any(default is absent for absent in (parameter.empty, PydanticUndefined, ...)):
@@ -203,6 +228,7 @@ def check_defaults(
         advice = f"`{parameter.name}: {inspect.formatannotation(parameter.annotation)} | None = None`"
         problem = f"{where}: the parameter {parameter.name!r} has the default {default!r:.80}, which"
         try:
+            validator = validator or validator_of(schema)
             blank = model.model_construct()
             validator.validate_assignment(blank, field, default)
         except ValidationError as error:

@@ -8,9 +8,11 @@ import sys
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from .. import server
 from ..checks import check_instance, check_names
 from ..errors import (
     CapabilityError,
@@ -31,10 +33,11 @@ from ..logs import FailureLog, peer_logger
 from ..protocol.http.parameter_headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.meta import REQUIRED_CAPABILITIES, REQUIRED_SCOPES
+from ..quick_tuple import make_tuple
 from ..runtime import Actor, CancelReason, Lane, ThreadLimiter
 from ..session import Call, Plan, RequestFacts, ResumeMode
 from ..session.calls.call import Body
-from ..session.calls.facts import TaskSupport
+from ..session.calls.facts import NEVER_A_TASK, TaskSupport
 from ..session.calls.failures import author_hint, url_required_code
 from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
 from ..types import Tool as ToolModel
@@ -42,17 +45,14 @@ from ..types.capabilities import lacks
 from .branching import BranchTerms
 from .callables import callable_name
 from .catalog import Catalog
-from .concurrency import ConcurrencyLimit, ToolBusy
-from .forms import error_summary
+from .error_summary import error_summary
 from .handler import Function, Handler, make_handler
-from .large_results import LimitedBody
 from .options import (
     listed_members,
     name_for,
     question_keys,
     resume_mode,
 )
-from .parameters_model import ParametersModel
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
@@ -60,17 +60,21 @@ from .task_calls import as_task, check_task, listed_execution
 from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
 from .tool_options import ToolKeywords, check_tool_name, check_tool_options, required_capabilities, task_support
 
+if TYPE_CHECKING:
+    from .parameters_model import ParametersModel
+
 logger = peer_logger("trio_mcp.tool")
 
 REQUIRES_META_KEY = "trio-mcp/requires"
 """The member of a tool's `_meta` in which it publishes the capabilities that its calls need."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tool:
     """A tool, registered or not.
 
     Attributes:
+        name: the name under which clients call it.
         function: what its author registered; of a handoff tool `before`.
         model: what `tools/list` shows.
         mirrored: the arguments that headers repeat, if any.
@@ -78,6 +82,7 @@ class Tool:
         task: whether its calls run as tasks.
     """
 
+    name: str
     function: Function
     model: ToolModel
     timeout: float
@@ -93,11 +98,6 @@ class Tool:
     _make: Callable[[ThreadLimiter], Tool]
     max_result: int | None
     task: TaskSupport = TaskSupport.FORBIDDEN
-
-    @property
-    def name(self) -> str:
-        """The name under which clients call the tool."""
-        return self.model.name
 
     @property
     def token_budget(self) -> int | None:
@@ -153,8 +153,22 @@ class Tool:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.admit is not None:
             handler.admit()
-        body = run if self.max_result is None else LimitedBody(run, self.name, self.max_result)
-        return Plan(body, self.name, self.timeout, self._error_result, self._resume, self._heartbeat, self._repeatable)
+        body = run if self.max_result is None else server.large_results.LimitedBody(run, self.name, self.max_result)
+        repeatable, error_result = self._repeatable, self._error_result
+        return make_tuple(
+            Plan,
+            (
+                body,
+                self.name,
+                self.timeout,
+                error_result,
+                self._resume,
+                self._heartbeat,
+                repeatable,
+                NEVER_A_TASK,
+                None,
+            ),
+        )
 
     async def _run_if_valid(
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None
@@ -189,9 +203,9 @@ class Tool:
             # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
             case ToolError() | RequestTimeout() | ResourceNotFound() | QuestionRejected() | MalformedAnswer():
                 return error_result(str(cause))
-            case LimitExceeded() if not isinstance(cause, ToolBusy):
+            case LimitExceeded() if not isinstance(cause, server.concurrency.ToolBusy):
                 return error_result(str(cause))
-            case CancelReason() | ProtocolError() | ToolBusy():
+            case CancelReason() | ProtocolError() | server.concurrency.ToolBusy():
                 return None
             case ProviderError():
                 failures.log(logger, self.name, f"the tool {self.name} has no answer of its model", cause)
@@ -224,8 +238,9 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     tool = tools.by_key.get(params.name)
     if tool is None or (tool.access is not None and tool.access.hides_from(facts.caller)):
         raise unknown_tool(params.name)
-    check_headers(tool, facts, params)
-    if tool.task is TaskSupport.FORBIDDEN and params.task is None:
+    if tool.mirrored is not None:
+        check_headers(tool, facts, params)
+    if tool.task is NEVER_A_TASK and params.task is None:
         return tool.plan(facts, params.arguments or {})
     # Without a tool that runs as a task the server does not declare tasks, and ignores that one is asked for (L-TSK-1).
     if tool.task is not TaskSupport.FORBIDDEN or any(each.task is not TaskSupport.FORBIDDEN for each in tools):
@@ -313,6 +328,7 @@ def make_tool(
     max_depth, limit = options.get("max_depth"), options.get("limit")
     terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
     return Tool(
+        name,
         before or function,
         model,
         options.get("timeout", math.inf),
@@ -326,7 +342,7 @@ def make_tool(
             threads,
             terms,
             options.get("token_budget"),
-            None if limit is None else ConcurrencyLimit(name, limit, options.get("queue", 0)),
+            None if limit is None else server.concurrency.ConcurrencyLimit(name, limit, options.get("queue", 0)),
         ),
         returned.convert,
         resume,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeAlias, TypeVar, cast
 
 from ..checks import check_str, check_sync_callback, mistake
@@ -33,13 +32,15 @@ def everybody(_caller: Caller | None) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ToolAccess:
     """The restrictions of one tool."""
 
-    scopes: frozenset[str]
-    _visible: Visible
-    _records: RepeatedRecords = field(default_factory=lambda: RepeatedRecords(logger))
+    __slots__ = ("_records", "_visible", "scopes")
+
+    def __init__(self, scopes: frozenset[str], visible: Visible) -> None:
+        self.scopes = scopes
+        self._visible = visible
+        self._records = RepeatedRecords(logger)
 
     @property
     def may_hide(self) -> bool:

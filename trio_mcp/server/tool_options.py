@@ -6,11 +6,11 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Literal
 
+from .. import server
 from ..checks import check_instance, check_int, check_seconds, nearest
 from ..sampling import SCHEMA_TOOL
 from ..session.calls.facts import ResumeMode, TaskSupport
 from ..types import JsonObject, ToolAnnotations
-from .large_results import LEAST_MAX_RESULT
 from .options import OfferKeywords, check_count, check_offer
 from .tool_access import Visible
 
@@ -84,7 +84,9 @@ def check_tool_options(options: ToolKeywords) -> None:
     for name in ("max_depth", "token_budget"):
         check_count(name, given.get(name))
     if (max_result := given.get("max_result")) is not None:
-        check_int("max_result", max_result, least=LEAST_MAX_RESULT, hint="leave it out for no limit")
+        check_int(
+            "max_result", max_result, least=server.large_results.LEAST_MAX_RESULT, hint="leave it out for no limit"
+        )
         if given.get("output_schema") is not None:
             raise ValueError("max_result: a preview has no structure, so that the tool cannot have an output_schema")
     if (heartbeat := given.get("heartbeat")) is not None:

@@ -6,17 +6,13 @@ Both ends use them: a server announces a change, and a client reports it to its 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
 
-from ..types import (
-    JsonObject,
-    Model,
-    NotificationParams,
-    ResourceUpdatedNotificationParams,
-    ServerCapabilities,
-    SubscriptionFilter,
-    declares,
-)
+from .. import types
+from ..types import JsonObject, Model, NotificationParams, ServerCapabilities, declares
+
+if TYPE_CHECKING:
+    from ..types import SubscriptionFilter
 
 ChangeKind: TypeAlias = Literal["tools", "prompts", "resources", "updated", "task"]
 """What changed: a list, the content of a resource (`"updated"`), or a task."""
@@ -51,7 +47,7 @@ class Change(NamedTuple):
         """Return the params of that notification."""
         if self.uri is None:
             return NotificationParams(meta=meta)
-        return ResourceUpdatedNotificationParams(uri=self.uri, meta=meta)
+        return types.ResourceUpdatedNotificationParams(uri=self.uri, meta=meta)
 
 
 TOOLS: Final = Change("tools")
@@ -62,7 +58,7 @@ RESOURCES: Final = Change("resources")
 def change_of(method: str, params: Model) -> Change | None:
     """Return the change that a notification announces, or None if it is about something else."""
     kind = KINDS.get(method)
-    uri = params.uri if isinstance(params, ResourceUpdatedNotificationParams) else None
+    uri = params.uri if isinstance(params, types.ResourceUpdatedNotificationParams) else None
     return None if kind is None else Change(kind, uri)
 
 
@@ -81,7 +77,7 @@ def filter_of(
 ) -> SubscriptionFilter:
     """Return a filter that lets through changes of these lists, of the resources at these URIs, and of these tasks."""
     # None and not False for what is not wanted: the member is then absent, as in the specification's examples.
-    return SubscriptionFilter(
+    return types.SubscriptionFilter(
         tools_list_changed="tools" in lists or None,
         prompts_list_changed="prompts" in lists or None,
         resources_list_changed="resources" in lists or None,

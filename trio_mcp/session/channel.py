@@ -12,9 +12,9 @@ from typing import Final, TypeAlias, cast
 
 import trio
 
+from .. import session
 from ..runtime import Account, Outbox
 from ..runtime.loop_turn import TURN, LoopTurn
-from .batch import OpenBatch
 from .envelope import ANONYMOUS, Envelope, Peer, Received, Sent
 from .raised import RaisedErrors
 
@@ -31,6 +31,8 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     Attributes:
         on_stop: set by the session while it serves the channel. A channel calls it when the process must end while the
             peer is still connected: the session then ends its calls and responds to them. None while nothing serves the channel.
+        stop_reading: set by the session while it serves the channel. A channel calls it to be read no more: a `receive` in
+            progress is cancelled, and the session ends as after `trio.EndOfChannel`. None while nothing serves the channel.
         peer: the other end; a transport that knows more of it sets it before the channel is served.
         in_process: whether the peer is in the same process, so that nothing needs to be hidden from it.
         account: set by the session while it serves the channel. What the channel holds of a message that has not arrived
@@ -39,6 +41,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     """
 
     on_stop: Callable[[], None] | None = None
+    stop_reading: Callable[[], None] | None = None
     peer: Peer = ANONYMOUS
     in_process: bool = False
     account: Account | None = None
@@ -70,12 +73,6 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
         messages uses no more memory than its bytes. Raises what `receive` raises.
         """
         return (await self.receive(),)
-
-    def deliver_to(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]) -> None:
-        """Pass messages to `take` when they arrive, while a task waits in `receive`, nothing is queued and `outbox` is not full.
-
-        All other messages are returned by `receive`. The default passes none to `take`.
-        """
 
     def carry_bytes(self) -> bool:
         """Keep the bytes of what is received in `Envelope.raw`, and send those of an envelope that has them; for a proxy.
@@ -120,17 +117,18 @@ async def read_all(
             # Waiting for them was a turn of the others.
             cost = 0
             for envelope in envelopes:
-                cost += MESSAGE_COST + envelope.size
+                size = envelope.size
+                cost += MESSAGE_COST + size
                 if cost > TURN or turn.spent > TURN:
                     turn.spent += cost
                     await turn.pass_on()
                     # To process a message takes about as long as to parse it, which matters if it is large.
-                    turn.spent += envelope.size
+                    turn.spent += size
                     cost = 0
                 taken = take(envelope)
                 if turn.spent > TURN:
                     await turn.pass_on()
-                    if isinstance(taken, OpenBatch):
+                    if isinstance(taken, session.batch.OpenBatch):
                         await taken.read_rest(turn)
                 # Not kept while this waits: the next one may come in an hour, and this one may be large.
                 del envelope, taken

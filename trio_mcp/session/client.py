@@ -113,6 +113,7 @@ class ClientSession:
         on_session_lost: called when the transport learns that the server no longer knows the session that is open now.
         on_stream_lost: called with the reason when what belongs to no request no longer arrives in this session.
         max_handlers: requests of the server that are served concurrently.
+        on_lost: called with the reason when the connection was lost, or the session, before `on_session_lost`.
 
     Attributes:
         terms: the terms of every message; the client sets them once it knows the revision.
@@ -129,6 +130,7 @@ class ClientSession:
         on_session_lost: Callable[[], None] = lambda: None,
         on_stream_lost: Callable[[str], None] = lambda _why: None,
         max_handlers: int = MAX_HANDLERS,
+        on_lost: Callable[[str], None] = lambda _why: None,
     ) -> None:
         self.connection = Connection(Side.SERVER)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
@@ -137,6 +139,7 @@ class ClientSession:
         self._on_notification = on_notification
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
+        self._on_lost = on_lost
         self._outbox: Outbox[Envelope] = Outbox()
         self.records = RepeatedRecords(logger)
         self._server_requests = ServerRequests(
@@ -322,6 +325,8 @@ class ClientSession:
         message = envelope.message
         # With an id, the request itself gets `SessionLost`, and its sender reopens the session.
         if isinstance(message, Unanswered) and message.id is None:
+            if message.connection_lost or message.session_lost:
+                self._on_lost(message.why)
             if message.connection_lost:
                 self._lose_connection(handlers, message.why)
             elif message.session_lost:

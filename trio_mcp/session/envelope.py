@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias
 
 from typing_extensions import TypeVar
 
@@ -22,6 +22,7 @@ from ..protocol.jsonrpc import (
     parse,
     unreadable,
 )
+from ..quick_tuple import make_tuple
 from ..types import Model
 from .caller import Caller, caller_of
 from .sizes import MESSAGE_SIZE
@@ -83,6 +84,10 @@ class Envelope(NamedTuple, Generic[M_co]):
     raw: bytes | None = None
 
 
+_RECEIVED: Final[type[Envelope[Received]]] = Envelope
+_SENT: Final[type[Envelope[Sent]]] = Envelope
+
+
 class MessageFacts(NamedTuple):
     """A request or notification of a client, for message middleware.
 
@@ -112,7 +117,13 @@ def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelop
     except RemoteProtocolError as error:
         return Envelope(unreadable(error, data), peer=peer)
     message = parse(data, limits, measured)
-    return Envelope(message, None, peer, 0 if type(message) is Malformed else measured.size)
+    size = 0 if type(message) is Malformed else measured.size
+    return make_tuple(_RECEIVED, (message, None, peer, size, False, None))
+
+
+def answer_envelope(answer: Response | ErrorResponse, request_id: RequestId) -> Envelope[Sent]:
+    """Return the envelope in which a request is answered."""
+    return make_tuple(_SENT, (answer, request_id, ANONYMOUS, 0, False, None))
 
 
 def sent_size(envelope: Envelope) -> int:
@@ -120,7 +131,8 @@ def sent_size(envelope: Envelope) -> int:
     message = envelope.message
     # Most messages are answers.
     if type(message) is Response:
-        return MESSAGE_SIZE + (len(message.result.raw) if type(message.result) is Encoded else 0)
+        result = message.result
+        return MESSAGE_SIZE + (len(result.raw) if type(result) is Encoded else 0)
     return sum(map(content_size, message.answers)) if isinstance(message, Answers) else content_size(message)
 
 

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import cast
 
+from .. import session
 from ..errors import McpError, RemoteProtocolError
 from ..protocol.codec.reading import Inbound, codec_for
 from ..protocol.connection import CancelIn, Event, NotificationIn, Rejected
@@ -13,13 +14,11 @@ from ..protocol.jsonrpc import Encoded, Malformed, Message, Notification, Reques
 from ..protocol.revisions import Side
 from ..runtime import Account, Outbox
 from ..types import CancelledNotificationParams, Model
-from .batch import OpenBatch
 from .calls.facts import RequestFacts
 from .envelope import ANONYMOUS, Envelope, MessageFacts, Peer, Received
 from .replies import ReplyTarget
 from .server import ServerSession
 from .service import Service
-from .snapshot import SessionSnapshot
 
 
 def make_session(
@@ -27,7 +26,7 @@ def make_session(
     *,
     shared_channel: bool = True,
     account: Account | None = None,
-    snapshot: SessionSnapshot | None = None,
+    snapshot: session.snapshot.SessionSnapshot | None = None,
 ) -> ServerSession:
     """Return a session, which passes each message to the middleware of the service if there is any.
 
@@ -54,7 +53,7 @@ class WatchedSession(ServerSession):
         *,
         owns_outbox: bool = False,
         inbound: Inbound | None = None,
-    ) -> ReplyTarget | OpenBatch | Rejected | None:
+    ) -> ReplyTarget | session.OpenBatch | Rejected | None:
         self._sender, self._size = envelope.peer, envelope.size
         return super().receive(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
 
@@ -72,7 +71,7 @@ class WatchedSession(ServerSession):
             self._take(NotificationIn(message.method, params), self._size)
 
     def _read_batch(
-        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
+        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: session.OpenBatch
     ) -> None:
         # Also called in a later turn of the event loop, when other messages may have been received.
         self._sender, self._size = peer, size

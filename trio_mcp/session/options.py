@@ -7,13 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from .. import session
 from ..checks import check_callable, check_instance, check_int, check_seconds, check_str, mistake
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
 from ..runtime import Limits as ActorLimits
 from ..storage import JournalStore, Store
 from .task_options import TaskOptions
-from .token_usage import TokenEstimate, estimate_tokens
+from .token_estimate import estimate_tokens
 
 MAX_NODE: Final = 64
 """Characters of the name of a process."""
@@ -70,7 +71,7 @@ class ServiceOptions:
     watched: int = 1000
     max_depth: int = MAX_DEPTH
     parallel_prompts: bool = False
-    estimate_tokens: TokenEstimate = estimate_tokens
+    estimate_tokens: session.TokenEstimate = estimate_tokens
     on_divergence: Callable[[str], None] | None = None
     tell_errors: bool | None = None
     tasks: TaskOptions = field(default_factory=TaskOptions)

@@ -36,11 +36,11 @@ async def _serve(service: Service, channel: MessageChannel, outbox: Outbox[Envel
     # The answer of a call that runs alone need not wake the writer. Where there are more, their answers share a write.
     outbox.send_now, outbox.queue_while = channel.send_nowait, session.connection.open_ids
     take = partial(session.receive, outbox=outbox)
-    channel.deliver_to(take, outbox)
     session.attach(outbox)
     reading = trio.CancelScope()
     over = trio.CancelScope()
-    channel.on_stop, channel.account, session.on_over = reading.cancel, outbox.account, over.cancel
+    channel.on_stop, channel.account = reading.cancel, outbox.account
+    channel.stop_reading = session.on_over = over.cancel
     async with channel, trio.open_nursery() as nursery:
         nursery.start_soon(_write_then_stop, service, channel, outbox, nursery.cancel_scope)
         try:

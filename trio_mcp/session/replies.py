@@ -10,9 +10,10 @@ import trio
 
 from ..errors import LimitExceeded
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail, ErrorResponse, RequestId, Response
+from ..quick_tuple import make_tuple
 from ..runtime import CancelReason, Outbox
 from ..types import JsonObject, Model
-from .envelope import Envelope
+from .envelope import Envelope, answer_envelope
 
 LegOutcome: TypeAlias = Encoded | ErrorDetail | None
 """How a leg of a call ended: a result, an error, or nothing because its client cancelled it."""
@@ -25,7 +26,7 @@ def reply_of(
     if outcome is None:
         return None
     if isinstance(outcome, Encoded):
-        return Response(request_id, outcome, more)
+        return make_tuple(Response, (request_id, outcome, more))
     return ErrorResponse(request_id, outcome, more)
 
 
@@ -83,17 +84,19 @@ class ReplyTarget:
         outcome = self.affordable(outcome)
         # First: a task that the reply wakes may look at the table, or use the id again.
         self.close()
-        reply = reply_of(self.request_id, outcome, more)
+        request_id = self.request_id
+        reply = reply_of(request_id, outcome, more)
         if reply is not None:
-            self.outbox.post(Envelope(reply, about=self.request_id), last=self.owns_outbox)
+            self.outbox.post(answer_envelope(reply, request_id), last=self.owns_outbox)
         elif self.owns_outbox:
             self.outbox.close()
 
     def affordable(self, outcome: LegOutcome) -> LegOutcome:
         """Return the outcome, or the error to send in place of it if the memory budget has no room."""
-        if isinstance(outcome, Encoded) and self.outbox.account is not None:
+        account = self.outbox.account
+        if isinstance(outcome, Encoded) and account is not None:
             try:
-                self.outbox.account.check(len(outcome.raw))
+                account.check(len(outcome.raw))
             except LimitExceeded as error:
                 return ErrorDetail(SERVER_BUSY, f"the result of {len(outcome.raw)} bytes cannot be sent: {error}")
         return outcome
@@ -171,7 +174,8 @@ class OpenRequests:
         target = self._first.pop(request_id, None)
         if target is not None:
             self._cancelled[target] = None
-            self._release(request_id)
+            self._ids_in_use.discard(request_id)
+            self._move_up(request_id)
         return target
 
     def discard(self, target: ReplyTarget) -> None:
@@ -179,7 +183,9 @@ class OpenRequests:
         request_id = target.request_id
         if self._first.get(request_id) is target:
             del self._first[request_id]
-            self._release(request_id)
+            self._ids_in_use.discard(request_id)
+            if self._further:
+                self._move_up(request_id)
         elif target in self._cancelled:
             del self._cancelled[target]
         elif target in self._further.get(request_id, ()):
@@ -205,9 +211,8 @@ class OpenRequests:
                 self._none_left = trio.Event()
             await self._none_left.wait()
 
-    def _release(self, request_id: RequestId) -> None:
+    def _move_up(self, request_id: RequestId) -> None:
         """The oldest request under this id no longer uses it; the next one, if there is one, is the oldest now."""
-        self._ids_in_use.discard(request_id)
         further = self._further.get(request_id)
         if further is None:
             return

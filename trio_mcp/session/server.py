@@ -21,7 +21,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
+from .. import session
 from ..errors import RemoteProtocolError
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound, Phase
@@ -49,26 +51,23 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
+from ..quick_tuple import make_tuple
 from ..runtime import Account, CancelReason, Journal, Outbox
 from ..types import InputResponseRequestParams, Model
-from .batch import OpenBatch
+from . import calls
 from .calls.asks_requests import CallByRequests, resume_request
-from .calls.asks_rounds import CallInRounds
 from .calls.call import Call, Plan
-from .calls.earlier import EarlierRun
-from .calls.facts import RequestFacts, TaskSupport
+from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
-from .calls.log import CallLog
-from .calls.pending_asks import PendingAsks
 from .calls.repeats import KEY_MARK, KEYED_METHOD, read_key
-from .calls.retries import carry_on
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
-from .keyed_requests import KeyedRequests
 from .replies import OpenRequests, ReplyTarget
 from .service import Service
 from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
-from .snapshot import SessionSnapshot
+
+if TYPE_CHECKING:
+    from .keyed_requests import KeyedRequests
 
 logger = peer_logger("trio_mcp.session")
 
@@ -102,7 +101,7 @@ class ServerSession:
         *,
         shared_channel: bool = True,
         account: Account | None = None,
-        snapshot: SessionSnapshot | None = None,
+        snapshot: session.snapshot.SessionSnapshot | None = None,
     ) -> None:
         first_id = 1 if snapshot is None else snapshot.next_request_id
         self.service = service
@@ -110,7 +109,8 @@ class ServerSession:
         self.requests = OpenRequests(self.connection.open_ids)
         """The requests of the client that have no answer yet."""
         self._state = SessionState(service, self.connection, account)
-        self._asks = self._state.asks = PendingAsks(self.connection, self._state.post, account)
+        self._asks = self._state.asks
+        self._owns_headers = not shared_channel
         self._records: RepeatedRecords | None = None
         if snapshot is not None:
             self._state.restore(snapshot)
@@ -122,7 +122,7 @@ class ServerSession:
         *,
         owns_outbox: bool = False,
         inbound: Inbound | None = None,
-    ) -> ReplyTarget | OpenBatch | Rejected | None:
+    ) -> ReplyTarget | session.OpenBatch | Rejected | None:
         """Process one message; what is sent in response goes to `outbox`.
 
         Of a batch it processes as many messages as the turn of the event loop has time for. The caller awaits
@@ -136,23 +136,25 @@ class ServerSession:
             the reply target of a request, for `disconnect`, or the batch of several; the error of a message that was rejected
             before it was processed; else None.
         """
-        event = self.connection.receive(envelope.message, inbound)
+        message, _, peer, size, _, _ = envelope
+        event = self.connection.receive(message, inbound)
+        # Nearly every message; it costs less than a case of the statement below.
+        if type(event) is RequestIn:
+            target = ReplyTarget(event.id, outbox, owns_outbox, self.requests)
+            self._serve(event, target, peer, size)
+            return target
         match event:
-            case RequestIn():
-                target = ReplyTarget(event.id, outbox, owns_outbox, self.requests)
-                self._serve(event, target, envelope.peer, envelope.size)
-                return target
             case Rejected(error, answer=True):
                 outbox.post(Envelope(error_response(error), about=error.request_id))
                 return event
             case BatchIn():
-                batch = OpenBatch(outbox, owns_outbox=owns_outbox)
-                unread, peer = iter(event.messages), envelope.peer
-                batch.read_more = partial(self._read_batch, unread, peer, envelope.size)
-                self._read_batch(unread, peer, envelope.size, batch)
+                batch = session.batch.OpenBatch(outbox, owns_outbox=owns_outbox)
+                unread = iter(event.messages)
+                batch.read_more = partial(self._read_batch, unread, peer, size)
+                self._read_batch(unread, peer, size, batch)
                 return None if batch.finished and not batch.expects_reply else batch
             case _:
-                return self._take(event, envelope.size)
+                return self._take(event, size)
 
     def receive_ignored(self, envelope: Envelope[Received], version: str) -> None:
         """Take a notification that no revision of its era gives an effect; message middleware sees it.
@@ -162,7 +164,7 @@ class ServerSession:
         """
 
     def _read_batch(
-        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: OpenBatch
+        self, unread: Iterator[Message | Malformed | Unanswered], peer: Peer, size: int, batch: session.OpenBatch
     ) -> None:
         """Process messages of a batch until the turn of the event loop is over, one at least."""
         turn = self.service.turn
@@ -201,7 +203,12 @@ class ServerSession:
         return None
 
     def resume(
-        self, request: Request, target: ReplyTarget, peer: Peer, run: EarlierRun, log: CallLog | None = None
+        self,
+        request: Request,
+        target: ReplyTarget,
+        peer: Peer,
+        run: calls.earlier.EarlierRun,
+        log: calls.log.CallLog | None = None,
     ) -> None:
         """Serve a request that came before the server was restarted, and whose reply is still owed.
 
@@ -220,9 +227,9 @@ class ServerSession:
             case other:
                 raise AssertionError(f"a request was received as {other!r}")
 
-    def disconnect(self, target: ReplyTarget | OpenBatch) -> None:
+    def disconnect(self, target: ReplyTarget | session.OpenBatch) -> None:
         """Cancel the call whose reply cannot be delivered any more, unless another request still waits for it."""
-        if isinstance(target, OpenBatch):
+        if not isinstance(target, ReplyTarget):
             for each in target.reply_targets:
                 if not each.finished:
                     self.disconnect(each)
@@ -250,7 +257,7 @@ class ServerSession:
         """
         self._state.attach(outbox)
 
-    def snapshot(self) -> SessionSnapshot:
+    def snapshot(self) -> session.snapshot.SessionSnapshot:
         """Return what the next process needs to go on with this session, which is initialized."""
         return self._state.snapshot()
 
@@ -296,27 +303,18 @@ class ServerSession:
         target: ReplyTarget,
         peer: Peer,
         size: int,
-        run: tuple[EarlierRun, CallLog | None] | None = None,
+        run: tuple[calls.earlier.EarlierRun, calls.log.CallLog | None] | None = None,
     ) -> None:
-        facts = RequestFacts(
-            request.id,
-            request.method,
-            request.terms,
-            peer.principal,
-            peer.headers,
-            self.service.turn,
-            size,
-            peer.known_caller,
-            own_headers=not self.connection.shared_channel,
-            session=None if request.terms.asks_in_rounds else self._state,
+        request_id, method, params, terms = request
+        principal, headers, _, caller = peer
+        turn, session = self.service.turn, None if terms.asks_in_rounds else self._state
+        owns_headers = self._owns_headers
+        facts = make_tuple(
+            RequestFacts, (request_id, method, terms, principal, headers, turn, size, caller, owns_headers, session)
         )
         self.requests.add(target)
         try:
-            answer = (
-                self._answer(facts, request.params, target)
-                if run is None
-                else self._resumed(facts, request.params, target, *run)
-            )
+            answer = self._answer(facts, params, target) if run is None else self._resumed(facts, params, target, *run)
         except Exception as error:  # noqa: BLE001  one bad answer must not end the session
             failures = self.service.calls.failures
             told = told_error(failures, facts, error, "") if self.service.options.tell_errors else error
@@ -329,38 +327,40 @@ class ServerSession:
 
     def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
-        service, terms = self.service, facts.terms
-        if facts.method not in service.offered[terms.codec.revision.name]:
+        service, terms, method = self.service, facts.terms, facts.method
+        codec, _, _, _, _, meta, asks_in_rounds = terms
+        if method not in service.offered[codec.name]:
             raise not_offered(facts)
         # The terms are asked too: `model_fields_set` has unknown members, and a legacy client may send one of that name.
         if (
-            terms.asks_in_rounds
+            asks_in_rounds
             and isinstance(params, InputResponseRequestParams)
             and "request_state" in params.model_fields_set
         ):
-            check = service.request_checks.get(facts.method)
+            check = service.request_checks.get(method)
             if check is not None:
                 check(facts, params)
-            carry_on(service.calls, facts, params, target, self._route)
+            calls.retries.carry_on(service.calls, facts, params, target, self._route)
             return None
         key = None
-        if facts.method == KEYED_METHOD and KEY_MARK in terms.meta.raw:
+        if method == KEYED_METHOD and meta.raw.find(KEY_MARK) >= 0:
             key = read_key(facts, params)
             if key is not None and self._keyed().repeat(key, facts, params, target):
                 return None
-        own_method = SESSION_METHODS.get(facts.method)
+        own_method = SESSION_METHODS.get(method)
         answer = self._route(facts, params) if own_method is None else own_method(self._state, params, facts)
-        if isinstance(answer, Encoded):
-            return answer
         if not isinstance(answer, Plan):
-            return terms.codec.encode_result(facts.method, answer, service.calls.server_info_json)
-        # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
-        is_late = answer.task is TaskSupport.LATER and terms.asks_in_rounds
-        makes_task = answer.task is not TaskSupport.FORBIDDEN and service.tasks.is_wanted(facts, params)
-        as_task = makes_task and not is_late
+            if isinstance(answer, Encoded):
+                return answer
+            return codec.encode_result(method, answer, service.calls.server_info_json)
+        makes_task = as_task = False
+        if answer.task is not NEVER_A_TASK and service.tasks.is_wanted(facts, params):
+            makes_task = True
+            # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
+            as_task = not (answer.task is TaskSupport.LATER and asks_in_rounds)
         if key is not None:
             # Those of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
-            alone = service.calls.keys is None or not (facts.own_headers and terms.asks_in_rounds)
+            alone = service.calls.keys is None or not (facts.own_headers and asks_in_rounds)
             keyed = self._keyed()
             keyed.start(key, answer, facts, params, target, as_task=as_task, makes_task=makes_task, alone=alone)
         elif as_task:
@@ -370,7 +370,12 @@ class ServerSession:
         return None
 
     def _resumed(
-        self, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun, log: CallLog | None
+        self,
+        facts: RequestFacts,
+        params: Model,
+        target: ReplyTarget,
+        run: calls.earlier.EarlierRun,
+        log: calls.log.CallLog | None,
     ) -> Encoded | None:
         """Return the answer to a request from before a restart, or None if a call was started that will answer it."""
         answer = self._route(facts, params)
@@ -383,22 +388,27 @@ class ServerSession:
         return None
 
     def _keyed(self) -> KeyedRequests:
-        return KeyedRequests(self.service, self._asks, self._start_call)
+        return session.keyed_requests.KeyedRequests(self.service, self._asks, self._start_call)
 
     def _start_call(
-        self, plan: Plan, facts: RequestFacts, params: Model, target: ReplyTarget, run: EarlierRun | None = None
+        self,
+        plan: Plan,
+        facts: RequestFacts,
+        params: Model,
+        target: ReplyTarget,
+        run: calls.earlier.EarlierRun | None = None,
     ) -> Call:
         """Start a call; once more if an earlier run has left something, with what that has recorded."""
-        calls = self.service.calls
+        services = self.service.calls
         if facts.terms.asks_in_rounds:
             journal = None if run is None else Journal(run.entries)
-            return CallInRounds(calls, plan, facts, target, RequestDigest(params), None, journal)
+            return calls.asks_rounds.CallInRounds(services, plan, facts, target, RequestDigest(params), None, journal)
         if run is None:
-            call = CallByRequests(calls, plan, facts, target, self._asks)
+            call = CallByRequests(services, plan, facts, target, self._asks)
         else:
             # What it asked on another connection has lost its prompt there.
-            call = resume_request(calls, plan, facts, target, self._asks, replace(run, requests={}), None)
-        if calls.is_durable:
+            call = resume_request(services, plan, facts, target, self._asks, replace(run, requests={}), None)
+        if services.is_durable:
             target.params = params
         return call
 

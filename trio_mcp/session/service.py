@@ -10,11 +10,13 @@ import secrets
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing
 from dataclasses import InitVar, dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
 import trio
 
+from .. import session
 from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded, Request
@@ -25,21 +27,18 @@ from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_superviso
 from ..runtime.loop_turn import LoopTurn
 from ..storage import Store
 from ..stores import open_store
-from ..types import Implementation, ServerCapabilities, declares
+from ..types import Implementation, Model, ServerCapabilities, declares
+from . import tasks
 from .caller import Caller
-from .calls.call import Call, RequestCheck, Route
+from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.directory import CallDirectory
+from .calls.facts import RequestFacts
 from .calls.repeats import KeyedCalls
 from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
-from .kept_results import KeptResults
 from .options import ServiceOptions
 from .sizes import QUEUE_SIZE
-from .statistics import ReplyStatistics, ServiceStatistics
 from .subscriptions import Subscriptions
-from .tasks.adoption import adopt_all
-from .tasks.requests import task_routes
-from .tasks.tasks import Tasks
 
 logger = peer_logger("trio_mcp.session")
 
@@ -97,17 +96,27 @@ class Service:
             # New at each start: a state that an earlier process has sealed is not one of this process.
             node="-".join(filter(None, (self.options.node, secrets.token_urlsafe(8)))),
             keyed=KeyedCalls(self.options.outcome_grace, self.options.memory),
-            kept=KeptResults(self.options.result_ttl, self.supervisor),
             state=self.state,
             records=self.records,
             routes=self.routes,
             store=self.store,
         )
-        self.tasks = Tasks(self.calls, self.store, self.subscriptions.announce_task)
-        self.calls.tasks = self.tasks
-        self.routes = {**self.routes, **task_routes(self.tasks)}
+        self.calls.open_tasks = lambda: self.tasks
+        self.routes = {**self.routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
         self.calls.routes = self.routes
         self.declare(self.capabilities)
+
+    @cached_property
+    def tasks(self) -> tasks.tasks.Tasks:
+        """The tasks of this service; made when the first request is about tasks or becomes one."""
+        return tasks.tasks.Tasks(self.calls, self.store, self.subscriptions.announce_task)
+
+    @cached_property
+    def _task_routes(self) -> Mapping[str, Route]:
+        return tasks.requests.task_routes(self.tasks)
+
+    def _serve_task_request(self, facts: RequestFacts, params: Model) -> Model | Encoded | Plan:
+        return self._task_routes[facts.method](facts, params)
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account of the memory budget for what is held for a client."""
@@ -140,12 +149,14 @@ class Service:
             for name, revision in REVISIONS.items()
         }
 
-    def statistics(self) -> ServiceStatistics:
+    def statistics(self) -> session.ServiceStatistics:
         """Return what runs and waits now, and how calls and replies ended."""
-        return ServiceStatistics(
+        return session.statistics.ServiceStatistics(
             actors=self.supervisor.statistics(),
             open_questions=sum(actor.open_questions for actor in self.supervisor.actors),
-            dropped=ReplyStatistics(**{kind.value: self.calls.stray_replies[kind] for kind in StrayKind}),
+            dropped=session.statistics.ReplyStatistics(
+                **{kind.value: self.calls.stray_replies[kind] for kind in StrayKind}
+            ),
             threads=None if self._threads is None else self._threads.statistics(),
             memory=self.options.memory.statistics(),
             blocked=self.supervisor.watchdog.incidents,
@@ -169,6 +180,8 @@ class Service:
 
 STREAM_END_TIMEOUT: Final = 0.5
 """Seconds for ending the streams of change notifications with their results."""
+
+TASK_METHODS: Final = ("tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update")
 
 NO_CHECKS: Mapping[str, RequestCheck] = MappingProxyType({})
 
@@ -221,7 +234,7 @@ async def open_service(
             supervisor.spawn(service.calls.keyed.drop_in_time)
             if store.durable:
                 await store.join(service.calls.node)
-                supervisor.spawn(adopt_all, service.tasks)
+                supervisor.spawn(tasks.adoption.adopt_all, service.tasks)
                 if service.calls.stored_keys is not None:
                     await service.calls.stored_keys.introduce()
                     supervisor.spawn(service.calls.stored_keys.stay_known)

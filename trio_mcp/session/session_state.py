@@ -4,43 +4,33 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
+from .. import session, types
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..logs import peer_logger
-from ..protocol.codec.tasks import TaskState
 from ..protocol.connection import Connection
 from ..protocol.json_limits import held_size
 from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification, Request
 from ..protocol.revisions import NEWEST_LEGACY, REVISIONS, SUPPORTED, Era
 from ..protocol.uri.uris import check_uri
 from ..runtime import Account, CancelReason, Outbox
-from ..types import (
-    DiscoverResult,
-    EmptyResult,
-    InitializeRequestParams,
-    InitializeResult,
-    Model,
-    ServerCapabilities,
-    SetLevelRequestParams,
-    SubscribeRequestParams,
-    SubscriptionsListenRequestParams,
-    UnsubscribeRequestParams,
-)
+from ..types import DiscoverResult, EmptyResult, InitializeRequestParams, InitializeResult, Model, ServerCapabilities
 from .calls.asks_requests import CallByRequests
 from .calls.call import Body, Plan
 from .calls.facts import Asking, RequestFacts, SessionFacts
 from .calls.pending_asks import PendingAsks
 from .changes import PROMPTS, RESOURCES, TOOLS
 from .envelope import Envelope
-from .listen_requests import listen_plan
 from .replies import OwnTarget
 from .service import Service
 from .sizes import SUBSCRIPTION_SIZE
-from .snapshot import SessionSnapshot
 from .subscriptions import Subscriber
+
+if TYPE_CHECKING:
+    from ..protocol.codec.tasks import TaskState
+    from .snapshot import SessionSnapshot
 
 logger = peer_logger("trio_mcp.session")
 
@@ -50,24 +40,37 @@ MAX_INITIALIZE = 64 * 1024
 """Bytes of what a client says of itself: a session keeps it for as long as it lives."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class SessionState:
     """The state that a legacy session keeps between its requests, and the methods that change it; see also `SessionTerms`."""
 
-    _service: Service
-    _connection: Connection
-    asks: PendingAsks = field(init=False)
-    """The requests of the session to its client."""
-    _account: Account | None = None
-    _subscriber: Subscriber | None = None
-    _outbox: Outbox[Envelope] | None = None
-    _declared: ServerCapabilities | None = None
-    """What `initialize` was answered with: a repeated one gets the same. None before the first."""
-    _facts: SessionFacts | None = None
-    _own_targets: set[OwnTarget] = field(default_factory=set[OwnTarget])
-    """Those of the calls that ask on the session's channel."""
-    changes: int = 0
-    """Counts what changes the snapshot."""
+    __slots__ = (
+        "_account",
+        "_connection",
+        "_declared",
+        "_facts",
+        "_outbox",
+        "_own_targets",
+        "_service",
+        "_subscriber",
+        "asks",
+        "changes",
+    )
+
+    def __init__(self, service: Service, connection: Connection, account: Account | None = None) -> None:
+        self._service = service
+        self._connection = connection
+        self.asks = PendingAsks(connection, self.post, account)
+        """The requests of the session to its client."""
+        self._account = account
+        self._subscriber: Subscriber | None = None
+        self._outbox: Outbox[Envelope] | None = None
+        self._declared: ServerCapabilities | None = None
+        """What `initialize` was answered with: a repeated one gets the same. None before the first."""
+        self._facts: SessionFacts | None = None
+        self._own_targets = set[OwnTarget]()
+        """Those of the calls that ask on the session's channel."""
+        self.changes = 0
+        """Counts what changes the snapshot."""
 
     @property
     def facts(self) -> SessionFacts:
@@ -87,7 +90,7 @@ class SessionState:
         terms, subscriber = self._connection.terms, self._subscriber
         assert terms.proposed_version is not None
         assert terms.client_info is not None
-        return SessionSnapshot(
+        return session.snapshot.SessionSnapshot(
             revision=terms.codec.revision.name,
             proposed=terms.proposed_version,
             capabilities=terms.client_capabilities.wire(),
@@ -262,14 +265,14 @@ class SessionState:
         )
 
     def set_level(self, params: Model, _facts: RequestFacts) -> Model:
-        assert isinstance(params, SetLevelRequestParams)
+        assert isinstance(params, types.SetLevelRequestParams)
         self._connection.terms.log_threshold.level = params.level
         self.changes += 1
         return EmptyResult()
 
     def subscribe(self, params: Model, _facts: RequestFacts) -> Model:
         """Subscribe to a resource. It may come before `notifications/initialized`, which it then implies."""
-        assert isinstance(params, SubscribeRequestParams)
+        assert isinstance(params, types.SubscribeRequestParams)
         self._watch(params.uri)
         self.changes += 1
         return EmptyResult()
@@ -283,7 +286,7 @@ class SessionState:
         self._draw(size)
 
     def unsubscribe(self, params: Model, _facts: RequestFacts) -> Model:
-        assert isinstance(params, UnsubscribeRequestParams)
+        assert isinstance(params, types.UnsubscribeRequestParams)
         check_uri(params.uri)
         if self._subscriber is not None and params.uri in self._subscriber.uris:
             self._service.subscriptions.unsubscribe(self._subscriber, params.uri)
@@ -292,8 +295,8 @@ class SessionState:
         return EmptyResult()
 
     def listen(self, params: Model, facts: RequestFacts) -> Plan:
-        assert isinstance(params, SubscriptionsListenRequestParams)
-        return listen_plan(self._service, facts, params)
+        assert isinstance(params, types.SubscriptionsListenRequestParams)
+        return session.listen_requests.listen_plan(self._service, facts, params)
 
 
 SESSION_METHODS: Mapping[str, Callable[[SessionState, Model, RequestFacts], Model | Encoded | Plan]] = {

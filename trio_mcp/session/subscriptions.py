@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Collection, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 
 import trio
 
@@ -33,7 +32,6 @@ MAX_TOTAL_CHARACTERS = 64 * 1024 * 1024
 """Characters of all these URIs."""
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class Subscriber:
     """One subscriber to some changes.
 
@@ -48,14 +46,22 @@ class Subscriber:
         is_waiting: a task waits until the reader is ready, and will take the changes then.
     """
 
-    lists: Collection[Change]
-    limit: int
-    on_change: Callable[[], object]
-    uris: dict[str, None] = field(default_factory=dict)
-    task_ids: tuple[str, ...] = ()
-    pending: dict[Change, None] = field(default_factory=dict)
-    is_waiting: bool = False
-    _characters: int = 0
+    __slots__ = ("_characters", "is_waiting", "limit", "lists", "on_change", "pending", "task_ids", "uris")
+
+    def __init__(
+        self,
+        lists: Collection[Change],
+        limit: int,
+        on_change: Callable[[], object],
+    ) -> None:
+        self.lists = lists
+        self.limit = limit
+        self.on_change = on_change
+        self.uris: dict[str, None] = {}
+        self.task_ids: tuple[str, ...] = ()
+        self.pending: dict[Change, None] = {}
+        self.is_waiting = False
+        self._characters = 0
 
     def subscribe(self, uri: str) -> None:
         """Subscribe to a resource; once the subscriber was added, only through `Subscriptions.subscribe`.

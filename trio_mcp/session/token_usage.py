@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from ..types import (
-    AudioContent,
-    CreateMessageRequestParams,
-    CreateMessageResult,
-    EmbeddedResource,
-    ImageContent,
-    JsonValue,
-    ResourceLink,
-    SamplingMessage,
-    TextContent,
-    TextResourceContents,
-    ToolResultContent,
-    ToolUseContent,
-)
+from ..types import CreateMessageRequestParams, CreateMessageResult, JsonValue
 
 TokenEstimate: TypeAlias = Callable[[CreateMessageRequestParams, CreateMessageResult | None], int]
 """Estimates the tokens of a request for a sample and of its answer; of the request alone where there is no answer."""
-
-Block: TypeAlias = (
-    TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent | EmbeddedResource | ResourceLink
-)
-
-CHARACTERS_PER_TOKEN = 4
-"""For English text, as the large providers document it."""
-
-TOKENS_PER_MEDIUM = 1_600
-"""Tokens of an image or a recording, whose size in base64 says little: about what a large picture costs."""
 
 TOTALS = ("totalTokens", "total_tokens")
 INPUTS = ("inputTokens", "input_tokens", "promptTokens", "prompt_tokens")
@@ -96,31 +72,3 @@ def first_count(usage: Mapping[str, JsonValue], names: tuple[str, ...]) -> int |
         if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
             return value
     return None
-
-
-def estimate_tokens(params: CreateMessageRequestParams, result: CreateMessageResult | None) -> int:
-    """Return a quarter of the characters of the messages sent, the system prompt and the answer, rounded up."""
-    messages: list[SamplingMessage | CreateMessageResult] = [*params.messages]
-    if result is not None:
-        messages.append(result)
-    length = len(params.system_prompt or "")
-    for message in messages:
-        blocks = message.content if isinstance(message.content, list) else [message.content]
-        length += sum(map(characters, blocks))
-    return -(-length // CHARACTERS_PER_TOKEN)
-
-
-def characters(block: Block) -> int:
-    """Return how many characters of the model's context a block takes."""
-    match block:
-        case TextContent(text=text) | EmbeddedResource(resource=TextResourceContents(text=text)):
-            return len(text)
-        case ToolUseContent(name=name, input=arguments):
-            return len(name) + len(json.dumps(arguments))
-        case ToolResultContent(content=content, structured_content=structured):
-            return sum(map(characters, content)) + (0 if structured is None else len(json.dumps(structured)))
-        case ResourceLink(uri=uri):
-            # The client may put the resource itself into the context, but its size is not known here.
-            return len(uri)
-        case _:
-            return TOKENS_PER_MEDIUM * CHARACTERS_PER_TOKEN

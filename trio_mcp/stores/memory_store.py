@@ -7,7 +7,6 @@ import time
 import weakref
 from bisect import bisect_right, insort
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import islice
 from typing import Final
@@ -39,14 +38,16 @@ SPARE: Final = 1024
 """How many more times of expiry than things that expire there may be."""
 
 
-@dataclass(slots=True)
 class Log:
     """The entries of a log; `first` is the number of the oldest, `size` the memory that they take."""
 
-    first: int
-    entries: list[bytes] = field(default_factory=list)
-    expires_at: float = math.inf
-    size: int = 0
+    __slots__ = ("entries", "expires_at", "first", "size")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.entries: list[bytes] = []
+        self.expires_at = math.inf
+        self.size = 0
 
     @property
     def newest(self) -> int:

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from typing import Final, TypeAlias, cast
 
+from .. import stores
 from ..checks import nearest
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Vault
@@ -14,7 +15,6 @@ from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MemoryBudget
 from ..storage import Store
 from .memory_store import MemoryStore
-from .sealed import SealedStore
 
 GROUP: Final = "trio_mcp.stores"
 """The entry-point group of stores: each is a function from a text, such as a path, to an async context manager of a `Store`."""
@@ -54,14 +54,14 @@ async def open_store(given: str | Store | None, keys: KeyRing | None, memory: Me
             f"file with one. This makes a key:\n  {MAKE_A_KEY}"
         )
     if not isinstance(given, str):
-        yield SealedStore(given, Vault(keys), name)
+        yield stores.sealed.SealedStore(given, Vault(keys), name)
         return
     scheme, separator, target = given.partition(":")
     # A path of Windows begins with a letter and a colon.
     if not separator or len(scheme) == 1:
         scheme, target = "sqlite", given
     async with find_store(scheme)(target) as opened:
-        yield SealedStore(opened, Vault(keys), name)
+        yield stores.sealed.SealedStore(opened, Vault(keys), name)
 
 
 def find_store(scheme: str) -> OpenStore:

@@ -29,13 +29,22 @@ def fail_fast_validator(annotation: object) -> SchemaValidator:
     Raises:
         PydanticUserError: pydantic cannot validate the type.
     """
+    return validator_of(fail_fast_schema(annotation))
+
+
+def fail_fast_schema(annotation: object) -> CoreSchema:
+    """Return the core schema of such a validator; raises what `fail_fast_validator` raises."""
     adapter = TypeAdapter(cast("type[object]", annotation))
     # A model with `defer_build` has none before it is needed.
     if not isinstance(adapter.core_schema, dict):
         adapter.rebuild(force=True)
-    schema = adapter.core_schema
+    return fail_fast(adapter.core_schema)
+
+
+def validator_of(schema: CoreSchema) -> SchemaValidator:
+    """Return the validator of a core schema, to its last part."""
     # Without `_use_prebuilt=False` the validators of nested models are those that pydantic has built for their classes.
-    return SchemaValidator(fail_fast(schema), _use_prebuilt=False)
+    return SchemaValidator(schema, _use_prebuilt=False)
 
 
 def _fail_fast(node: object) -> object:

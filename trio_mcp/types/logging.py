@@ -1,14 +1,10 @@
 """Log messages from a server to its client."""
 
-from typing import ClassVar, Literal, TypeAlias, get_args
+from typing import ClassVar
 
 from .base import JsonValue, NullableModel
+from .logging_levels import LoggingLevel
 from .messages import NotificationParams, RequestParams
-
-LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-
-LOGGING_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
-"""The levels in order, the most severe last (RFC 5424)."""
 
 
 class SetLevelRequestParams(RequestParams):

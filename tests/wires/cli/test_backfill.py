@@ -223,7 +223,7 @@ async def test_a_form_is_shown_at_the_terminal_for_a_host_that_shows_none(api: A
         (2, {}, ["--provider", "mine", "--", "server"], ["mine", "anthropic", "openai"]),
         (2, {"OPENAI_API_KEY": "x"}, [], ["--"]),
         (2, {"OPENAI_API_KEY": "x"}, ["--"], ["--"]),
-        (2, {"OPENAI_API_KEY": "x"}, ["server.py"], ["server.py", "--"]),
+        (3, {"OPENAI_API_KEY": "x"}, ["server.py"], ["server.py"]),
         (2, {"OPENAI_API_KEY": "x"}, ["http://127.0.0.1:1/mcp", "--", "server"], ["--"]),
         (2, {"OPENAI_API_KEY": "x"}, ["--header", "a=b", "--", "server"], ["--header"]),
         (2, {"OPENAI_API_KEY": "x"}, ["--elicit", "terminal", "--", "server"], ["terminal"]),

@@ -17,13 +17,16 @@ PAGES = [
     "clients",
     "agents",
     "forms",
+    "groups",
     "handoff",
     "http",
     "internals/contract",
+    "openapi",
     "results",
     "servers",
     "state",
     "testing",
+    "tool-search",
     "websocket",
 ]
 

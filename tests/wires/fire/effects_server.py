@@ -1,7 +1,7 @@
 """A server whose effects are lines in a file, and whose process kills itself in the middle of calls.
 
     effects_server.py DIRECTORY          over stdio
-    effects_server.py http PORT          over HTTP and WebSocket; the directory is in the environment
+    effects_server.py http PORT          over HTTP and WebSocket, or over `WIRE`; the directory is in the environment
 
 With keys in the environment, its store is a file in the directory. A file `die PLACE` there lets the process die at that place,
 and `die at NUMBER` before that message, of those that it receives and sends.
@@ -129,6 +129,6 @@ for found in HOME.glob("die at *"):
     fuse.light(Outbox, "send")
 
 if OVER_HTTP:
-    server.run("http", port=int(sys.argv[2]))
+    server.run(os.environ.get("WIRE", "http"), port=int(sys.argv[2]))
 else:
     server.run()

@@ -10,7 +10,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from trio_mcp.cli.backfill import run_relay
+from trio_mcp.cli.passing import run_relay
 from trio_mcp.client.target import open_target
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import AnyChannel, find_transport

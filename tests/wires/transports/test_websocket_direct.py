@@ -1,10 +1,13 @@
-"""The fast path of a message (`hypercorn/websocket.py`) does what the slow one does, in the same order."""
+"""What a WebSocket of our own server does with frames (`hypercorn/websocket.py`, `frames.py`), and in which order."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any
 
 import h11
 import pytest
@@ -12,29 +15,40 @@ import trio
 from dear_reads import AT_ONCE, DEAR_READS, ORDER, READS, DearReads, dear_read, dear_uri
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn_peer import frame, upgrade
+from hypercorn_peer import GET, Exchanges, answer, frame, running, serving, upgrade
 from hypothesis import example, given
 from hypothesis import strategies as st
 from peer import encoded, hello
 from stage import Stage
-from trio.testing import wait_all_tasks_blocked
-from websocket_peer import PING, PONG, TEXT, RawPeer, raw, served
+from websocket_peer import CLOSE, PING, PONG, TEXT, RawPeer, raw, served
 from wsproto.connection import Connection, ConnectionType
-from wsproto.events import TextMessage
+from wsproto.events import BytesMessage, CloseConnection, Message, Ping, TextMessage
+from wsproto.frame_protocol import Frame, FrameDecoder, Opcode, ParseFailed
 
-from trio_mcp.runtime import MemoryBudget
-from trio_mcp.runtime.loop_turn import TURN, LoopTurn
+from trio_mcp import CancelReason
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.runtime import MemoryBudget, Outbox
+from trio_mcp.runtime.loop_turn import TURN
+from trio_mcp.session import ANONYMOUS
+from trio_mcp.session.channel import read_all
+from trio_mcp_transports.asgi.fast_path import Binary
+from trio_mcp_transports.asgi.messages import AuthorizedRequest
+from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.hypercorn import writes
+from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 from trio_mcp_transports.hypercorn.exchange import ConnectionFacts
-from trio_mcp_transports.hypercorn.frames import between_messages, text_frame, whole_text_frame
-from trio_mcp_transports.hypercorn.inbox import Inbox
-from trio_mcp_transports.hypercorn.websocket import (
+from trio_mcp_transports.hypercorn.frames import (
     BYTES_PER_FRAGMENT,
-    FRAMES_IN_TURN,
     MAX_FRAGMENTS,
-    WebSocketExchange,
+    PREPAID_READ,
+    MessageReader,
+    read_close,
+    text_frame,
 )
+from trio_mcp_transports.hypercorn.inbox import MAX_QUEUED_MESSAGES, Inbox
+from trio_mcp_transports.hypercorn.websocket import FRAMES_IN_TURN, WebSocketExchange
 from trio_mcp_transports.hypercorn.writes import Writer
+from trio_mcp_transports.websocket.endpoint import AsgiWebSocket
 
 LIMIT = 60.0
 
@@ -54,20 +68,34 @@ def test_a_frame_is_what_wsproto_makes_of_it(text: str) -> None:
     assert text_frame(text.encode()) == Connection(ConnectionType.SERVER).send(TextMessage(data=text))
 
 
+# One reader of frames
+
+
+def reader(limit: int = 1 << 20, budget: MemoryBudget | None = None) -> MessageReader:
+    return MessageReader(limit, (budget or MemoryBudget()).open())
+
+
 @given(st.lists(st.text(max_size=200) | st.just("x" * 300) | st.just("x" * 65_535), max_size=4))
 def test_frames_that_are_whole_are_read_one_after_the_other(messages: list[str]) -> None:
-    data = b"".join(map(sent_by_client, messages))
-    start, read = 0, []
-    while found := whole_text_frame(data, start):
-        payload, start = found
-        read.append(payload.decode())
-    assert (read, start) == (messages, len(data))
+    read = reader()
+    read.feed(b"".join(map(sent_by_client, messages)))
+    assert [text.decode() for text in iter(read.next_text, None)] == messages
+    assert (read.unread, read.next()) == (b"", None)
 
 
 @given(st.text(max_size=200), st.integers(min_value=0, max_value=300))
-def test_a_frame_that_is_cut_short_is_left_alone(text: str, size: int) -> None:
-    data = sent_by_client(text)
-    assert whole_text_frame(data[: min(size, len(data) - 1)], 0) is None
+def test_a_frame_that_is_cut_short_waits_for_its_end(text: str, size: int) -> None:
+    data, read = sent_by_client(text), reader()
+    size = min(size, len(data) - 1)
+    read.feed(data[:size])
+    news = read.next()
+    assert news is None or isinstance(news, Frame)
+    while news is not None:
+        news = read.next()
+    read.feed(data[size:])
+    while isinstance(news := read.next(), Frame):
+        pass
+    assert news == text.encode()
 
 
 WHOLE = frame(TEXT, b"{}")
@@ -85,13 +113,25 @@ SPECIAL = {
 
 
 @pytest.mark.parametrize("data", SPECIAL.values(), ids=SPECIAL.keys())
-def test_whatever_is_special_goes_the_long_way(data: bytes) -> None:
-    assert whole_text_frame(WHOLE, 0) == (b"{}", len(WHOLE))
-    assert whole_text_frame(data, 0) is None
+def test_whatever_is_special_is_left_to_wsproto(data: bytes) -> None:
+    read = reader()
+    read.feed(WHOLE + data)
+    assert read.next_text() == b"{}"
+    assert read.next_text() is None
+    assert read.next_text() is None
 
 
-def test_wsproto_still_tells_whether_it_is_between_messages() -> None:
-    connection = Connection(ConnectionType.SERVER)
+def test_text_over_the_limit_is_left_to_wsproto_and_refused_behind_it() -> None:
+    read = reader(limit=2)
+    read.feed(WHOLE + frame(TEXT, b"{ }"))
+    assert (read.next_text(), read.next_text()) == (b"{}", None)
+    with pytest.raises(ParseFailed) as failure:
+        read.next()
+    assert failure.value.code == 1009
+
+
+def test_what_is_whole_is_read_in_place_again_after_something_special() -> None:
+    read = reader()
     for part, between in [
         (WHOLE, True),
         (WHOLE[:1], False),
@@ -100,14 +140,119 @@ def test_wsproto_still_tells_whether_it_is_between_messages() -> None:
         (frame(PING), False),
         (frame(0, b"}"), True),
         (WHOLE + WHOLE[:-1], False),
+        (WHOLE[-1:], True),
     ]:
-        connection.receive_data(part)
-        list(connection.events())
-        assert between_messages(connection) is between, part
-    assert not between_messages(object())  # type: ignore[arg-type]
+        read.feed(part)
+        while read.next() is not None:
+            pass
+        assert read.is_between is between, part
+    read.feed(WHOLE)
+    assert read.next_text() == b"{}"
+
+
+def said_to_wsproto(pieces: Sequence[bytes]) -> list[Any]:
+    """What wsproto makes of the bytes of a client: its messages and pings, and the code of the first close frame or error."""
+    connection, found, parts = Connection(ConnectionType.SERVER), list[Any](), list[Any]()
+    for piece in pieces:
+        connection.receive_data(piece)
+        for event in connection.events():
+            if isinstance(event, Message):
+                parts.append(event.data)
+                if event.message_finished and isinstance(event, TextMessage):
+                    found.append("".join(parts).encode())
+                elif event.message_finished and isinstance(event, BytesMessage):
+                    found.append(Binary(b"".join(parts)))
+                parts = [] if event.message_finished else parts
+            elif isinstance(event, Ping):
+                found.append(("ping", bytes(event.payload)))
+            elif isinstance(event, CloseConnection):
+                return [*found, ("close", int(event.code), event.reason)]
+    return found
+
+
+def said_to_reader(pieces: Sequence[bytes]) -> list[Any]:
+    """The same, as our reader has it."""
+    read, found = reader(), list[Any]()
+    for piece in pieces:
+        read.feed(piece)
+        try:
+            while (news := read.next()) is not None:
+                if not isinstance(news, Frame):
+                    found.append(news)
+                elif news.opcode is Opcode.PING:
+                    found.append(("ping", news.payload))
+                elif news.opcode is Opcode.CLOSE:
+                    code, reason = read_close(bytes(news.payload))  # type: ignore[arg-type]
+                    return [*found, ("close", int(code), reason)]
+        except ParseFailed as error:
+            return [*found, ("close", int(error.code), str(error))]
+    return found
+
+
+masks = st.binary(min_size=4, max_size=4)
+
+
+@st.composite
+def client_frames(draw: Any) -> bytes:
+    """A frame of a client, valid or nearly so."""
+    opcode = draw(st.sampled_from([0, 1, 1, 1, 2, 3, 8, 9, 10]))
+    first = draw(st.sampled_from([0x80, 0x80, 0x80, 0, 0xC0, 0x90])) | opcode
+    payload = draw(
+        st.sampled_from([b"", b"{}", "é€😀".encode(), b"\xff", b"\xed\xa0\x80", b"x" * 126]) | st.binary(max_size=130)
+    )
+    if opcode == 8:
+        code = draw(st.sampled_from([1000, 1001, 1005, 1006, 1015, 999, 2999, 3000, 4999, 5000]))
+        payload = draw(
+            st.sampled_from([b"", b"\x03", code.to_bytes(2, "big"), code.to_bytes(2, "big") + payload[:100]])
+        )
+    if opcode == 1 and draw(st.booleans()):
+        return bytes(Connection(ConnectionType.CLIENT).send(TextMessage(draw(texts))))
+    size, key = len(payload), draw(masks)
+    shortest = 0 if size < 126 else 1
+    form = draw(st.sampled_from([shortest, shortest, shortest, 1, 2]))
+    length = [bytes([size & 0x7F]), b"\x7e" + size.to_bytes(2, "big"), b"\x7f" + size.to_bytes(8, "big")][form]
+    masked = 0x80 if draw(st.integers(0, 9)) else 0
+    payload = bytes(byte ^ key[at % 4] for at, byte in enumerate(payload)) if masked else payload
+    return bytes([first, length[0] | masked]) + length[1:] + (key if masked else b"") + payload
+
+
+@given(st.lists(client_frames(), max_size=6), st.lists(st.integers(0, 500), max_size=6))
+@example([sent_by_client("é"), frame(TEXT, b"{", first=0), frame(PING, b"p"), frame(0, b"}"), sent_by_client("x")], [])
+@example([frame(CLOSE, b"\x03\xe8bye"), WHOLE], [])
+@example([frame(CLOSE, b"\x03\xe8\xff")], [])
+def test_the_reader_finds_what_wsproto_finds_however_the_bytes_were_cut(frames: list[bytes], cuts: list[int]) -> None:
+    data = b"".join(frames)
+    places = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    pieces = [data[start:end] for start, end in pairwise(places)]
+    assert said_to_reader(pieces) == said_to_wsproto(pieces)
+
+
+def test_what_is_kept_of_a_message_and_a_large_read_are_counted_until_they_are_used() -> None:
+    budget = MemoryBudget()
+    read = reader(budget=budget)
+    half = frame(TEXT, b"x" * PREPAID_READ, first=0)
+    read.feed(half)
+    assert budget.drawn > PREPAID_READ
+    while read.next() is not None:
+        pass
+    assert PREPAID_READ < budget.drawn < 2 * PREPAID_READ
+    read.feed(frame(0, b"x"))
+    while not isinstance(read.next(), bytes):
+        pass
+    assert read.next() is None
+    assert budget.drawn == 0
+    read.feed(WHOLE * PREPAID_READ)
+    assert budget.drawn > 3 * PREPAID_READ
+    assert list(iter(read.next, None)) == [b"{}"] * PREPAID_READ
+    assert budget.drawn == 0
 
 
 # with sockets
+
+
+@pytest.fixture
+def exchanges() -> Exchanges:
+    return Exchanges()
 
 
 @pytest.fixture
@@ -134,18 +279,25 @@ class Unwritten:
     async def end_response(self) -> None: ...
 
 
-def websocket(inbox: Inbox | None = None, writer: Unwritten | None = None) -> WebSocketExchange:
-    """A WebSocket that no connection carries."""
-    http = h11.Connection(h11.SERVER)
+def websocket(
+    data: Iterable[bytes] = (), inbox: Inbox | None = None, writer: Unwritten | None = None
+) -> WebSocketExchange:
+    """A WebSocket that no connection carries, which is to receive these bytes, read by read, and then the end."""
+    http, reads = h11.Connection(h11.SERVER), iter(data)
     http.receive_data(upgrade())
-    facts = ConnectionFacts(None, Config(), WorkerContext(None), {}, None, None, False)  # type: ignore[arg-type]
+    facts = ConnectionFacts(None, Config(), WorkerContext(None), {}, None, None, None, False)  # type: ignore[arg-type]
     account, unwritten = MemoryBudget().open(), writer or Unwritten()
-    parts = (facts, http.next_event(), inbox or Inbox(9, account), unwritten, unwritten, account)
-    return WebSocketExchange(*parts)  # type: ignore[arg-type]
+
+    async def receive() -> bytes:
+        return next(reads, b"")
+
+    parts = (facts, http.next_event(), inbox or Inbox(9, account), unwritten, unwritten, account, receive, None)
+    return WebSocketExchange(*parts, is_direct=inbox is None)  # type: ignore[arg-type]
 
 
-async def accepted(writer: Unwritten | None = None) -> WebSocketExchange:
-    exchange = websocket(writer=writer)
+async def accepted(*data: bytes, inbox: Inbox | None = None, writer: Unwritten | None = None) -> WebSocketExchange:
+    exchange = websocket(data, inbox, writer)
+    exchange.open(1 << 20, lambda: None)
     await exchange.send({"type": "websocket.accept"})
     return exchange
 
@@ -154,25 +306,41 @@ def ping(number: int) -> bytes:
     return json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"}).encode()
 
 
-async def test_a_call_that_runs_alone_goes_the_short_way_there_and_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    take, write_now = WebSocketExchange.take, Writer.write_now
-    left: list[bytes] = []
-    written: list[bool] = []
-
-    def counting_take(self: WebSocketExchange, data: bytes) -> bytes:
-        left.append(take(self, data))
-        return left[-1]
+async def test_a_call_that_runs_alone_is_read_in_place_and_its_answer_written_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    write_now, written, decoded = Writer.write_now, list[bool](), list[bytes]()
 
     def counting_write(self: Writer, data: bytes) -> bool:
         written.append(write_now(self, data))
         return written[-1]
 
-    monkeypatch.setattr(WebSocketExchange, "take", counting_take)
+    monkeypatch.setattr(FrameDecoder, "receive_bytes", lambda _self, data: decoded.append(data))
     monkeypatch.setattr(Writer, "write_now", counting_write)
     async with served(Stage().server) as url, raw(url) as peer:
         for number in range(5):
             assert await peer.text(await peer.leg("echo", {"text": str(number)})) == str(number)
-    assert (left[1:], written) == ([b""] * 4, [True] * 5)  # the first may come before anybody waits for it
+        assert (decoded, written) == ([], [True] * 5)
+
+
+class Steps(trio.abc.Instrument):
+    """Counts the steps that the tasks of connections and of their exchanges take."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        self.count += task.name.endswith(("._run_handler", ".run_app"))
+
+
+async def test_a_message_is_one_step_of_the_task_that_reads(peer: RawPeer) -> None:
+    steps = Steps()
+    await peer.text(await peer.leg("echo", {"text": "before"}))
+    trio.lowlevel.add_instrument(steps)
+    for number in range(10):
+        assert await peer.text(await peer.leg("echo", {"text": str(number)})) == str(number)
+    trio.lowlevel.remove_instrument(steps)
+    assert steps.count == 10
 
 
 async def test_a_burst_is_answered_in_order_whichever_way_each_message_goes(peer: RawPeer) -> None:
@@ -219,12 +387,12 @@ async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anythi
     assert heard == {call: f"{number} " * 100 for number, call in enumerate(calls)}
 
 
-async def test_nothing_is_sent_the_short_way_before_the_upgrade_or_after_the_close() -> None:
+async def test_nothing_is_sent_at_once_before_the_upgrade_or_after_the_close() -> None:
     writer = Unwritten()
     assert not websocket(writer=writer).send_nowait(b"{}")
-    exchange = await accepted(writer)
+    exchange = await accepted(frame(CLOSE, b""), writer=writer)
     assert exchange.send_nowait(b"{}")
-    await exchange.receive(frame(8, b""))
+    await exchange.receive_many()
     assert not exchange.send_nowait(b"{}")
     assert writer.written == [b"\x81\x02{}"]
 
@@ -238,31 +406,33 @@ async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_messag
     assert (await peer.closed())[0] == 1007  # as text it is no UTF-8
 
 
-async def test_nothing_overtakes_what_is_queued() -> None:
-    inbox, heard = Inbox(9, MemoryBudget().open()), list[object]()
-    stream = websocket(inbox)
-    stream.on_message = lambda data: heard.append(data) or True  # type: ignore[func-returns-value]
-
-    async def receive() -> None:
-        for _ in range(2):
-            heard.append((await inbox.receive())["type"])
-
-    assert not stream.offer(b"nobody waits")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(receive)
-        await wait_all_tasks_blocked()
-        assert stream.offer(b"first")
-        await inbox.put({"type": "websocket.receive", "text": "second", "bytes": None})
-        assert not stream.offer(b"third")  # the second is still queued
-        await wait_all_tasks_blocked()
-        assert stream.offer(b"fourth")
-        await inbox.put({"type": "websocket.disconnect", "code": 1000, "reason": ""})
-        assert not stream.offer(b"too late")
-    assert heard == [b"first", "websocket.receive", b"fourth", "websocket.disconnect"]
+async def test_an_application_behind_asgi_gets_the_messages_in_order_whatever_their_frames() -> None:
+    burst, expected = b"", list[bytes]()
+    for number in range(100):
+        text = b"%d" % number
+        burst += frame(TEXT, text) + frame(TEXT, b"half", first=0) + frame(PING) + frame(0, text) + frame(2, text)
+        expected += [text, b"half" + text, text]
+    async with running(serving(answer), guarded_config()) as server, server.websocket() as client:
+        await client.send(burst)
+        heard = list[bytes]()
+        while len(heard) < len(expected):
+            first, payload = await client.frame()
+            if first & 0xF != PONG:
+                heard.append(payload)
+    assert heard == expected
 
 
-async def turns_of_others(stream: WebSocketExchange, data: bytes) -> int:
-    """Hand data to a WebSocket; return how often another task had a turn meanwhile."""
+async def test_the_messages_of_a_read_that_were_not_taken_are_the_next_ones() -> None:
+    stream = await accepted(WHOLE + frame(TEXT, b"[1]") + frame(TEXT, b"[2]"), frame(TEXT, b"[3]"))
+    assert next(iter(await stream.receive_many())) == b"{}"
+    first, second = await stream.receive_many()
+    assert (first, second) == (b"[1]", b"[2]")
+    assert list(await stream.receive_many()) == [b"[3]"]
+    assert list(await stream.receive_many()) == []
+
+
+async def turns_of_others(reading: Any) -> int:
+    """Run this; return how often another task had a turn meanwhile."""
     turns = 0
 
     async def bystander() -> None:
@@ -274,35 +444,35 @@ async def turns_of_others(stream: WebSocketExchange, data: bytes) -> int:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(bystander)
         await trio.lowlevel.checkpoint()
-        await stream.receive(data)
+        await reading()
         nursery.cancel_scope.cancel()
     return turns
 
 
 @pytest.mark.parametrize("each", [frame(0, b"", first=0), frame(0, b"x" * 30, first=0), frame(10)], ids=len)
 async def test_others_have_a_turn_while_frames_are_read(each: bytes) -> None:
-    stream = await accepted()
+    stream = await accepted(frame(TEXT, b"{", first=0) + each * (7 * FRAMES_IN_TURN))
+    assert await turns_of_others(stream.receive_many) >= 6
+
+
+async def test_others_have_a_turn_while_messages_are_queued_for_an_application_behind_asgi() -> None:
     count = 7 * FRAMES_IN_TURN
-    assert await turns_of_others(stream, frame(TEXT, b"{", first=0) + each * count) >= 6
+    stream = await accepted(WHOLE * count, inbox=Inbox(count, MemoryBudget().open()))
+    assert await turns_of_others(stream.pump) >= 6
 
 
-async def test_frames_are_taken_at_once_in_bounded_numbers() -> None:
-    stream = websocket(Waiting(9, MemoryBudget().open()))
-    stream.on_message = lambda _data: True
-    assert taken(stream, WHOLE * (FRAMES_IN_TURN + 3)) == FRAMES_IN_TURN
+@pytest.mark.parametrize("each", [WHOLE, WHOLE[:1] + b"\x80" + bytes(4)], ids=["read in place", "empty"])
+async def test_others_have_a_turn_while_messages_are_passed_to_the_session(each: bytes) -> None:
+    count, taken = 7 * TURN // 512, list[object]()
+    stream = await accepted(each * count)
+    incoming = AuthorizedRequest(stream.scope, stream.inbox.receive, stream.send, ANONYMOUS)
+    channel = AsgiWebSocket(incoming, JsonLimits())
 
+    async def read() -> None:
+        await read_all(channel, taken.append, Outbox())
 
-async def test_no_frame_is_taken_in_a_turn_that_is_over() -> None:
-    stream = websocket(Waiting(9, MemoryBudget().open()))
-    turn = stream.turn = LoopTurn()
-
-    def dear(_data: bytes) -> bool:
-        turn.spent += TURN // 2
-        return True
-
-    stream.on_message = dear
-    assert taken(stream, WHOLE * 9) == 3
-    assert taken(stream, WHOLE * 9) == 0
+    assert await turns_of_others(read) >= 6
+    assert len(taken) == count
 
 
 async def test_others_have_a_turn_between_small_messages_whose_uris_are_dear_to_compare() -> None:
@@ -324,23 +494,13 @@ async def test_others_have_a_turn_between_the_messages_of_a_batch_that_are_dear(
         await peer.send({"id": 0, "method": "initialize", "params": hello("2025-03-26", {})})
         await peer.result(0)
         await peer.notify("notifications/initialized")
-        # Short enough for the fast path: it ends at 64 KiB.
+        # In one frame that is read in place, which ends at 64 KiB.
         reads = [{**dear_read(number), "params": {"uri": dear_uri(number, 900)}} for number in range(1, READS + 1)]
         async with dear.watched():
             await peer.client.send(frame(TEXT, encoded(*reads, batch=True)))
             assert set(await peer.answers()) == set(range(1, READS + 1))
     assert dear.compared == ORDER
     assert dear.most_at_once <= TURN // 1_800 + 1
-
-
-class Waiting(Inbox):
-    """An inbox for which its application always waits."""
-
-    app_is_waiting = True
-
-
-def taken(stream: WebSocketExchange, data: bytes) -> int:
-    return (len(data) - len(stream.take(data))) // len(WHOLE)
 
 
 async def test_a_burst_of_more_frames_than_are_taken_at_once_is_answered_in_order(peer: RawPeer) -> None:
@@ -374,3 +534,137 @@ async def test_fragments_count_for_one_message_and_those_that_carry_bytes_are_no
     for _ in range(2):
         await peer.client.send(empty)
         assert (await peer.receive())["id"] == 2
+
+
+# who reads, and who is cut
+
+
+async def test_an_upgrade_that_was_sent_before_an_answer_is_a_websocket_after_it() -> None:
+    async with served(Stage().server) as url, raw(url, connected=False) as peer:
+        host = b"host: " + peer.authority.encode()
+        head = upgrade("sec-websocket-protocol: mcp").replace(b"GET / ", b"GET /mcp ").replace(b"host: x", host)
+        await peer.client.send(b"GET /nothing HTTP/1.1\r\n" + host + b"\r\n\r\n" + head)
+        assert (await peer.client.response())[0] == 404
+        assert (await peer.client.head())[0] == 101
+        assert await peer.text(await peer.leg("echo", {"text": "pipelined"})) == "pipelined"
+
+
+async def test_an_application_behind_asgi_may_have_an_upgrade_that_was_sent_before_an_answer(
+    exchanges: Exchanges,
+) -> None:
+    async with running(serving(exchanges), guarded_config()) as server, server.client() as client:
+        await client.send(GET)
+        first = await exchanges.next()
+        await client.send(upgrade())
+        await first.reply()
+        assert (await client.response())[2] == b"ok"
+        second = await exchanges.next()
+        assert (await second.receive())["type"] == "websocket.connect"
+        await second.send({"type": "websocket.accept"})
+        assert (await client.head())[0] == 101
+        await client.send(WHOLE)
+        assert (await second.receive())["text"] == "{}"
+        second.over.set()
+
+
+async def test_a_client_is_not_cut_for_a_silence_of_an_application_that_does_not_read(exchanges: Exchanges) -> None:
+    count = 2 * MAX_QUEUED_MESSAGES
+    async with running(serving(exchanges), guarded_config(websocket_ping_interval=0.05)) as server:
+        async with server.client() as client:
+            await client.send(upgrade())
+            exchange = await exchanges.next()
+            await exchange.receive()
+            await exchange.send({"type": "websocket.accept"})
+            await client.head()
+            await client.send(WHOLE * count)
+            for _ in range(5):
+                assert await client.frame() == (0x80 | PING, b"")
+            for _ in range(count):
+                assert (await exchange.receive())["text"] == "{}"
+            exchange.over.set()
+
+
+async def test_a_middleware_sees_the_messages_of_a_websocket() -> None:
+    seen, app = list[str](), asgi_app(Stage().server)
+
+    async def middleware(scope: Any, receive: Any, send: Any) -> None:
+        async def seeing_receive() -> Any:
+            message = await receive()
+            seen.append(message["type"])
+            return message
+
+        async def seeing_send(message: Any) -> None:
+            seen.append(message["type"])
+            await send(message)
+
+        await app(scope, seeing_receive, seeing_send)
+
+    async with running(middleware, guarded_config()) as server:
+        async with raw(f"ws://127.0.0.1:{server.port}/mcp") as peer:
+            seen.clear()
+            assert await peer.text(await peer.leg("echo", {"text": "seen"})) == "seen"
+            assert seen == ["websocket.receive", "websocket.send"]
+
+
+async def test_frames_that_come_with_the_upgrade_are_refused_before_the_application_is_asked() -> None:
+    asked = list[object]()
+
+    async def authenticate(headers: Any) -> str:
+        asked.append(headers)
+        return "ada"
+
+    async with served(Stage().server, authenticate=authenticate) as url, raw(url, connected=False) as peer:
+        head = b"sec-websocket-protocol: mcp"
+        await peer.client.send(upgrade(head.decode()).replace(b"host: x", b"host: " + peer.authority.encode()) + WHOLE)
+        assert (await peer.client.head())[0] == 400
+        assert await peer.client.rest() == b""
+    assert not asked
+
+
+@asynccontextmanager
+async def configured(stage: Stage, config: Config) -> AsyncIterator[RawPeer]:
+    """A client of our application, served with these settings."""
+    async with running(asgi_app(stage.server), config, bare=True) as server:
+        async with raw(f"ws://127.0.0.1:{server.port}/mcp") as peer:
+            yield peer
+
+
+async def test_a_client_that_answers_no_ping_is_cut_and_its_calls_are_cancelled() -> None:
+    stage = Stage()
+    async with configured(stage, guarded_config(websocket_ping_interval=0.1)) as peer:
+        await peer.leg("wait")
+        await stage.started.wait()
+        assert await peer.client.rest() == 2 * bytes((0x80 | PING, 0))
+        await stage.ended.wait()
+    assert stage.reason is CancelReason.DISCONNECT
+
+
+async def test_a_message_that_does_not_end_is_cut_and_the_calls_of_its_client_are_cancelled() -> None:
+    stage = Stage()
+    config = guarded_config(limits=ConnectionLimits(message_timeout=0.3), websocket_ping_interval=0.1)
+    async with configured(stage, config) as peer:
+        await peer.leg("wait")
+        await stage.started.wait()
+        await peer.client.send(WHOLE[:3])
+        while (heard := await peer.client.frame()) == (0x80 | PING, b""):
+            await peer.client.send(WHOLE[-1:])
+        assert heard == (0x80 | CLOSE, (1008).to_bytes(2, "big") + b"a message may take 0.3 seconds")
+        await stage.ended.wait()
+    assert stage.reason is CancelReason.DISCONNECT
+
+
+async def test_a_client_that_does_not_read_is_cut_in_time_and_its_calls_are_cancelled() -> None:
+    async def large() -> str:
+        return "x" * 8_000_000
+
+    stage = Stage()
+    stage.server.add_tool(large)
+    config = guarded_config(limits=ConnectionLimits(send_timeout=0.3))
+    async with running(asgi_app(stage.server), config, bare=True) as server:
+        async with server.client(receive_buffer=4096) as client:
+            peer = await RawPeer(client.stream, f"127.0.0.1:{server.port}", "/mcp").open()
+            await peer.leg("wait")
+            await stage.started.wait()
+            await peer.leg("large")
+            await stage.ended.wait()
+    assert stage.reason is CancelReason.DISCONNECT

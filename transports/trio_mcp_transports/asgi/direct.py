@@ -59,11 +59,11 @@ class DirectApp(ABC):
 
 
 def direct_app(app: object) -> DirectApp | None:
-    """Return `app` if it may be given its requests directly: it is a `DirectApp`, whose `__call__` nothing has overridden."""
+    """Return `app` if nothing is lost when it is not called with ASGI messages: it is a `DirectApp` with its own `__call__`."""
     if not isinstance(app, DirectApp):
         return None
     owner = next(kind for kind in type(app).__mro__ if "__call__" in vars(kind))
-    return app if "process_directly" in vars(owner) and app.takes_direct_requests else None
+    return app if "process_directly" in vars(owner) else None
 
 
 @dataclass(slots=True, eq=False)

@@ -1,35 +1,60 @@
-"""What our own server offers next to ASGI messages: the fast path of a WebSocket, and the events of a request without a wait."""
+"""What our own server offers next to ASGI messages: a WebSocket without them, and the events of a request without a wait."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple
 
-from trio_mcp.runtime.loop_turn import LoopTurn
-
-FAST_PATH_KEY: Final = "trio_mcp.fast_path"
-"""The key of the fast path in the `state` of a scope; another ASGI server has no such key."""
+WEBSOCKET_KEY: Final = "trio_mcp.websocket"
+"""The key of a `MessageSocket` in the `state` of a scope."""
 
 
-class FastPath(Protocol):
-    """What an endpoint may do with its WebSocket besides receiving and sending ASGI messages.
+class Binary(NamedTuple):
+    """A binary message of a WebSocket."""
+
+    data: bytes
+
+
+class MessageSocket(ABC):
+    """A WebSocket as our application uses it once it is accepted.
+
+    Our own server has one for the application in the scope, where no middleware is between them.
 
     Attributes:
-        on_message: called with the UTF-8 of a message while the application waits in `receive` and no earlier message is queued.
-            It returns False to receive the message as an ASGI event instead.
-        turn: when it is over, no message is passed to `on_message` before other tasks had a turn of the event loop. None until
-            there is an `on_message`.
+        writes_at_once: `send_nowait` may succeed.
     """
 
-    on_message: Callable[[bytes], bool] | None
-    turn: LoopTurn | None
+    writes_at_once: bool = False
 
+    @abstractmethod
+    def open(self, max_message: int, on_lost: Callable[[], None]) -> None:
+        """Prepare for the first `receive`.
+
+        Args:
+            max_message: bytes that a message may have, if the server does not allow fewer; a larger one is closed with 1009.
+            on_lost: called when the connection is over.
+        """
+
+    @abstractmethod
+    async def receive_many(self) -> Iterable[bytes | Binary]:
+        """Wait for a message; return it and others that came with it, texts as UTF-8. Empty once the connection is over.
+
+        Those that are not iterated over before the next call, or when it is cancelled, are returned by that. Nothing else reads
+        the connection: pings are answered, and the client's close frame is noticed, while this is awaited.
+        """
+
+    @abstractmethod
     def send_nowait(self, message: bytes) -> bool:
-        """Send one message without waiting and return True, or send nothing of it and return False."""
-        ...
+        """Send one text without waiting and return True, or send nothing of it and return False."""
 
+    @abstractmethod
     async def send_many(self, messages: Iterable[bytes]) -> None:
-        """Send messages in order, small ones in one write. Raises `OSError` if the client has gone or did not read in time."""
+        """Send texts in order, small ones in one write. Raises `OSError` if the client has gone or did not read in time."""
+
+    @abstractmethod
+    async def close(self, code: int, reason: str) -> None:
+        """Send a close frame, unless the client has gone."""
 
 
 class RequestEvents:

@@ -35,11 +35,12 @@ def directly_served(facts: ConnectionFacts) -> DirectApp | None:
     """Return the application if its requests may go the direct way, which knows nothing of these settings."""
     config = facts.config
     is_plain = not (facts.tls or config.root_path or config.server_names or config.h11_pass_raw_headers)
-    return app_within(facts.app) if is_plain and config.log.access_logger is None else None
+    app = own_app(facts.app) if is_plain and config.log.access_logger is None else None
+    return app if app is not None and app.takes_direct_requests else None
 
 
-def app_within(app: AppWrapper) -> DirectApp | None:
-    """Return the application if it takes requests directly and nothing but our own `LifespanWrapper` is round it.
+def own_app(app: AppWrapper) -> DirectApp | None:
+    """Return the application if it is ours and nothing but our own `LifespanWrapper` is round it.
 
     A middleware sees every request: it may reject it, or change it.
     """

@@ -137,10 +137,12 @@ class Connection:
         # A server that has ended serves no connection that was waiting to be accepted.
         is_late = self._facts.context.terminated.is_set()
         self._end_reading_at(trio.current_time() + (0 if is_late else self._limits.header_timeout))
-        is_over = False
+        is_over, http = False, self._http
         while not is_over:
             with self._reading:
-                while await self._feed(await (self._receive_next() if self._http.paused else self.receive())):
+                while await self._feed(
+                    await (self._receive_next() if http.paused or http.websocket else self.receive())
+                ):
                     pass
                 is_over = True
             if not is_over:
@@ -208,7 +210,7 @@ class Connection:
         return True
 
     async def _receive_next(self) -> bytes:
-        """Wait for what comes after the answer to the request in progress, if there is one; b"" at the end.
+        """Wait for what comes after the request in progress, or the WebSocket, if there is one; b"" at the end.
 
         Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
         """
@@ -223,6 +225,7 @@ class Connection:
             if not self._http.paused:
                 await self._http.resume()
             self._count_stored()
+        await self._http.serve_websocket()
         return await self.receive()
 
     def _has_room_ahead(self, size: int) -> bool:

@@ -72,9 +72,6 @@ class HttpExchange:
         self._state = State.REQUEST
         self._began = time()
 
-    async def begin(self, nursery: trio.Nursery) -> None:
-        """Do what comes before the application starts: nothing."""
-
     def go_on(self) -> None:
         """Go on with a response of which a part was written without ASGI messages."""
         self._start = {"status": 200, "headers": []}
@@ -91,7 +88,7 @@ class HttpExchange:
         self.over = True
         if self._state is not State.OVER:
             self.is_lost = True
-            await self._log_access(None)
+            await self.log_access(None)
         await self.inbox.put({"type": "http.disconnect"})
 
     async def send(self, message: Message) -> None:
@@ -115,13 +112,13 @@ class HttpExchange:
         more = bool(message.get("more_body", False))
         body = bytes(message.get("body", b""))
         status = int(self._start["status"])
-        if self.scope["method"] == "HEAD" or status in NO_BODY:
+        if self.scope.get("method") == "HEAD" or status in NO_BODY:
             body = b""
         # An empty chunk is how an app asks for the response head at once (ASGI holds it until the first body).
         await self._response.send_body(body, more=more)
         if not more:
             self._state = State.OVER
-            await self._log_access(self._start)
+            await self.log_access(self._start)
             await self._response.end_response()
 
     async def refuse(self, status: int) -> None:
@@ -130,17 +127,18 @@ class HttpExchange:
         self._response.set_head(status, self._start["headers"])
         self._state = State.OVER
         await self._response.send_body(b"", more=False)
-        await self._log_access(self._start)
+        await self.log_access(self._start)
         await self._response.end_response()
 
     async def end(self) -> None:
         """The application has ended: a response that it did not complete is none."""
         if not self.over:
             if self._state is State.REQUEST:
-                await self._log_access(self._start)
+                await self.log_access(self._start)
             await self._response.fail()
 
-    async def _log_access(self, start: Message | None) -> None:
+    async def log_access(self, start: Message | None) -> None:
+        """Log a response that begins like this; None for none."""
         # Its interface says that there always is a response, and hypercorn passes None for none.
         summary = cast(ResponseSummary, cast(HTTPResponseStartEvent, start))
         await self._facts.config.log.access(cast(WWWScope, self.scope), summary, time() - self._began)

@@ -28,7 +28,8 @@ class Gatherer:
         while True:
             if not self._waiting:
                 await self._idle.park()
-            for _ in range(GATHERING_TURNS - 1):
+            await trio.lowlevel.checkpoint()
+            for _ in range(GATHERING_TURNS - 2):
                 await trio.lowlevel.checkpoint()
             waiting, self._waiting = self._waiting, []
             for write in waiting:

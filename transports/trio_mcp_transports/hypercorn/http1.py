@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import copy_context
+from functools import partial
 from typing import Final, Protocol
 
 import h11
@@ -25,7 +26,7 @@ from trio_mcp.runtime import Account
 from ..asgi.direct import DirectApp, DirectRequest
 from ..asgi.exchange import expire
 from ..asgi.messages import CONNECTION_KEY, Respond
-from .apps import directly_served
+from .apps import directly_served, own_app
 from .exchange import ConnectionFacts, HttpExchange, http_scope, run_app
 from .inbox import MAX_QUEUED_MESSAGES, Inbox
 from .open_request import OpenRequest
@@ -75,6 +76,7 @@ class Http1:
 
     Attributes:
         paused: a request is in progress and nothing more may be parsed before it has been answered.
+        websocket: what the connection has become; None while it is none.
     """
 
     __slots__ = (
@@ -88,11 +90,12 @@ class Http1:
         "_reading_ahead",
         "_requests",
         "_response",
+        "_run_reader",
         "_short_body",
-        "_websocket",
         "account",
         "facts",
         "paused",
+        "websocket",
         "writer",
     )
 
@@ -116,15 +119,17 @@ class Http1:
         self._exchange: HttpExchange | OpenRequest | WebSocketExchange | None = None
         self._response: Response | None = None
         """To the request that h11 has read, until the next one."""
-        self._websocket: WebSocketExchange | None = None
+        self.websocket: WebSocketExchange | None = None
+        self._run_reader: Callable[[], Awaitable[None]] | None = None
+        """Runs the application of the WebSocket, if that reads the connection."""
         self._requests = 0
         self._short_body = False
 
     @property
     def peer_still_sending(self) -> bool:
         """Whether a close now could meet bytes of the client that are still under way."""
-        if self._websocket is not None:
-            return self._websocket.peer_still_sending
+        if self.websocket is not None:
+            return self.websocket.peer_still_sending
         return self._parser is not None and self._parser.their_state in (h11.SEND_BODY, h11.ERROR)
 
     @property
@@ -153,9 +158,6 @@ class Http1:
         if self._ahead:
             data, self._ahead = bytes(self._ahead) + data, bytearray()
         while data:
-            if self._websocket is not None:
-                await self._websocket.receive(data)
-                return
             await self._take(data)
             if self.paused or not self._ahead:
                 return
@@ -328,14 +330,25 @@ class Http1:
         """Go on with a request for a WebSocket, which takes all that is to come on the connection."""
         self._parser = None
         inbox = Inbox(MAX_QUEUED_MESSAGES, self.account)
-        exchange = WebSocketExchange(self.facts, request, inbox, response, self.writer, self.account)
-        self._websocket = self._exchange = exchange
+        await inbox.put({"type": "websocket.connect"})
+        parts = (self.facts, request, inbox, response, self.writer, self.account, self._owner.receive, self._nursery)
+        exchange = WebSocketExchange(*parts, is_direct=own_app(self.facts.app) is not None)
+        self.websocket = self._exchange = exchange
         if exchange.is_valid:
             await self._start(exchange, request)
         else:
             await exchange.refuse(400)
-        if ahead := parser.trailing_data[0]:
-            await exchange.receive(ahead)
+        if parser.trailing_data[0]:
+            await exchange.refuse_early()
+
+    async def serve_websocket(self) -> None:
+        """Read the WebSocket to its end, if the connection is one."""
+        if self.websocket is None or self.websocket.over:
+            return
+        if self._run_reader is not None:
+            await self._run_reader()
+        else:
+            await self.websocket.pump()
 
     async def _start(self, exchange: HttpExchange | WebSocketExchange, request: h11.Request) -> None:
         """Start the application of an exchange, unless the request is for another host."""
@@ -346,10 +359,12 @@ class Http1:
             return
         # The application draws for the same connection. Its address would not do: a later one may have the same.
         exchange.scope["state"][CONNECTION_KEY] = self.account.connection
-        await exchange.begin(self._nursery)
-        self._nursery.start_soon(
-            run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, facts.connections.records
-        )
+        records = facts.connections.records
+        run = partial(run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, records)
+        if isinstance(exchange, WebSocketExchange) and exchange.is_direct:
+            self._run_reader = run
+        else:
+            self._nursery.start_soon(run)
 
     async def _refuse(self, status: int) -> None:
         """Answer with `status` if an answer is still possible, and close."""
@@ -389,7 +404,7 @@ class Http1:
     async def end_response(self, *, closes: bool) -> None:
         """Go on with the next request, or close the connection."""
         await self.lose()
-        if closes or self._websocket is not None or self.facts.context.terminated.is_set():
+        if closes or self.websocket is not None or self.facts.context.terminated.is_set():
             await self._owner.close()
         elif self._parser is None:
             self._go_on()

@@ -42,7 +42,6 @@ class Inbox(RequestEvents):
         self._bytes = 0
         self._max_messages = max_messages
         self._last: Message | None = None
-        self._awaited = False
         self._stopped = False
         self._changed: trio.Event | None = None
 
@@ -68,13 +67,7 @@ class Inbox(RequestEvents):
             if self._last is not None:
                 await trio.lowlevel.checkpoint()
                 return self._last
-            # True only inside the wait: between two calls of `receive` the app is busy, and a message handed to it then
-            # would overtake its own reading.
-            self._awaited = True
-            try:
-                await self._wait()
-            finally:
-                self._awaited = False
+            await self._wait()
         return self._take()
 
     def whole_body(self) -> bytes | None:
@@ -97,11 +90,6 @@ class Inbox(RequestEvents):
     def stop_waiting(self) -> None:
         self._stopped = True
         self._notify()
-
-    @property
-    def app_is_waiting(self) -> bool:
-        """Whether the app waits for the next event, and none is queued before it."""
-        return self._awaited and not self._messages and self._last is None
 
     def _full(self) -> bool:
         if len(self._messages) >= self._max_messages or self._bytes >= MAX_QUEUED_BYTES:

@@ -7,7 +7,7 @@ order in which they come. The stream is the connection: when it ends, so does th
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -20,6 +20,7 @@ from trio_mcp.printable import shown_url
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
+from trio_mcp.session.client import CLOSED
 
 from ..background import open_background
 from ..httpx.answers import error_reply, excerpt
@@ -42,11 +43,18 @@ class SseChannel(MessageChannel):
     Args:
         connection: brings the server's messages; its inbox ends with the stream.
         nursery: owns the task that reads the stream.
+        on_end: called with the reason when the stream has ended, and the channel was not closed; the inbox then stays open.
     """
 
-    def __init__(self, connection: ServerConnection, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        connection: ServerConnection,
+        nursery: trio.Nursery,
+        on_end: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
         self._connection = connection
         self._nursery = nursery
+        self._on_end = on_end
         self._records = RepeatedRecords(logger)
         self._uri = ""
         self._reading = trio.CancelScope()
@@ -143,11 +151,13 @@ class SseChannel(MessageChannel):
         finally:
             self._ended = True
             # Streamable HTTP goes on with the inbox when a stream that it tried for could not be opened.
-            if self._uri:
+            if self._uri and self._on_end is None:
                 self._connection.arrived.close()
         if not self._uri:
             why = self._broken or "the server ended the stream before its first event"
             raise Disconnected(f"{self._connection.shown}: {why}")
+        if self._on_end is not None and not self._closed:
+            await self._on_end(CLOSED if self._broken is None else f"the connection broke: {self._broken}")
 
     async def _read_stream(self, task_status: trio.TaskStatus[None]) -> None:
         # `no-store` as browsers have it for an EventSource (WHATWG HTML, 9.2): no cache may answer for the server.

@@ -233,10 +233,11 @@ class LineChannel(MessageChannel):
     async def _wait_for_line(self) -> None:
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
+        decoder = self._decoder
         while not self._lines:
-            lines = self._decoder.feed(await self._read())
+            lines = decoder.feed(await self._read())
             self._lines.extend([line for each in lines if (line := each if type(each) is bytes else readable(each))])
-            if self._drawn or self._decoder.buffered >= BUFFER_STEP:
+            if self._drawn or decoder.buffered >= BUFFER_STEP:
                 self._draw_buffered()
 
     def _draw_buffered(self) -> None:

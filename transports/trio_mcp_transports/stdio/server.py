@@ -35,6 +35,7 @@ from typing import Final, TextIO
 import trio
 
 from trio_mcp.logs import OwnText, peer_logger
+from trio_mcp.printable import one_line
 from trio_mcp.session.transport import ChannelServer
 
 from ..descriptors import private_copy
@@ -77,6 +78,7 @@ async def serve(
     # Before anything is answered: a parent that has its answer may be gone the moment after, and its successor would
     # look like the parent.
     parent = os.getppid()
+    tell_person(server)
     # A `ChannelServer` that is no `Server` may have no lifespan.
     shutdown_grace += getattr(server, "lifespan_seconds", 0.0)
     log_ignored_options(server)
@@ -107,6 +109,14 @@ def log_ignored_options(server: ChannelServer) -> None:
         asks = getattr(http, "authenticate", None) is not None
         level, more = (logging.WARNING, "; callers are not authenticated") if asks else (logging.INFO, "")
         logger.log(level, "stdio ignores the HTTP options of the server%s", OwnText(more))
+
+
+def tell_person(server: ChannelServer) -> None:
+    """Write a line to stderr if stdin is a terminal: a person who started the program would see nothing happen."""
+    # Each is None where a program has no such stream.
+    if sys.stdin is not None and sys.stderr is not None and sys.stdin.isatty():
+        name = one_line(str(getattr(getattr(server, "identity", None), "name", "this program")))
+        sys.stderr.write(f"{name} serves MCP on stdin, for the host that starts it; to try it: trio-mcp list FILE\n")
 
 
 @asynccontextmanager

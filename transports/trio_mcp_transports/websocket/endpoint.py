@@ -2,14 +2,13 @@
 
 A WebSocket is one shared channel, as a pipe is: both eras are spoken on it message by message, cancelling is a message, and its
 end is the end of everything that runs for it (architecture.md 5). Reading never waits for a tool. It waits for a client that
-does not read its own answers, and what such a client sends meanwhile waits in the server's bounded inbox, then in the network.
+does not read its own answers; what such a client sends meanwhile waits in the network.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 import trio
@@ -17,14 +16,12 @@ import trio
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime import Outbox
-from trio_mcp.runtime.loop_turn import LoopTurn
 from trio_mcp.session import Envelope, MessageChannel, Received, Service, received, serve_channel
 from trio_mcp.session.envelope import sent_size
 
 from ..asgi.authentication import Expiry
-from ..asgi.fast_path import FAST_PATH_KEY, FastPath
-from ..asgi.messages import AuthorizedRequest, Message
+from ..asgi.fast_path import WEBSOCKET_KEY, Binary, MessageSocket
+from ..asgi.messages import AuthorizedRequest, Receive, Send
 from ..asgi.quota import Quota
 from ..background import open_background
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
@@ -52,7 +49,7 @@ class WebSockets:
 
     async def serve(self, incoming: AuthorizedRequest) -> None:
         """Accept what asked for an upgrade, and serve it to its end."""
-        channel = AsgiWebSocket(incoming, self._limits, self._service.turn)
+        channel = AsgiWebSocket(incoming, self._limits)
         # Counted before the first await, or a burst of upgrades would all find room.
         self._open[channel] = None
         self.quota.acquire(incoming.peer.principal)
@@ -104,23 +101,20 @@ class AsgiWebSocket(MessageChannel):
     Args:
         incoming: the request for it, whose first event (`websocket.connect`) was not received yet.
         limits: of one message.
-        turn: that of the service.
     """
 
-    def __init__(self, incoming: AuthorizedRequest, limits: JsonLimits, turn: LoopTurn) -> None:
+    def __init__(self, incoming: AuthorizedRequest, limits: JsonLimits) -> None:
         scope, self._receive, self._send, self.peer, _ = incoming
         self._limits = limits
-        self._turn = turn
-        self._fast_path: FastPath | None = scope.get("state", {}).get(FAST_PATH_KEY)
-        """For messages that need not wait; None under another server."""
+        self._socket: MessageSocket = scope.get("state", {}).get(WEBSOCKET_KEY) or AsgiSocket(self._receive, self._send)
         self._ending: Close | None = None
-        self._waiting: trio.CancelScope | None = None
         self._closed = False
 
     async def accept(self) -> bool:
         """Answer the upgrade; False when the client has gone meanwhile."""
         if (await self._receive())["type"] != "websocket.connect":
             return False
+        self._socket.open(self._limits.max_bytes, self._lose)
         with suppress(OSError):
             await self._send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL, "headers": []})
             return True
@@ -135,17 +129,26 @@ class AsgiWebSocket(MessageChannel):
             trio.EndOfChannel: the client has gone or broke the framing, or `end` was called.
             trio.ClosedResourceError: this end was closed.
         """
+        return next(iter(await self.receive_many()))
+
+    async def receive_many(self) -> Iterable[Envelope[Received]]:
         if self._closed:
             raise trio.ClosedResourceError("this WebSocket was closed")
-        message: Message | None = None
-        if self._ending is None:
-            with trio.CancelScope() as self._waiting:
-                message = await self._receive()
-        if message is not None and message["type"] == "websocket.receive":
-            return await self._read(message)
-        # After a disconnect nothing can be sent. After `end` the close frame still is, by `aclose`.
-        self._closed = message is not None
-        raise trio.EndOfChannel
+        if self._ending is not None:
+            # The close frame is sent by `aclose`.
+            raise trio.EndOfChannel
+        messages = await self._socket.receive_many()
+        if not messages:
+            self._closed = True
+            raise trio.EndOfChannel
+        return map(self._read, messages)
+
+    def _read(self, message: bytes | Binary) -> Envelope[Received]:
+        if isinstance(message, Binary):
+            # MCP messages are text frames; 1003 says that this kind of data is not accepted (RFC 6455, 7.4.1).
+            self.end(CLOSE_BINARY)
+            raise trio.EndOfChannel
+        return received(message, self._limits, self.peer)
 
     async def send(self, value: Envelope) -> None:
         """Send one message; see `send_many`."""
@@ -158,37 +161,25 @@ class AsgiWebSocket(MessageChannel):
             trio.BrokenResourceError: the client has gone, or did not read in time.
             trio.ClosedResourceError: this end was closed.
         """
-        messages = _dumped(values)
         if self._closed:
             raise trio.ClosedResourceError("this WebSocket was closed")
         try:
-            if self._fast_path is not None:
-                await self._fast_path.send_many(messages)
-            else:
-                for message in messages:
-                    await self._send({"type": "websocket.send", "text": message.decode()})
+            await self._socket.send_many(_dumped(values))
         except OSError as error:
             self._closed = True
             raise trio.BrokenResourceError(str(error)) from error
 
     def send_nowait(self, value: Envelope) -> bool:
         """Send one message at once, where the server offers that; False when it was not sent."""
-        if self._fast_path is None or self._closed or sent_size(value) > MOST_AT_ONCE:
+        if self._closed or not self._socket.writes_at_once or sent_size(value) > MOST_AT_ONCE:
             return False
-        return self._fast_path.send_nowait(dump(value.message))
-
-    def deliver_to(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope]) -> None:
-        """Hand messages to `take` as they arrive, where the server has a fast path; see `MessageChannel`."""
-        if self._fast_path is not None:
-            self._fast_path.on_message = partial(self._deliver, take, outbox)
-            self._fast_path.turn = self._turn
+        return self._socket.send_nowait(dump(value.message))
 
     def end(self, close: Close) -> None:
-        """Come to an end in order: `receive` ends now, and `aclose` sends this. The first reason stays."""
+        """Come to an end in order: nothing more is received, and `aclose` sends this. The first reason stays."""
         if self._ending is None:
             self._ending = close
-        if self._waiting is not None:
-            self._waiting.cancel()
+        self._stop_receiving()
 
     async def close(self, close: Close) -> None:
         """Send a close frame at once, within a bound, and end: what was not sent yet is lost."""
@@ -202,27 +193,48 @@ class AsgiWebSocket(MessageChannel):
             # Nothing was said by `end`: the server is being cut.
             code, reason = self._ending or CLOSE_GOING_AWAY
             with trio.move_on_after(CLOSE_TIMEOUT, shield=True), suppress(OSError):
-                await self._send({"type": "websocket.close", "code": code, "reason": reason})
+                await self._socket.close(code, reason)
         await trio.lowlevel.checkpoint()
 
-    def _deliver(self, take: Callable[[Envelope[Received]], object], outbox: Outbox[Envelope], data: bytes) -> bool:
-        # What is declined here is received as an ASGI message, where it waits for room or ends the connection.
-        if self._closed or self._ending is not None or outbox.is_full or len(data) > self._limits.max_bytes:
-            return False
-        # A batch may take several turns of the event loop.
-        if data[:1] != b"{":
-            return False
-        take(received(data, self._limits, self.peer))
-        return True
+    def _lose(self) -> None:
+        self._closed = True
+        self._stop_receiving()
 
-    async def _read(self, message: Message) -> Envelope[Received]:
-        text = message.get("text")
+    def _stop_receiving(self) -> None:
+        if self.stop_reading is not None:
+            self.stop_reading()
+
+
+class AsgiSocket(MessageSocket):
+    """A WebSocket whose messages are ASGI messages: under another server, and behind a middleware."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self._max_message = 0
+
+    def open(self, max_message: int, on_lost: Callable[[], None]) -> None:  # noqa: ARG002  `receive` says when it is over
+        self._max_message = max_message
+
+    async def receive_many(self) -> Iterable[bytes | Binary]:
+        event = await self._receive()
+        if event["type"] != "websocket.receive":
+            return ()
+        text = event.get("text")
         if text is None:
-            # MCP messages are text frames; 1003 says that this kind of data is not accepted (RFC 6455, 7.4.1).
-            await self.close(CLOSE_BINARY)
-            raise trio.EndOfChannel
-        data = text.encode()
-        if len(data) > self._limits.max_bytes:
-            await self.close(Close(1009, f"a message may have {self._limits.max_bytes} bytes"))
-            raise trio.EndOfChannel
-        return received(data, self._limits, self.peer)
+            return (Binary(event["bytes"]),)
+        message: bytes = text.encode()
+        if len(message) > self._max_message:
+            await self.close(1009, f"a message may have {self._max_message} bytes")
+            return ()
+        return (message,)
+
+    def send_nowait(self, message: bytes) -> bool:  # noqa: ARG002  it may always wait
+        return False
+
+    async def send_many(self, messages: Iterable[bytes]) -> None:
+        for message in messages:
+            await self._send({"type": "websocket.send", "text": message.decode()})
+
+    async def close(self, code: int, reason: str) -> None:
+        await self._send({"type": "websocket.close", "code": code, "reason": reason})

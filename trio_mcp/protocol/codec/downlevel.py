@@ -11,7 +11,6 @@ Most messages need none of this, and `writing` finds out from the model alone.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from typing import Final
 
@@ -113,21 +112,20 @@ LATE_MEMBERS: Final = ("resultType", "ttlMs", "cacheScope", "inputResponses", "r
 """Members of every result or request that only the modern era has."""
 
 
-@dataclass(frozen=True, slots=True)
 class Shape:
     """What to do to one kind of object: rewrite it, then drop members, then do the same inside it."""
 
-    rewrites: tuple[Rewrite, ...]
-    lacks: tuple[str, ...]
-    children: tuple[tuple[str, Shape], ...]
-    dropped: frozenset[str] | None = field(init=False)
-    """Where members are dropped and nothing else is done: their names, also as fields. None elsewhere."""
+    __slots__ = ("children", "dropped", "lacks", "rewrites")
 
-    def __post_init__(self) -> None:
-        only_drops = not self.rewrites and not self.children and all(map(str.isidentifier, self.lacks))
-        object.__setattr__(
-            self, "dropped", frozenset({*self.lacks, *map(to_snake, self.lacks)}) if only_drops else None
-        )
+    def __init__(
+        self, rewrites: tuple[Rewrite, ...], lacks: tuple[str, ...], children: tuple[tuple[str, Shape], ...]
+    ) -> None:
+        self.rewrites = rewrites
+        self.lacks = lacks
+        self.children = children
+        only_drops = not rewrites and not children and all(map(str.isidentifier, lacks))
+        self.dropped = frozenset({*lacks, *map(to_snake, lacks)}) if only_drops else None
+        """Where members are dropped and nothing else is done: their names, also as fields. None elsewhere."""
 
     def narrow(self, value: JsonValue) -> None:
         """Changes `value`, an object or an array of them, in place."""

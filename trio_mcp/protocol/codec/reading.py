@@ -8,20 +8,21 @@ so that a server never asks which era a request belongs to. Past this module not
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
+from pydantic_core import from_json, to_json
+
+from ... import types
 from ...errors import LocalProtocolError, RemoteProtocolError
+from ...quick_tuple import make_tuple
 from ...types import (
     LOGGING_LEVELS,
     ClientCapabilities,
-    CreateTaskResult,
-    GetTaskResult,
     Implementation,
     InitializeRequestParams,
-    InputRequiredResult,
     JsonObject,
     JsonValue,
     LoggingLevel,
@@ -77,19 +78,20 @@ class Codec(TaskWriter):
         ignored = {} if self._modern else dict.fromkeys(self._rounds, _ROUNDS)
         if revision.tasks is not TaskStyle.REQUESTED:
             ignored |= {method: ignored.get(method, frozenset()) | TASK for method in TASK_GATES}
-        self._ignored: Mapping[str, frozenset[str]] = ignored
+        self._ignored = ignored
         """Members of params that mean nothing, by method."""
 
     def decode_request(self, method: str, params: JsonObject, *, sender: Side) -> Model:
         """The params of a request. Raises -32601 for a method that `sender` cannot ask for, -32602 for bad params."""
-        known = self.revision.requests.get(method)
+        known = self._requests.get(method)
         if known is None or sender not in known.senders:
             raise RemoteProtocolError(f"Method not found: {method[:128]}", code=METHOD_NOT_FOUND)
+        kind = known.params
         ignored = self._ignored.get(method)
-        if ignored is not None:
+        if ignored is not None and not ignored.isdisjoint(params):
             params = without(ignored, params)
-        mode = params.get("mode") if known.modes else None
-        kind = known.modes.get(mode, known.params) if isinstance(mode, str) else known.params
+        if known.mode_names and isinstance(mode := params.get("mode"), str):
+            kind = known.modes.get(mode, kind)
         return validated(kind, params, "params")
 
     def decode_notification(self, method: str, params: JsonObject, *, sender: Side) -> Model | None:
@@ -120,12 +122,12 @@ class Codec(TaskWriter):
             case "complete":
                 return self._read(known.result, {"resultType": "complete", **result})  # M-RPC-4c
             case "task" if may_be_task:
-                return validated(CreateTaskResult, result, "result")
+                return validated(types.CreateTaskResult, result, "result")
             # Examples of the extension have it so, against its text (M-TSK-4).
-            case "task" if known.result is GetTaskResult:
+            case "task" if known.result is types.GetTaskResult:
                 return self._read(known.result, {**result, "resultType": "complete"})
             case "input_required" if method in self._rounds:
-                asking = validated(InputRequiredResult, without_tasks(result), "result")
+                asking = validated(types.InputRequiredResult, without_tasks(result), "result")
                 if not asking.input_requests and asking.request_state is None:
                     raise RemoteProtocolError(ASKS_NOTHING)
                 return asking
@@ -145,7 +147,7 @@ class Codec(TaskWriter):
         if known is None or known.result is None or known.as_task is None:
             raise self._lacks(f"task of {method}")
         result = self.decode_result(method, payload, may_be_task=False)
-        if isinstance(result, InputRequiredResult):
+        if isinstance(result, types.InputRequiredResult):
             raise RemoteProtocolError(f"result.resultType: {result.result_type} is no result of a task")
         return result
 
@@ -217,11 +219,18 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-@dataclass(slots=True, eq=False)
+# Each request is asked for its phase, and to read a member of an enum takes ten times as long as a name of a module.
+OPENING: Final = Phase.OPENING
+CLOSED: Final = Phase.CLOSED
+
+
 class LogThreshold:
     """The least severe log level that is sent; None sends nothing. A session shares one, a modern request has one (M-LOG-1s)."""
 
-    level: LoggingLevel | None = "info"
+    __slots__ = ("level",)
+
+    def __init__(self, level: LoggingLevel | None = "info") -> None:
+        self.level = level
 
     def passes(self, level: LoggingLevel) -> bool:
         return self.level is not None and LOGGING_LEVELS.index(level) >= LOGGING_LEVELS.index(self.level)
@@ -252,7 +261,6 @@ class RequestTerms(NamedTuple):
 _NOTHING_DECLARED: Final = ClientCapabilities()
 
 
-@dataclass(slots=True, eq=False)
 class SessionTerms:
     """What a session has agreed on: the terms of every request that does not state its own.
 
@@ -260,12 +268,25 @@ class SessionTerms:
     revision that it got.
     """
 
-    phase: Phase = Phase.OPENING
-    codec: Codec = CODECS[NEWEST_LEGACY]
-    proposed_version: str | None = None
-    client_capabilities: ClientCapabilities = _NOTHING_DECLARED
-    client_info: Implementation | None = None
-    log_threshold: LogThreshold = field(default_factory=LogThreshold)
+    __slots__ = (
+        "_bare",
+        "client_capabilities",
+        "client_info",
+        "codec",
+        "log_threshold",
+        "phase",
+        "proposed_version",
+    )
+
+    def __init__(self) -> None:
+        self.phase = Phase.OPENING
+        self.codec = CODECS[NEWEST_LEGACY]
+        self.proposed_version: str | None = None
+        self.client_capabilities = _NOTHING_DECLARED
+        self.client_info: Implementation | None = None
+        self.log_threshold = LogThreshold()
+        self._bare: RequestTerms | None = None
+        """Those of the last request without `_meta`."""
 
     def check_phase(self, method: str) -> None:
         """Raise `RemoteProtocolError` unless this legacy method may be called at this point of the session."""
@@ -288,7 +309,9 @@ class SessionTerms:
 
     def for_request(self, params: JsonObject) -> RequestTerms:
         """Return the terms of a legacy request with these params."""
-        meta = params.get("_meta")
+        if "_meta" not in params:
+            return self._bare_terms()
+        meta = params["_meta"]
         if not isinstance(meta, dict):  # absent, or malformed: the codec rejects the params then
             meta = {}
         token = meta.get(PROGRESS_TOKEN)
@@ -301,9 +324,23 @@ class SessionTerms:
             self.client_info,
             self.log_threshold,
             token,
-            encoded_meta(meta) if meta else _NO_META,
+            encoded_meta(meta),
             asks_in_rounds=False,
         )
+
+    def _bare_terms(self) -> RequestTerms:
+        """Return the terms of a request that says nothing of itself: the same ones as long as the session's are the same."""
+        bare = self._bare
+        if (
+            bare is None
+            or bare.codec is not self.codec
+            or bare.client_capabilities is not self.client_capabilities
+            or bare.client_info is not self.client_info
+            or bare.log_threshold is not self.log_threshold
+        ):
+            agreed = (self.codec, self.client_capabilities, self.client_info, self.log_threshold)
+            bare = self._bare = RequestTerms(*agreed, None, _NO_META, asks_in_rounds=False)
+        return bare
 
 
 def modern_terms(meta: JsonObject) -> RequestTerms:
@@ -313,20 +350,55 @@ def modern_terms(meta: JsonObject) -> RequestTerms:
         RemoteProtocolError: -32022 for a version that is unknown or is reached through `initialize`, raised before anything
             else because the other keys may differ there; -32602 for a key that is missing or has the wrong type (M-META-1s).
     """
-    version = meta[PROTOCOL_VERSION]
+    stated = [meta.get(key) for key in _STATED]
+    try:
+        text = to_json(stated)
+    except ValueError:
+        text = None
+    codec, capabilities, info, threshold = (
+        _stated_terms(*stated) if text is None or len(text) > MAX_KNOWN else _known_terms(text)
+    )
+    token = _progress_token(meta)
+    return make_tuple(RequestTerms, (codec, capabilities, info, threshold, token, encoded_meta(meta), True))
+
+
+class StatedTerms(NamedTuple):
+    """What a client states in the same words in each of its requests."""
+
+    codec: Codec
+    client_capabilities: ClientCapabilities
+    client_info: Implementation | None
+    log_threshold: LogThreshold
+
+
+_STATED: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL)
+
+MAX_KNOWN: Final = 1024
+"""Bytes of what a client states of itself up to which the models of it are kept for its next request."""
+
+KNOWN_CLIENTS: Final = 256
+"""How many of them are kept, in each process."""
+
+
+@lru_cache(KNOWN_CLIENTS)
+def _known_terms(text: bytes) -> StatedTerms:
+    """Return what a client states, from the JSON of it."""
+    # Parsed again where it is new, so that the cache has nothing to do with who was the first to say it.
+    return _stated_terms(*from_json(text))
+
+
+def _stated_terms(version: JsonValue, declared: JsonValue, named: JsonValue, level: JsonValue) -> StatedTerms:
+    """Return the terms of a request with these members of `_meta`; None stands for one that is absent."""
     if not isinstance(version, str):
         raise _invalid(PROTOCOL_VERSION, "must be a string")
     codec = CODECS.get(version)
     if codec is None or codec.revision.era is not Era.MODERN:
         raise unsupported_version(version)
-    if CLIENT_CAPABILITIES not in meta:
+    if declared is None:
         raise _invalid(CLIENT_CAPABILITIES, "required since 2026-07-28; {} declares nothing")
-    capabilities = validated(ClientCapabilities, meta[CLIENT_CAPABILITIES], _path(CLIENT_CAPABILITIES))
-    info = None if meta.get(CLIENT_INFO) is None else validated(Implementation, meta[CLIENT_INFO], _path(CLIENT_INFO))
-    threshold = LogThreshold(_log_level(meta.get(LOG_LEVEL)))
-    return RequestTerms(
-        codec, capabilities, info, threshold, _progress_token(meta), encoded_meta(meta), asks_in_rounds=True
-    )
+    capabilities = validated(ClientCapabilities, declared, _path(CLIENT_CAPABILITIES))
+    info = None if named is None else validated(Implementation, named, _path(CLIENT_INFO))
+    return StatedTerms(codec, capabilities, info, LogThreshold(_log_level(level)))
 
 
 _NO_META: Final = Encoded(b"{}")
@@ -373,18 +445,19 @@ def read_request(
     Raises:
         RemoteProtocolError: the error to answer with.
     """
-    params = message.params
+    _, method, params, _ = message
     if isinstance(params, Encoded):
         raise LocalProtocolError("a received message has decoded parameters")
-    meta = (inbound or classify(message)).meta
-    if meta is None:
-        terms = session.for_request(params)
-        session.check_phase(message.method)
-    else:
+    meta = params.get("_meta") if inbound is None else inbound.meta
+    if isinstance(meta, dict) and PROTOCOL_VERSION in meta:
         terms = modern_terms(meta)
-    model = terms.codec.decode_request(message.method, params, sender=sender)
+    else:
+        terms = session.for_request(params)
+        if session.phase is OPENING:
+            session.check_phase(method)
+    model = terms.codec.decode_request(method, params, sender=sender)
     # By its name: to ask pydantic for the type of a model takes half a microsecond, for every request.
-    if message.method == "initialize":
+    if method == "initialize":
         assert isinstance(model, InitializeRequestParams)
         session.check_handshake(model)
     return terms, model

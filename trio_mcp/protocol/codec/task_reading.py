@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from ... import types
 from ...types import (
-    CancelTaskResult,
-    CreateTaskResult,
     EmptyResult,
-    GetTaskResult,
     JsonObject,
     JsonValue,
-    ListTasksResult,
     Model,
-    Task,
-    TaskStatusNotificationParams,
 )
 from ..revisions import TaskStyle
 from .rewrites import OLD_TASK_NAMES
@@ -60,46 +55,48 @@ def says_task(result: JsonObject) -> bool:
     return isinstance(result.get("task"), dict) and _ANSWERS.isdisjoint(result)
 
 
-def read_created_task(result: JsonObject) -> CreateTaskResult:
+def read_created_task(result: JsonObject) -> types.CreateTaskResult:
     """Return such a result. Raises what `validated` raises."""
-    task = validated(Task, _renamed(result.get("task")), "result.task", OLD_TASK_NAMES)
-    return CreateTaskResult.model_validate({**dict(task), "meta": _meta(result)})
+    task = validated(types.Task, _renamed(result.get("task")), "result.task", OLD_TASK_NAMES)
+    return types.CreateTaskResult.model_validate({**dict(task), "meta": _meta(result)})
 
 
 def read_members(style: TaskStyle, kind: type[Model], members: JsonObject, path: str) -> Model:
     """Return a result, or the params of a notification, as a `kind`. Raises what `validated` raises."""
-    if kind not in _READERS:
+    reader = _READERS.get(kind.__name__)
+    if reader is None:
         return validated(kind, members, path)
     if style is TaskStyle.REQUESTED:
-        return _READERS[kind](members, path)
+        return reader(members, path)
     return validated(kind, without_tasks(members), path)
 
 
 def _read_task(members: JsonObject, path: str) -> Model:
-    return validated(GetTaskResult, _renamed(members), path, OLD_TASK_NAMES)
+    return validated(types.GetTaskResult, _renamed(members), path, OLD_TASK_NAMES)
 
 
 def _read_news(members: JsonObject, path: str) -> Model:
-    return validated(TaskStatusNotificationParams, _renamed(members), path, OLD_TASK_NAMES)
+    return validated(types.TaskStatusNotificationParams, _renamed(members), path, OLD_TASK_NAMES)
 
 
 def _read_cancelled(members: JsonObject, path: str) -> Model:
-    task = validated(Task, _renamed(without(("_meta",), members)), path, OLD_TASK_NAMES)
-    return CancelTaskResult(task=task, meta=_meta(members))
+    task = validated(types.Task, _renamed(without(("_meta",), members)), path, OLD_TASK_NAMES)
+    return types.CancelTaskResult(task=task, meta=_meta(members))
 
 
 def _read_list(members: JsonObject, path: str) -> Model:
     tasks = members.get("tasks")
     renamed = [_renamed(task) for task in tasks] if isinstance(tasks, list) else tasks
-    return validated(ListTasksResult, {**members, "tasks": renamed}, path, OLD_TASK_NAMES)
+    return validated(types.ListTasksResult, {**members, "tasks": renamed}, path, OLD_TASK_NAMES)
 
 
-_READERS: Final[Mapping[type[Model], Callable[[JsonObject, str], Model]]] = {
-    GetTaskResult: _read_task,
-    TaskStatusNotificationParams: _read_news,
-    CancelTaskResult: _read_cancelled,
-    ListTasksResult: _read_list,
+_READERS: Final[Mapping[str, Callable[[JsonObject, str], Model]]] = {
+    "GetTaskResult": _read_task,
+    "TaskStatusNotificationParams": _read_news,
+    "CancelTaskResult": _read_cancelled,
+    "ListTasksResult": _read_list,
 }
+"""By the names of the types, which are not loaded for it."""
 
 
 def _renamed(task: JsonValue) -> JsonValue:

@@ -17,25 +17,15 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeAlias, TypeVar
 
+from ... import types
 from ...errors import CapabilityError, LocalProtocolError
 from ...types import (
     CallToolRequestParams,
     CallToolResult,
-    CancelTaskResult,
     ClientCapabilities,
-    CreateMessageRequestParams,
-    CreateTaskResult,
-    ElicitRequestFormParams,
-    ElicitRequestURLParams,
-    GetTaskResult,
     JsonObject,
     Model,
-    RelatedTaskMetadata,
     RequestParams,
-    SubscriptionsListenRequestParams,
-    Task,
-    TaskStatus,
-    TaskStatusNotificationParams,
     TextContent,
     declares,
 )
@@ -47,7 +37,7 @@ from ..revisions import TASKS_GATE, TaskStyle
 from ..strict_json import dumps
 from .writing import Writer
 
-T = TypeVar("T", bound=Task)
+T = TypeVar("T", bound="types.Task")
 
 TaskOutcome: TypeAlias = Model | ErrorDetail | None
 """What a task ended with: the result of its request, or an error; None while it runs, and for one that was cancelled."""
@@ -76,7 +66,7 @@ class TaskState(NamedTuple):
         asked: the open questions: method and params by key.
     """
 
-    task: Task
+    task: types.Task
     method: str = "tools/call"
     asked: Mapping[str, tuple[str, Model]] = _NONE_ASKED
     outcome: TaskOutcome = None
@@ -116,8 +106,10 @@ class TaskWriter(Writer):
         """Raise `CapabilityError` unless the client declares, in this request, what its method needs (M-TSK-7, M-TSK-8)."""
         known = self.revision.requests.get(method)
         needs = None if known is None else known.needs
-        if isinstance(params, SubscriptionsListenRequestParams) and params.notifications.task_ids:
-            method, needs = f"taskIds in {method}", TASKS_GATE
+        if method == "subscriptions/listen":
+            assert isinstance(params, types.SubscriptionsListenRequestParams)
+            if params.notifications.task_ids:
+                method, needs = f"taskIds in {method}", TASKS_GATE
         missing = None if needs is None else lacks(declared, (needs,))
         if missing is not None:
             text = f"{method} needs a client that declares {needs} in the request, as {dumps(missing).decode()}"
@@ -127,9 +119,9 @@ class TaskWriter(Writer):
         """Return the `_meta` of a message that belongs to a task: 2025-11-25 names the task there (L-TSK-7)."""
         if self.revision.tasks is not TaskStyle.REQUESTED:
             return meta
-        return {**(meta or {}), RELATED_TASK: RelatedTaskMetadata(task_id=task_id).wire()}
+        return {**(meta or {}), RELATED_TASK: types.RelatedTaskMetadata(task_id=task_id).wire()}
 
-    def shown_task(self, state: TaskState) -> Task:
+    def shown_task(self, state: TaskState) -> types.Task:
         """Return the task with the status that this revision shows (L-TSK-5, M-TSK-4).
 
         The message of a failed one is the reason: what its work said last is out of date, and hosts show this text.
@@ -145,24 +137,24 @@ class TaskWriter(Writer):
     def encode_task(self, state: TaskState, identity: Encoded | None = None) -> Encoded:
         """The answer to `tasks/get`."""
         task = self.shown_task(state)
-        written = self.encode_result("tasks/get", _as(GetTaskResult, task), identity)
+        written = self.encode_result("tasks/get", _as(types.GetTaskResult, task), identity)
         return self._with_details(written, task.status, state)
 
     def encode_cancelled_task(self, state: TaskState, identity: Encoded | None = None) -> Encoded:
         """The answer to `tasks/cancel`: the task, or an acknowledgement."""
-        return self.encode_result("tasks/cancel", CancelTaskResult(task=self.shown_task(state)), identity)
+        return self.encode_result("tasks/cancel", types.CancelTaskResult(task=self.shown_task(state)), identity)
 
     def encode_created_task(
         self, state: TaskState, identity: Encoded | None = None, meta: JsonObject | None = None
     ) -> Encoded:
         """The answer to the request that became the task; `meta` may hold a text for the model (`IMMEDIATE_RESPONSE`)."""
-        return self.encode_result(state.method, _as(CreateTaskResult, self.shown_task(state), meta), identity)
+        return self.encode_result(state.method, _as(types.CreateTaskResult, self.shown_task(state), meta), identity)
 
     def encode_task_notification(self, state: TaskState, meta: JsonObject | None = None) -> tuple[str, Encoded]:
         """The notification that a task has changed: its method, and its params."""
         method = _NEWS.get(self.revision.tasks, "notifications/tasks")
         task = self.shown_task(state)
-        written = self.encode_notification(method, _as(TaskStatusNotificationParams, task, meta))
+        written = self.encode_notification(method, _as(types.TaskStatusNotificationParams, task, meta))
         return method, self._with_details(written, task.status, state)
 
     def encode_task_payload(self, method: str, result: Model, task_id: str) -> Encoded:
@@ -181,7 +173,7 @@ class TaskWriter(Writer):
         """Whether the server decides if a request becomes a task."""
         return self.revision.tasks is TaskStyle.DECLARED
 
-    def _status(self, state: TaskState) -> TaskStatus:
+    def _status(self, state: TaskState) -> types.TaskStatus:
         outcome = state.outcome
         if state.task.status == "cancelled" or (outcome is None and state.task.status in ("completed", "failed")):
             return state.task.status
@@ -191,7 +183,7 @@ class TaskWriter(Writer):
         failed = isinstance(outcome, ErrorDetail) or (is_error and self.revision.error_result_fails)
         return "failed" if failed else "completed"
 
-    def _with_details(self, written: Encoded, status: TaskStatus, state: TaskState) -> Encoded:
+    def _with_details(self, written: Encoded, status: types.TaskStatus, state: TaskState) -> Encoded:
         """Add what the status calls for, where a task holds it. Spliced in: a result may be large, and is encoded once."""
         if not self._decides:
             return written
@@ -221,9 +213,9 @@ def _failure_text(outcome: TaskOutcome) -> str:
     return text if len(text) <= MAX_REASON else f"{text[: MAX_REASON - 1]}…"
 
 
-def _as(kind: type[T], task: Task, meta: JsonObject | None = None) -> T:
+def _as(kind: type[T], task: types.Task, meta: JsonObject | None = None) -> T:
     """Return a task as a message that says nothing else."""
-    return kind.model_validate({**{name: getattr(task, name) for name in Task.model_fields}, "meta": meta})
+    return kind.model_validate({**{name: getattr(task, name) for name in types.Task.model_fields}, "meta": meta})
 
 
 def _declares_extension(params: Model) -> bool:
@@ -236,9 +228,9 @@ def _declares_extension(params: Model) -> bool:
 
 def _wanted_task(params: Model) -> bool:
     match params:
-        case CallToolRequestParams(task=task) | CreateMessageRequestParams(task=task):
+        case CallToolRequestParams(task=task) | types.CreateMessageRequestParams(task=task):
             return task is not None
-        case ElicitRequestFormParams(task=task) | ElicitRequestURLParams(task=task):
+        case types.ElicitRequestFormParams(task=task) | types.ElicitRequestURLParams(task=task):
             return task is not None
         case _:
             return False

@@ -8,14 +8,13 @@ from typing import Final
 from pydantic.alias_generators import to_snake
 from pydantic_core import to_json
 
+from ... import types
 from ...errors import LocalProtocolError
+from ...quick_tuple import make_tuple
 from ...types import (
     CacheableResult,
     CallToolResult,
     ClientCapabilities,
-    CreateTaskResult,
-    InputRequiredResult,
-    InputResponseRequestParams,
     JsonObject,
     ListToolsResult,
     Model,
@@ -49,15 +48,16 @@ class Writer:
         LocalProtocolError: by every method, for what this revision or JSON itself cannot say.
     """
 
-    __slots__ = ("_modern", "_rounds", "revision")
+    __slots__ = ("_modern", "_requests", "_rounds", "name", "revision")
 
     def __init__(self, revision: Revision) -> None:
         self.revision = revision
+        # Again, because each request asks for both, and to read a member of a named tuple takes much longer.
+        self.name = revision.name
+        self._requests = revision.requests
         self._modern = revision.era is Era.MODERN
         # An interim result may answer these requests: their params have room for the answers (M-MRTR-1s).
-        self._rounds = frozenset(
-            name for name, known in revision.requests.items() if issubclass(known.params, InputResponseRequestParams)
-        )
+        self._rounds = frozenset(name for name, known in revision.requests.items() if known.asks)
 
     def can_ask(self, method: str, params: Model) -> bool:
         """Return whether a server can put this question to its client: the method exists, and its mode if it has modes."""
@@ -82,16 +82,19 @@ class Writer:
         Args:
             identity: who the server is (an `Implementation`); modern results say it in their `_meta` (M-META-2s).
         """
-        known = self._known(self.revision.requests, method)
+        known = self._requests.get(method)
+        if known is None:
+            raise self._lacks(method)
         if type(result) is CallToolResult and known.result is CallToolResult:
-            raw = _encoded_text(result)
-            if raw is not None:
-                return Encoded(_modern_text(raw, identity) if self._modern else raw)
-        if self._modern and method in self._rounds and isinstance(result, InputRequiredResult):
+            text = _bare_text(result)
+            if text is not None:
+                begin = _begin_modern(identity) if self._modern else (b"{",)
+                return make_tuple(Encoded, (b"".join((*begin, _BEFORE_TEXT, text, _AFTER_TEXT)),))
+        if self._modern and method in self._rounds and isinstance(result, types.InputRequiredResult):
             if not result.input_requests and result.request_state is None:
                 raise LocalProtocolError(ASKS_NOTHING)
-            return self._signed(result, InputRequiredResult, identity)
-        may_be = (_result_type(known),) if known.as_task is None else (_result_type(known), CreateTaskResult)
+            return self._signed(result, types.InputRequiredResult, identity)
+        may_be = (_result_type(known),) if known.as_task is None else (_result_type(known), types.CreateTaskResult)
         kind = _kind(result, *may_be)
         return self._signed(result, kind, identity) if self._modern else self.encode(result, kind, "result")
 
@@ -224,29 +227,36 @@ def _is_plain(model: Model, form: Shape | None) -> bool:
             return False
 
 
-def _encoded_text(result: CallToolResult) -> bytes | None:
-    """Return the bytes of a result that is one bare text, which all revisions write alike; None for any other.
+_BEFORE_TEXT: Final = b'"content":[{"type":"text","text":'
+_AFTER_TEXT: Final = b"}]}"
+
+
+def _bare_text(result: CallToolResult) -> bytes | None:
+    """Return the text of a result that is one bare text, which all revisions write alike, as JSON; None for any other.
 
     Most results of tools are that, and the general way takes several times longer.
     """
     content = result.content
-    if len(content) != 1 or result.model_fields_set != _CONTENT_ALONE:
+    # What `model_fields_set` returns, without the call of the property.
+    if len(content) != 1 or result.__pydantic_fields_set__ != _CONTENT_ALONE:
         return None
     block = content[0]
-    if type(block) is not TextContent or type(block.text) is not str or not block.model_fields_set <= _PLAIN_TEXT:
+    if type(block) is not TextContent or not block.__pydantic_fields_set__ <= _PLAIN_TEXT:
+        return None
+    text = block.text
+    if type(text) is not str:
         return None
     try:
-        return b"".join((b'{"content":[{"type":"text","text":', to_json(block.text), b"}]}"))
+        return to_json(text)
     except ValueError:  # raised again on the general way, with the member at fault
         return None
 
 
-def _modern_text(raw: bytes, identity: Encoded | None) -> bytes:
-    """Return such a result with what every modern one has."""
+def _begin_modern(identity: Encoded | None) -> tuple[bytes, ...]:
+    """Return the parts with which a modern result begins, to be joined: formatting takes forty times as long for a megabyte."""
     if identity is None:
-        return b'{"resultType":"complete",' + raw[1:]
-    # Not formatted, which takes forty times as long for a result of a megabyte.
-    return b"".join((b'{"_meta":{"', _SERVER_INFO, b'":', identity.raw, b'},"resultType":"complete",', raw[1:]))
+        return (b'{"resultType":"complete",',)
+    return b'{"_meta":{"', _SERVER_INFO, b'":', identity.raw, b'},"resultType":"complete",'
 
 
 def _with_defaults(raw: bytes, result: Model) -> bytes:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, NamedTuple, TypeAlias
 
@@ -72,8 +71,7 @@ class MirroredParameter(NamedTuple):
         return value
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterHeaders:
+class ParameterHeaders(NamedTuple):
     """The mirrored parameters of one tool; falsy if there are none."""
 
     parameters: tuple[MirroredParameter, ...] = ()

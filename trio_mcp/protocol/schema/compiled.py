@@ -8,7 +8,7 @@ its value. That is sound because the schema is a private copy that lives as long
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -22,6 +22,7 @@ from ...types.base import JsonObject, JsonValue
 from ..strict_json import JsonLimits, json_path, loads
 from .keywords import CHECK_BUDGET, DIALECTS, BudgetExceeded, CheckBudget, SubschemaRole, abbreviated
 from .limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS, QUICK_STEPS, QUICK_VALUES, CheckTooDear
+from .meta_schemas import in_one_piece
 from .patterns import MAX_PATTERN_WEIGHT, Pattern
 from .references import Resolved, Resolver, lookup
 
@@ -67,7 +68,7 @@ class CompiledSchema:
 
     def _must_be_schema(self, kind: type[Validator], schema: JsonValue) -> None:
         try:
-            problem = self._first_problems(kind(kind.META_SCHEMA), schema, "schema", 1)
+            problem = self._first_problems(_meta_validator(kind), schema, "schema", 1)
         except BudgetExceeded:
             problem = f"schema costs more to check than {MAX_STEPS} steps"
         if problem is not None:
@@ -106,6 +107,11 @@ class CompiledSchema:
                 self._patterns[pattern] = Pattern(pattern)
         if sum(pattern.weight for pattern in self._patterns.values()) > MAX_PATTERN_WEIGHT:
             raise ValueError("its patterns together are too large (MAX_PATTERN_WEIGHT)")
+
+
+@cache
+def _meta_validator(kind: type[Validator]) -> Validator:
+    return kind(in_one_piece(kind.META_SCHEMA))
 
 
 def _problem_text(error: ValidationError, root: str) -> str:

@@ -26,8 +26,9 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from ... import types
 from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded
-from ...types import CallToolRequestParams, GetPromptRequestParams, JsonObject, JsonValue, Model, ResourceRequestParams
+from ...types import CallToolRequestParams, JsonObject, JsonValue, Model, ResourceRequestParams
 from ..strict_json import dumps
 
 KEY_BYTES = 32
@@ -102,7 +103,7 @@ def _asked_for(params: Model) -> tuple[str, JsonObject]:
     match params:
         case CallToolRequestParams(name=name, arguments=arguments):
             return name, arguments or {}
-        case GetPromptRequestParams(name=name, arguments=texts):
+        case types.GetPromptRequestParams(name=name, arguments=texts):
             return name, dict(texts or {})
         case ResourceRequestParams(uri=uri):
             return uri, {}

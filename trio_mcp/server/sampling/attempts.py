@@ -20,12 +20,6 @@ T_co = TypeVar("T_co", covariant=True)
 Helper: TypeAlias = Literal["sample", "sample_schema", "sample_tools"]
 """The method of the context that asked."""
 
-RETRIES: Final = 2
-"""How often a model is asked again, unless the author says otherwise."""
-
-MAX_RETRIES: Final = 99
-"""More are a mistake: each costs tokens, and a requirement that no answer meets must not keep a model busy for ever."""
-
 REQUIRED: Final = ToolChoice(mode="required")
 
 CUT_OFF: Final = "maxTokens"

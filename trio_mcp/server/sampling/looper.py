@@ -7,20 +7,14 @@ from collections.abc import Coroutine, Sequence
 from functools import partial
 from typing import Final, Unpack, cast, get_args
 
+from ... import types
 from ...checks import check_choice, check_int
 from ...runtime import Lane, run_child
 from ...runtime.branch import with_timeout
-from ...types import SamplingMessage, ToolChoice
+from .. import sampling
 from ..branching import freeze_messages
 from ..unawaited import UnawaitedAnswer
-from .history import check_conversation, has_results
-from .loop import LoopOptions, run_loop
-from .loop_result import ToolLoopResult
-from .loop_tools import LoopTool, check_loop_tools
-from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
-from .request import SampleOptions, check_sample_options, request_params
 from .sampler import Sampler
-from .tools import ToolChoiceMode
 
 MAX_ITERATIONS: Final = 10
 """Rounds of a loop. A modern client answers as many in one call by default, and the model is asked in one each."""
@@ -33,14 +27,14 @@ class ToolLooper(Sampler):
 
     def run_tool_loop(
         self,
-        prompt: Prompt | Sequence[SamplingMessage] | None,
-        tools: Sequence[LoopTool],
+        prompt: sampling.Prompt | Sequence[types.SamplingMessage] | None,
+        tools: Sequence[sampling.LoopTool],
         *,
         max_iterations: int = MAX_ITERATIONS,
-        tool_choice: ToolChoiceMode | None = None,
+        tool_choice: sampling.ToolChoiceMode | None = None,
         progress: bool = False,
-        **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, object, ToolLoopResult]:
+        **options: Unpack[sampling.SampleOptions],
+    ) -> Coroutine[object, object, sampling.ToolLoopResult]:
         """Ask the model, run the tools that it calls, and ask again with the results, until it calls none.
 
         The calls of an answer run concurrently, each as a branch of this call. A call that fails is an error result, which the
@@ -71,34 +65,42 @@ class ToolLooper(Sampler):
         A cancel withdraws the question, and cancels the calls that run.
         """
         if is_conversation(prompt):
-            options, prompt = with_messages(options, cast("Sequence[SamplingMessage]", prompt)), None
+            options, prompt = with_messages(options, cast("Sequence[types.SamplingMessage]", prompt)), None
         if prompt is not None and options.get("messages") is not None:
             raise TypeError("a tool loop takes either a prompt or messages")
-        continues = bool(self._messages) and has_results(self._messages[-1])
+        continues = bool(self._messages) and sampling.history.has_results(self._messages[-1])
         if prompt is None and options.get("messages") is None and not continues:
             raise TypeError("a tool loop takes a prompt or messages; only after add_tool_results it needs neither")
-        check_sample_options(options, ToolLooper.run_tool_loop)
-        check_loop_tools(tools)
+        sampling.request.check_sample_options(options, ToolLooper.run_tool_loop)
+        sampling.loop_tools.check_loop_tools(tools)
         check_int("max_iterations", max_iterations, least=1)
         if tool_choice is not None:
-            check_choice("tool_choice", tool_choice, get_args(ToolChoiceMode))
+            check_choice("tool_choice", tool_choice, get_args(sampling.tools.ToolChoiceMode))
         if (given := options.get("messages")) is not None:
             options = {**options, "messages": tuple(given)}
-        parts = None if prompt is None else prompt_parts(cast("Prompt", prompt))
-        choice = None if tool_choice is None else ToolChoice(mode=tool_choice)
-        running = self._run_loop(parts, LoopOptions([*tools], max_iterations, progress), choice, options)
+        parts = None if prompt is None else sampling.prompts.prompt_parts(cast("sampling.Prompt", prompt))
+        choice = None if tool_choice is None else types.ToolChoice(mode=tool_choice)
+        running = self._run_loop(parts, sampling.loop.LoopOptions([*tools], max_iterations, progress), choice, options)
         return UnawaitedAnswer(running, "ctx.run_tool_loop", self._lane)
 
     async def _run_loop(
-        self, parts: list[PromptPart] | None, loop: LoopOptions, choice: ToolChoice | None, options: SampleOptions
-    ) -> ToolLoopResult:
+        self,
+        parts: list[sampling.PromptPart] | None,
+        loop: sampling.loop.LoopOptions,
+        choice: types.ToolChoice | None,
+        options: sampling.SampleOptions,
+    ) -> sampling.ToolLoopResult:
         """Run the loop in a lane of its own, and add its messages to the conversation."""
-        asked = () if parts is None else (await prompt_message(parts),)
+        asked = () if parts is None else (await sampling.prompts.prompt_message(parts),)
         given = options.get("messages")
         messages = (*self._messages, *asked) if given is None else tuple(given)
-        check_conversation(messages, is_history=given is None)
-        params = request_params(options, messages, self._terms.system_prompt).model_copy(update={"tool_choice": choice})
-        work = with_timeout(partial(run_loop, self._call, self._terms, loop, params), options.get("timeout", math.inf))
+        sampling.history.check_conversation(messages, is_history=given is None)
+        params = sampling.request.request_params(options, messages, self._terms.system_prompt).model_copy(
+            update={"tool_choice": choice}
+        )
+        work = with_timeout(
+            partial(sampling.loop.run_loop, self._call, self._terms, loop, params), options.get("timeout", math.inf)
+        )
         lane = self._lane
         result = await run_child(lane, Lane(lane.actor, lane.next_path(), lane, None, lane.depth), work)
         if given is None:
@@ -111,11 +113,13 @@ class ToolLooper(Sampler):
 def is_conversation(prompt: object) -> bool:
     """Return whether this is a list of messages, and no prompt."""
     return (
-        isinstance(prompt, list | tuple) and bool(prompt) and all(isinstance(each, SamplingMessage) for each in prompt)
+        isinstance(prompt, list | tuple)
+        and bool(prompt)
+        and all(isinstance(each, types.SamplingMessage) for each in prompt)
     )
 
 
-def with_messages(options: SampleOptions, messages: Sequence[SamplingMessage]) -> SampleOptions:
+def with_messages(options: sampling.SampleOptions, messages: Sequence[types.SamplingMessage]) -> sampling.SampleOptions:
     """Return the options with a conversation that was given in place of the prompt."""
     if options.get("messages") is not None:
         raise TypeError("a tool loop takes its messages once")

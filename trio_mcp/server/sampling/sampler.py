@@ -4,36 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, TypeVar, Unpack, cast, overload
 
+from ... import types
 from ...checks import check_choice, check_int
 from ...runtime import Lane
 from ...runtime.loop_turn import is_dear, let_others_run
 from ...session import Call
-from ...types import CreateMessageResult, JsonObject, JsonValue, SamplingMessage
+from .. import sampling
 from ..ask_timeout import ask_timeout
 from ..branching import BODY, BranchTerms, Messages, freeze_messages
 from ..reporting import Reporter
 from ..schema_checks import DearCheck
 from ..unawaited import UnawaitedAnswer
-from .answers import SampleAttempt, Sampled, SampleInvalid, check_answer
-from .attempts import (
-    MAX_RETRIES,
-    RETRIES,
-    CallsRequired,
-    DataRequired,
-    Helper,
-    Requirement,
-    Unchecked,
-    refusal,
-    with_reason,
-)
-from .history import ToolOutput, answered, check_conversation, has_results
-from .model import ask_model
-from .prompts import Prompt, PromptPart, prompt_message, prompt_parts
-from .request import SampleOptions, check_sample_options, check_tools, request_params
-from .structured import answer_form
-from .tools import OfferedTool, ToolChoiceMode
+from .retries import MAX_RETRIES, RETRIES
+
+if TYPE_CHECKING:
+    from ...types import JsonObject, JsonValue
 
 T = TypeVar("T")
 
@@ -52,45 +39,50 @@ class Sampler(Reporter):
     @overload
     async def sample(
         self,
-        prompt: Prompt | None = None,
+        prompt: sampling.Prompt | None = None,
         *,
-        tools: Sequence[OfferedTool] | None = None,
-        tool_choice: ToolChoiceMode | None = None,
+        tools: Sequence[sampling.OfferedTool] | None = None,
+        tool_choice: sampling.ToolChoiceMode | None = None,
         returns: None = None,
-        **options: Unpack[SampleOptions],
-    ) -> Sampled: ...
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled: ...
     @overload
     async def sample(
         self,
-        prompt: Prompt | None = None,
+        prompt: sampling.Prompt | None = None,
         *,
         returns: type[T],
         retries: int = RETRIES,
-        **options: Unpack[SampleOptions],
-    ) -> Sampled[T]: ...
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[T]: ...
     @overload
     async def sample(
         self,
-        prompt: Prompt | None = None,
+        prompt: sampling.Prompt | None = None,
         *,
         returns: JsonObject,
         retries: int = RETRIES,
-        **options: Unpack[SampleOptions],
-    ) -> Sampled[JsonValue]: ...
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[JsonValue]: ...
     @overload
     async def sample(
-        self, prompt: Prompt | None = None, *, returns: object, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Sampled[object]: ...
+        self,
+        prompt: sampling.Prompt | None = None,
+        *,
+        returns: object,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[object]: ...
     def sample(
         self,
-        prompt: Prompt | None = None,
+        prompt: sampling.Prompt | None = None,
         *,
-        tools: Sequence[OfferedTool] | None = None,
-        tool_choice: ToolChoiceMode | None = None,
+        tools: Sequence[sampling.OfferedTool] | None = None,
+        tool_choice: sampling.ToolChoiceMode | None = None,
         returns: object = None,
         retries: int | None = None,
-        **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, object, Sampled[object]]:
+        **options: Unpack[sampling.SampleOptions],
+    ) -> Coroutine[object, object, sampling.Sampled[object]]:
         """Ask the client's model, with either a prompt or complete messages, and return its answer; see docs/sampling.md.
 
         A prompt continues the conversation of this body or branch: the model gets `ctx.messages` and the prompt, and afterwards
@@ -123,39 +115,71 @@ class Sampler(Reporter):
         if returns is None:
             if retries is not None:
                 raise TypeError("retries= goes with returns=: without it, every answer is valid")
-            return self._sample("sample", prompt, Unchecked(*check_tools(tools, tool_choice)), 0, options)
+            return self._sample(
+                "sample",
+                prompt,
+                sampling.attempts.Unchecked(*sampling.request.check_tools(tools, tool_choice)),
+                0,
+                options,
+            )
         if tools is not None or tool_choice is not None:
             raise TypeError("a sample takes either returns= or tools=: a structured answer is one tool call")
-        required = DataRequired(answer_form(returns))
+        required = sampling.attempts.DataRequired(sampling.structured.answer_form(returns))
         return self._sample("sample", prompt, required, RETRIES if retries is None else retries, options)
 
     @overload
     async def sample_schema(
-        self, prompt: Prompt | None, returns: type[T], *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Sampled[T]: ...
+        self,
+        prompt: sampling.Prompt | None,
+        returns: type[T],
+        *,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[T]: ...
     @overload
     async def sample_schema(
-        self, prompt: Prompt | None, returns: JsonObject, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Sampled[JsonValue]: ...
+        self,
+        prompt: sampling.Prompt | None,
+        returns: JsonObject,
+        *,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[JsonValue]: ...
     @overload
     async def sample_schema(
-        self, prompt: Prompt | None, returns: object, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Sampled[object]: ...
+        self,
+        prompt: sampling.Prompt | None,
+        returns: object,
+        *,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> sampling.Sampled[object]: ...
     def sample_schema(
-        self, prompt: Prompt | None, returns: object, *, retries: int = RETRIES, **options: Unpack[SampleOptions]
-    ) -> Coroutine[object, object, Sampled[object]]:
+        self,
+        prompt: sampling.Prompt | None,
+        returns: object,
+        *,
+        retries: int = RETRIES,
+        **options: Unpack[sampling.SampleOptions],
+    ) -> Coroutine[object, object, sampling.Sampled[object]]:
         """Ask for a structured answer: `sample(prompt, returns=returns)`, whose arguments and errors it has."""
-        return self._sample("sample_schema", prompt, DataRequired(answer_form(returns)), retries, options)
+        return self._sample(
+            "sample_schema",
+            prompt,
+            sampling.attempts.DataRequired(sampling.structured.answer_form(returns)),
+            retries,
+            options,
+        )
 
     def sample_tools(
         self,
-        prompt: Prompt | None,
-        tools: Sequence[OfferedTool],
+        prompt: sampling.Prompt | None,
+        tools: Sequence[sampling.OfferedTool],
         *,
-        tool_choice: ToolChoiceMode = "required",
+        tool_choice: sampling.ToolChoiceMode = "required",
         retries: int = RETRIES,
-        **options: Unpack[SampleOptions],
-    ) -> Coroutine[object, object, Sampled]:
+        **options: Unpack[sampling.SampleOptions],
+    ) -> Coroutine[object, object, sampling.Sampled]:
         """Ask for calls of tools, and ask again, with the reason, if an answer has none or one of a tool that was not offered.
 
         Args:
@@ -168,9 +192,15 @@ class Sampler(Reporter):
             Others: as `sample`.
         """
         check_choice("tool_choice", tool_choice, ("auto", "required"))
-        return self._sample("sample_tools", prompt, CallsRequired(*check_tools(tools, tool_choice)), retries, options)
+        return self._sample(
+            "sample_tools",
+            prompt,
+            sampling.attempts.CallsRequired(*sampling.request.check_tools(tools, tool_choice)),
+            retries,
+            options,
+        )
 
-    def add_tool_results(self, results: Mapping[str, ToolOutput]) -> None:
+    def add_tool_results(self, results: Mapping[str, sampling.ToolOutput]) -> None:
         """Add the results of the tools that the model has called in this conversation. `sample` then continues it.
 
         Args:
@@ -181,64 +211,77 @@ class Sampler(Reporter):
             ValueError: a tool call has no result, or a result no tool call; the message names the ids.
             TypeError: a result cannot be sent.
         """
-        self._messages = answered(self._messages, results)
+        self._messages = sampling.history.answered(self._messages, results)
 
     def _sample(
-        self, helper: Helper, prompt: Prompt | None, required: Requirement[T], retries: int, options: SampleOptions
-    ) -> Coroutine[object, object, Sampled[T]]:
+        self,
+        helper: sampling.attempts.Helper,
+        prompt: sampling.Prompt | None,
+        required: sampling.attempts.Requirement[T],
+        retries: int,
+        options: sampling.SampleOptions,
+    ) -> Coroutine[object, object, sampling.Sampled[T]]:
         """Check the arguments, and return the coroutine that asks."""
         messages = options.get("messages")
         if prompt is not None and messages is not None:
             raise TypeError("a sample takes either a prompt or messages")
         check_int("retries", retries, most=MAX_RETRIES)
-        check_sample_options(options, getattr(Sampler, helper))
-        if prompt is None and messages is None and not (self._messages and has_results(self._messages[-1])):
+        sampling.request.check_sample_options(options, getattr(Sampler, helper))
+        if (
+            prompt is None
+            and messages is None
+            and not (self._messages and sampling.history.has_results(self._messages[-1]))
+        ):
             raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
         if messages is not None:
             # The author may go on with the list before this is awaited.
             options = {**options, "messages": tuple(messages)}
-        parts = None if prompt is None else prompt_parts(prompt)
+        parts = None if prompt is None else sampling.prompts.prompt_parts(prompt)
         return UnawaitedAnswer(self._ask(helper, parts, required, retries, options), f"ctx.{helper}", self._lane)
 
     async def _ask(
         self,
-        helper: Helper,
-        parts: list[PromptPart] | None,
-        required: Requirement[T],
+        helper: sampling.attempts.Helper,
+        parts: list[sampling.PromptPart] | None,
+        required: sampling.attempts.Requirement[T],
         retries: int,
-        options: SampleOptions,
-    ) -> Sampled[T]:
+        options: sampling.SampleOptions,
+    ) -> sampling.Sampled[T]:
         """Ask until an answer is valid, add it to the conversation, and return it."""
         limit = ask_timeout(options.get("timeout", math.inf))
-        asked = () if parts is None else (await prompt_message(parts),)
+        asked = () if parts is None else (await sampling.prompts.prompt_message(parts),)
         given = options.get("messages")
         messages = (*self._messages, *asked) if given is None else tuple(given)
-        check_conversation(messages, is_history=given is None)
+        sampling.history.check_conversation(messages, is_history=given is None)
         await share_loop(messages)
-        first = required.asked(request_params(options, messages, self._terms.system_prompt), self._call)
-        params, attempts = first, list[SampleAttempt]()
+        first = required.asked(
+            sampling.request.request_params(options, messages, self._terms.system_prompt), self._call
+        )
+        params, attempts = first, list[sampling.answers.SampleAttempt]()
         while True:
-            answer = await ask_model(self._call, self._lane, self._terms.budget, params, limit)
+            answer = await sampling.model.ask_model(self._call, self._lane, self._terms.budget, params, limit)
             await share_loop(answer)
-            check_answer(answer)
+            sampling.answers.check_answer(answer)
             try:
                 data = await read_answer(required, answer)
             except ValueError as error:
-                attempts.append(refusal(answer, error))
+                attempts.append(sampling.attempts.refusal(answer, error))
             else:
                 source = required.source(answer)
                 if source is not None:
                     await share_loop(answer)  # the check has walked through the data
-                sampled = Sampled(answer, data, messages[-1], source)
+                sampled = sampling.answers.Sampled(answer, data, messages[-1], source)
                 if given is None:
                     self._keep(asked, sampled)
                 await share_loop(answer)
                 return sampled
             if len(attempts) > retries:
-                raise SampleInvalid(helper, attempts, Sampled(answer, None, messages[-1]))
-            params = with_reason(first, attempts[-1].reason)
+                raise sampling.answers.SampleInvalid(
+                    helper, attempts, sampling.answers.Sampled(answer, None, messages[-1])
+                )
+            params = sampling.attempts.with_reason(first, attempts[-1].reason)
 
-    def _keep(self, asked: tuple[SamplingMessage, ...], sampled: Sampled[object]) -> None:
+    def _keep(self, asked: tuple[types.SamplingMessage, ...], sampled: sampling.Sampled[object]) -> None:
         """Add a prompt and its answer to the conversation."""
         # An API rejects a message without blocks.
         replies = [sampled.reply] if sampled.content else []
@@ -253,7 +296,7 @@ async def share_loop(value: object) -> None:
         await let_others_run()
 
 
-async def read_answer(required: Requirement[T], answer: CreateMessageResult) -> T:
+async def read_answer(required: sampling.attempts.Requirement[T], answer: types.CreateMessageResult) -> T:
     """Return the value of an answer, with the check of it in a thread if it is dear. Raises `ValueError` for an invalid one."""
     try:
         return required.read(answer)

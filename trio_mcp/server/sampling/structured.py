@@ -23,7 +23,7 @@ from ...sampling import SCHEMA_TOOL
 from ...session.tool_loop import text_of
 from ...types import CreateMessageResult, JsonObject, JsonValue, Tool
 from ...types.fail_fast import fail_fast_validator
-from ..forms import error_summary
+from ..error_summary import error_summary
 from ..plain_schemas import PlainSchema, inlined
 from ..results import wrapped_schema
 from ..schema_checks import checked

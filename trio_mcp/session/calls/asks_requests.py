@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
+from ... import types
 from ...errors import (
     CapabilityError,
     Disconnected,
@@ -20,19 +21,21 @@ from ...errors import (
 )
 from ...protocol.jsonrpc import INVALID_PARAMS, Notification, Request, RequestId
 from ...runtime import CALL_OVER_MESSAGE, Actor, CancelReason, Journal, Lane, Outcome, Returned, Slot
-from ...types import ClientCapabilities, CreateTaskResult, ElicitationCompleteNotificationParams, Model
+from ...types import ClientCapabilities, Model
 from ...types.capabilities import lacks
+from .. import calls
 from ..envelope import Envelope, content_size
 from ..replies import LegOutcome, ReplyTarget
 from .call import Call, Plan
-from .client_tasks import result_question, runs_as_task, task_question
-from .earlier import EarlierRun, failing_body
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
-from .log import CallLog
-from .memory import CallMemory
 from .pending_asks import ELICITATION_COMPLETE, AskedQuestion, PendingAsks
 from .services import CallServices
+
+if TYPE_CHECKING:
+    from .earlier import EarlierRun
+    from .log import CallLog
+    from .memory import CallMemory
 
 T = TypeVar("T", bound=Model)
 
@@ -87,14 +90,16 @@ class CallByRequests(Call[PendingAsks]):
 
     async def _ask_once(self, question: Question[T], asked: AskedQuestion | None) -> T:
         """Ask on the channel of the request that is being served; raise `AskAgain` if another one has taken its place."""
-        if not (self.services.options.tasks.ask_as_tasks and runs_as_task(self.facts, question)):
+        if not (self.services.options.tasks.ask_as_tasks and calls.client_tasks.runs_as_task(self.facts, question)):
             return await self._request(question, asked, as_task=False)
-        return await self._result_of(question, asked, await self._request(task_question(question), asked, as_task=True))
+        return await self._result_of(
+            question, asked, await self._request(calls.client_tasks.task_question(question), asked, as_task=True)
+        )
 
     async def _result_of(self, question: Question[T], asked: AskedQuestion | None, reply: Model) -> T:
         """Return the answer to what was asked as a task, when it is there."""
-        if isinstance(reply, CreateTaskResult):
-            return await self._request(result_question(question, reply), asked, as_task=True)
+        if isinstance(reply, types.CreateTaskResult):
+            return await self._request(calls.client_tasks.result_question(question, reply), asked, as_task=True)
         if not isinstance(reply, question.answer_type):
             raise MalformedAnswer(EXPECTED[question.kind], RemoteProtocolError("it is no answer to this question"))
         return reply
@@ -122,7 +127,7 @@ class CallByRequests(Call[PendingAsks]):
             raise told_reply(kind, error) from None
         except trio.Cancelled:
             # In the same step in which it came.
-            if isinstance(slot.untaken, CreateTaskResult):
+            if isinstance(slot.untaken, types.CreateTaskResult):
                 self._origin.cancel_task(slot.untaken.task_id)
             raise
 
@@ -146,7 +151,7 @@ class CallByRequests(Call[PendingAsks]):
     def notify_completed(self, elicitation_id: str) -> None:
         codec = self.facts.terms.codec
         if self.is_answering and not self.cancelled_by_client and codec.can_notify(ELICITATION_COMPLETE):
-            params = ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
+            params = types.ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
             self.post(Notification(ELICITATION_COMPLETE, codec.encode_notification(ELICITATION_COMPLETE, params)))
 
     def expect_completion(self, elicitation_ids: Iterable[str]) -> None:
@@ -205,7 +210,7 @@ class CallByRequests(Call[PendingAsks]):
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         # The next process answers. The client, whose response ends without one, asks there for the rest.
-        if self.continues_elsewhere and not isinstance(outcome, Returned):
+        if not isinstance(outcome, Returned) and self.continues_elsewhere:
             return None
         return super()._leg_outcome(outcome)
 
@@ -263,7 +268,7 @@ def resume_request(
     """
     loss = run.loss(plan, always_replay=services.options.always_replay)
     if loss is not None:
-        plan = plan._replace(run=failing_body(loss))
+        plan = plan._replace(run=calls.earlier.failing_body(loss))
     call = CallByRequests(services, plan, facts, target, origin, None, Journal(run.entries))
     # Its body has not run yet.
     origin.resume(call, run.requests)

@@ -18,7 +18,7 @@ from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
 from ...protocol.sealing.request_state import Claims, RequestDigest
-from ...runtime import ActorState, CancelReason, Lane
+from ...runtime import ActorState, CancelReason, Journal, Lane
 from ...types import JsonObject, JsonValue, Model
 from ..replies import LegOutcome, ReplyTarget
 from .call import BECOMES_OUTSIDE, Call
@@ -40,6 +40,10 @@ class CallInRounds(Call[RequestDigest]):
     """A call that asks in rounds. Its origin is the digest of its request, for which its states are sealed."""
 
     __slots__ = ()
+
+    def __post_init__(self, journal: Journal | None) -> None:
+        super().__post_init__(journal)
+        self.actor.on_quiescent = self.on_quiescent
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()

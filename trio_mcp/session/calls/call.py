@@ -30,7 +30,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import Final, Generic, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias
 
 import trio
 from typing_extensions import TypeVar
@@ -53,11 +53,11 @@ from ...runtime import (
 )
 from ...storage import StoreError
 from ...types import JsonValue, LoggingLevel, Model
+from .. import calls
 from ..envelope import Envelope, content_size
-from ..raised import RaisedErrors
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
-from .facts import ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
+from .facts import IS_REPLAYED, ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
 from .failures import (
     CANCEL_ERRORS,
     EXPECTED_ERRORS,
@@ -67,11 +67,11 @@ from .failures import (
     timeout_error,
     told_error,
 )
-from .legs import LegBook
-from .memory import CallMemory
-from .repeats import KeyedCall
 from .reports import ProgressReports, report_log, report_progress, send_heartbeats
 from .services import CallServices
+
+if TYPE_CHECKING:
+    from ..raised import RaisedErrors
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
@@ -100,7 +100,7 @@ class Call(ABC, Generic[OriginT_co]):
     target: ReplyTarget | None
     """Where messages about the request go; None when the call is parked or its client has disconnected."""
     _origin: OriginT_co
-    legs: LegBook | None = None
+    legs: calls.legs.LegBook | None = None
     """The book of its legs; None until the call asks in a round."""
     journal: InitVar[Journal | None] = None
     actor: Actor = field(init=False)
@@ -108,39 +108,42 @@ class Call(ABC, Generic[OriginT_co]):
     """A request is open."""
     cancelled_by_client: bool = field(default=False, init=False)
     """The client cancelled the request: nothing more is sent about it, also while the call cleans up (M-CAN-2s)."""
-    memory: CallMemory | None = field(default=None, init=False)
+    memory: calls.memory.CallMemory | None = field(default=None, init=False)
     """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
     _copies: dict[ReplyTarget, RequestFacts | None] = field(default_factory=dict, init=False)
     """Further requests that get the same reply; the first takes the place of `target`, with its own facts if it has any here."""
-    keyed: KeyedCall[Call] | None = field(default=None, init=False)
+    keyed: calls.repeats.KeyedCall[Call] | None = field(default=None, init=False)
     """What is known of it under its idempotency key; None without one."""
     _reports: ProgressReports | None = field(default=None, init=False)
     """The progress it has reported; None before the first report."""
 
     def __post_init__(self, journal: Journal | None) -> None:
-        services, plan, facts = self.services, self._plan, self.facts
-        size = CALL_SIZE + HEADER_SIZE * len(facts.headers) + facts.size
-        if facts.known_caller is not None:
-            size += facts.known_caller.size
+        services, options, reply_target = self.services, self.services.options, self.target
+        # Taken apart, because to read a member of a named tuple takes as long as ten local names.
+        _, _, _, principal, headers, _, size, caller, _, _ = self.facts
+        run, target, seconds, _, resume, heartbeat, _, _, _ = self._plan
+        size += CALL_SIZE + HEADER_SIZE * len(headers)
+        if caller is not None:
+            size += caller.size
         account = self._open_account(size)
-        self.actor = services.supervisor.start(
-            partial(plan.run, self),
+        seconds = min(seconds, options.max_seconds)
+        actor = self.actor = services.supervisor.start(
+            partial(run, self),
             self._on_actor_done,
-            principal=facts.principal,
-            deadline=trio.current_time() + min(plan.timeout, services.options.max_seconds),
-            label=plan.target,
+            principal=principal,
+            deadline=math.inf if seconds == math.inf else trio.current_time() + seconds,
+            label=target,
             journal=journal,
         )
         if account is not None:
-            self.actor.account = account
+            actor.account = account
             account.draw(size)
-        self.actor.on_quiescent = self.on_quiescent
-        if plan.resume is ResumeMode.REPLAY or services.options.always_replay:
-            self.memory = CallMemory(self.actor.journal, plan.target, services.note_divergence, services.is_durable)
-        if self.target is not None:
-            self.target.work = self
-            if plan.heartbeat is not None:
-                self._start_heartbeat(plan.heartbeat)
+        if resume is IS_REPLAYED or options.always_replay:
+            self.memory = calls.memory.CallMemory(actor.journal, target, services.note_divergence, services.is_durable)
+        if reply_target is not None:
+            reply_target.work = self
+            if heartbeat is not None:
+                self._start_heartbeat(heartbeat)
 
     def _open_account(self, size: int) -> Account | None:
         """Return an account for what the call keeps; None counts nothing. Raises `LimitExceeded` if it has no room for `size`."""
@@ -149,9 +152,6 @@ class Call(ABC, Generic[OriginT_co]):
             return None
         account.check(size)
         return account.open()
-
-    def on_quiescent(self) -> None:
-        """Note that no lane can do anything more on its own."""
 
     @abstractmethod
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
@@ -335,7 +335,11 @@ class Call(ABC, Generic[OriginT_co]):
             copy.finish(outcome)
 
     def _end_keyed(
-        self, keyed: KeyedCall[Call], outcome: LegOutcome, target: ReplyTarget | None, copies: Iterable[ReplyTarget]
+        self,
+        keyed: calls.repeats.KeyedCall[Call],
+        outcome: LegOutcome,
+        target: ReplyTarget | None,
+        copies: Iterable[ReplyTarget],
     ) -> bool:
         """Keep an outcome under the key of the call; return whether it is sent from there, once it is stored."""
         # A repeat goes on in the next process with what this one has recorded.
@@ -381,32 +385,32 @@ class Call(ABC, Generic[OriginT_co]):
             self.keyed.end()
             self.keyed = None
 
-    def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
+    def keep_outcomes(self, legs: calls.legs.LegBook, final: LegOutcome) -> None:
         """Keep the outcomes of the legs of an ended call for repeated requests, and `final` for a next leg."""
 
     def _leg_outcome(self, outcome: Outcome) -> LegOutcome:
         """Return what to answer the caller with; None if the call was cancelled for a client that wants no reply."""
+        answer: LegOutcome
         try:
-            answer = self._encoded_outcome(outcome)
+            # What is about tasks is encoded by the body.
+            if isinstance(outcome, Returned) and isinstance(outcome.value, Encoded):
+                answer = outcome.value
+            else:
+                result = self._answer(outcome)
+                answer = self._encoded(result) if isinstance(result, Model) else result
         except BaseException as error:  # noqa: BLE001, ASYNC103  nothing that a tool makes may get past its own call
             answer = error_detail(self.services.failures, self.facts, self._told(error), self._plan.target)
-        return None if self.actor.cancel_reason in NO_REPLY_REASONS else answer
-
-    def _encoded_outcome(self, outcome: Outcome) -> LegOutcome:
-        # What is about tasks is encoded by the body.
-        if isinstance(outcome, Returned) and isinstance(outcome.value, Encoded):
-            return outcome.value
-        answer = self._answer(outcome)
-        return self._encoded(answer) if isinstance(answer, Model) else answer
+        reason = self.actor.cancel_reason
+        return None if reason is not None and reason in NO_REPLY_REASONS else answer
 
     def _answer(self, outcome: Outcome) -> Model | ErrorDetail | None:
         """Return what an outcome means as a result or an error; None if the client that cancelled the call wants no reply."""
+        if isinstance(outcome, Returned):
+            assert isinstance(outcome.value, Model)
+            return outcome.value
         plan = self._plan
         cause: BaseException | CancelReason
         match outcome:
-            case Returned(value):
-                assert isinstance(value, Model)
-                return value
             case Raised(error):
                 cause = self._told(error)
             case Cancelled(reason) if reason in NO_REPLY_REASONS:

@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 import trio
@@ -49,7 +49,7 @@ def task_question(question: Question[T]) -> Question[Model]:
 def result_question(question: Question[T], created: CreateTaskResult) -> Question[T]:
     """Return the question for the result of the task that this one has become."""
     params = TaskRequestParams(task_id=created.task_id)
-    return replace(question, method="tasks/result", params=params, result_method=question.method)
+    return question._replace(method="tasks/result", params=params, result_method=question.method)
 
 
 @dataclass(slots=True, eq=False)

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import secrets
 from collections import OrderedDict
-from dataclasses import InitVar, dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 import trio
 
-from ...runtime import Account, MemoryBudget
+from ...runtime import MemoryBudget
 from ..sizes import OUTCOME_SIZE
 
 # Where a call is, by its name:
@@ -44,7 +43,6 @@ class FinishedCall(NamedTuple, Generic[E]):
     size: int
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class CallDirectory(Generic[C, E]):
     """Calls by name. Names have 128 random bits from the system's generator. Close it when no call runs any more.
 
@@ -53,15 +51,14 @@ class CallDirectory(Generic[C, E]):
         memory: the budget that it is kept in; where that has no room the oldest are evicted.
     """
 
-    _grace: float
-    memory: InitVar[MemoryBudget]
-    _account: Account = field(init=False)
-    _unfinished: dict[str, C] = field(default_factory=dict, init=False)
-    _finished: OrderedDict[str, FinishedCall[E]] = field(default_factory=OrderedDict, init=False)
-    _replayed: OrderedDict[tuple[str, str, int], None] = field(default_factory=OrderedDict, init=False)
-    _evicting: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot, init=False)
+    __slots__ = ("_account", "_evicting", "_finished", "_grace", "_replayed", "_unfinished")
 
-    def __post_init__(self, memory: MemoryBudget) -> None:
+    def __init__(self, grace: float, memory: MemoryBudget) -> None:
+        self._grace = grace
+        self._unfinished: dict[str, C] = {}
+        self._finished: OrderedDict[str, FinishedCall[E]] = OrderedDict()
+        self._replayed: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+        self._evicting = trio.lowlevel.ParkingLot()
         self._account = memory.open()
 
     def add(self, call: C) -> str:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlias, TypeVar, cast
 
 from pydantic_core import from_json
 
 from ...logs import FailureLog
 from ...protocol.codec.reading import RequestTerms
-from ...protocol.codec.tasks import TaskState
 from ...protocol.jsonrpc import Encoded, RequestId
 from ...runtime import Actor, CancelReason, Lane
 from ...runtime.loop_turn import LoopTurn
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
 from ..caller import Caller, caller_of
+
+if TYPE_CHECKING:
+    from ...protocol.codec.tasks import TaskState
 
 T = TypeVar("T", bound=Model)
 
@@ -37,7 +38,6 @@ class Asking(Protocol):
         """The call is over."""
 
 
-@dataclass(slots=True, eq=False)
 class SessionFacts:
     """A legacy session, as far as what outlives a request needs it. When it has ended, it has only its name.
 
@@ -50,11 +50,21 @@ class SessionFacts:
         is_reachable: whether such messages reach the client now.
     """
 
-    owner: str
-    notify: Callable[[str, Model], None] | None
-    notify_task: Callable[[TaskState], None] | None
-    ask: Callable[[Asking], Callable[[], None] | None] | None
-    is_reachable: Callable[[], bool] | None
+    __slots__ = ("ask", "is_reachable", "notify", "notify_task", "owner")
+
+    def __init__(
+        self,
+        owner: str,
+        notify: Callable[[str, Model], None] | None,
+        notify_task: Callable[[TaskState], None] | None,
+        ask: Callable[[Asking], Callable[[], None] | None] | None,
+        is_reachable: Callable[[], bool] | None,
+    ) -> None:
+        self.owner = owner
+        self.notify = notify
+        self.notify_task = notify_task
+        self.ask = ask
+        self.is_reachable = is_reachable
 
 
 class LegacySession(Protocol):
@@ -116,8 +126,7 @@ class QuestionTimeout(NamedTuple):
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Question(Generic[T]):
+class Question(NamedTuple, Generic[T]):
     """A question that a call asks its client.
 
     Attributes:
@@ -159,6 +168,10 @@ class TaskSupport(StrEnum):
         """The word of 2025-11-25, where a caller decides with its request."""
         return TaskSupport.OPTIONAL.value if self is TaskSupport.LATER else self.value
 
+
+# Each call asks for both, and to read a member of an enum takes ten times as long as a name of a module.
+IS_REPLAYED: Final = ResumeMode.REPLAY
+NEVER_A_TASK: Final = TaskSupport.FORBIDDEN
 
 ErrorResult: TypeAlias = Callable[[RequestFacts, BaseException | CancelReason, FailureLog], Model | None]
 """Returns the result that reports a failure, which it logs, or a cancellation; None to answer otherwise, or not at all."""

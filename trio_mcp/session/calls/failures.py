@@ -6,6 +6,7 @@ import logging
 import secrets
 from typing import TypeVar
 
+from ... import types
 from ...errors import (
     BranchLimit,
     CapabilityError,
@@ -26,7 +27,7 @@ from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
 from ...runtime import CancelReason
 from ...storage import StoreError, StoreFull, StoreTimeout
-from ...types import ClientCapabilities, ElicitRequestURLParams, JsonValue, Model
+from ...types import ClientCapabilities, JsonValue, Model
 from ...types.capabilities import declares, lacks
 from ..event_loop import asyncio_hint, text_of
 from .facts import Question, RequestFacts
@@ -178,7 +179,7 @@ def url_required_code(facts: RequestFacts) -> int | None:
 
 def page_to_json(page: UrlToOpen) -> JsonValue:
     """Return a page as the error -32042 lists it (L-ELI-10s)."""
-    params = ElicitRequestURLParams(message=page.message, url=page.url, elicitation_id=page.elicitation_id)
+    params = types.ElicitRequestURLParams(message=page.message, url=page.url, elicitation_id=page.elicitation_id)
     return params.wire()
 
 

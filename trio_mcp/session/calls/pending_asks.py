@@ -13,23 +13,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, NamedTuple, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeGuard, TypeVar
 
 import trio
 
+from ... import types
 from ...errors import LimitExceeded, PeerError, RemoteProtocolError, without_traceback
 from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Account, Actor, EntryKind, JournalEntry
-from ...types import CreateTaskResult, ElicitationCompleteNotificationParams, Model
+from ...types import Model
+from .. import calls
 from .call import Call
-from .client_tasks import NO_LONGER_NEEDED, ClientTasks
-from .earlier import EarlierRequest
 from .facts import Question
-from .log import CallLog, asked_entry
-from .memory import CallMemory
 from .url_elicitations import SessionPages, UrlElicitations
+
+if TYPE_CHECKING:
+    from .client_tasks import ClientTasks
+    from .earlier import EarlierRequest
+    from .log import CallLog
+    from .memory import CallMemory
 
 T = TypeVar("T", bound=Model)
 
@@ -50,7 +53,6 @@ class AskedQuestion(NamedTuple):
     in_turn: bool
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class PendingAsks:
     """The requests that the calls of one connection have sent to its client, and the actors that wait for the answers.
 
@@ -59,23 +61,43 @@ class PendingAsks:
         account: counts what the session keeps; None counts nothing.
     """
 
-    _connection: Connection
-    post: Callable[[Notification | Request], None]
-    _account: Account | None = None
-    actors: dict[RequestId, Actor] = field(default_factory=dict[RequestId, Actor])
-    recorded: dict[RequestId, AskedQuestion] = field(default_factory=dict[RequestId, AskedQuestion])
-    """Those of calls that keep a journal."""
-    earlier: dict[Call, dict[str, EarlierRequest]] = field(default_factory=dict)
-    """What an earlier run of a call has asked and has no answer yet, by key. Together they hold the turn of the call."""
-    prompting: dict[Call, trio.lowlevel.ParkingLot | None] = field(default_factory=dict)
-    """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
-    _tasks: ClientTasks | None = None
-    """Those of the requests that run as tasks; None before the first."""
-    _answered: list[CallMemory] | None = None
-    """The calls that have got answers which are not in their logs yet."""
-    _pages: SessionPages | None = None
-    """The pages whose completion the client is notified of; None before the first."""
-    _closed: bool = False
+    __slots__ = (
+        "_account",
+        "_answered",
+        "_closed",
+        "_connection",
+        "_pages",
+        "_tasks",
+        "actors",
+        "earlier",
+        "post",
+        "prompting",
+        "recorded",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        post: Callable[[Notification | Request], None],
+        account: Account | None = None,
+    ) -> None:
+        self._connection = connection
+        self.post = post
+        self._account = account
+        self.actors: dict[RequestId, Actor] = {}
+        self.recorded: dict[RequestId, AskedQuestion] = {}
+        """Those of calls that keep a journal."""
+        self.earlier: dict[Call, dict[str, EarlierRequest]] = {}
+        """What an earlier run of a call has asked and has no answer yet, by key. Together they hold the turn of the call."""
+        self.prompting: dict[Call, trio.lowlevel.ParkingLot | None] = {}
+        """The calls that have put a question to the user, and the lanes of each that wait for their turn."""
+        self._tasks: ClientTasks | None = None
+        """Those of the requests that run as tasks; None before the first."""
+        self._answered: list[CallMemory] | None = None
+        """The calls that have got answers which are not in their logs yet."""
+        self._pages: SessionPages | None = None
+        """The pages whose completion the client is notified of; None before the first."""
+        self._closed = False
 
     def expect_completion(self, elicitations: UrlElicitations, elicitation_id: str) -> None:
         """Notify the client when its user has finished at a page, unless the session ends before. Raises as `add` does."""
@@ -100,7 +122,7 @@ class PendingAsks:
 
     def _notify_completed(self, elicitation_id: str) -> None:
         codec = self._connection.terms.codec
-        params = ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
+        params = types.ElicitationCompleteNotificationParams(elicitation_id=elicitation_id)
         self.post(Notification(ELICITATION_COMPLETE, codec.encode_notification(ELICITATION_COMPLETE, params)))
 
     # requests
@@ -118,7 +140,7 @@ class PendingAsks:
         request = self._connection.new_request(question.method, question.params, result_method=result_method)
         self.actors[request.id] = actor
         if as_task:
-            self._tasks = self._tasks or ClientTasks(self._connection)
+            self._tasks = self._tasks or calls.client_tasks.ClientTasks(self._connection)
             self._tasks.add(request.id, question.params)
         if asked is not None:
             self.recorded[request.id] = asked
@@ -135,7 +157,7 @@ class PendingAsks:
             asked.call.memory.add_to_log(JournalEntry(EntryKind.WITHDRAWN, asked.key, None))
         if self._tasks is not None:
             return self._tasks.withdraw(request_id)
-        notice = self._connection.withdraw(request_id, NO_LONGER_NEEDED)
+        notice = self._connection.withdraw(request_id, calls.client_tasks.NO_LONGER_NEEDED)
         return () if notice is None else (notice,)
 
     def settle_unsent(self, request_id: RequestId) -> None:
@@ -255,7 +277,7 @@ class PendingAsks:
 
 def entry_of(request_id: RequestId, method: str, asked: AskedQuestion) -> JournalEntry:
     """Return the entry of a question for the log of its call."""
-    return asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
+    return calls.log.asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
 
 
 def is_answer(result: Model | Exception) -> TypeGuard[Model | PeerError | RemoteProtocolError]:
@@ -263,4 +285,6 @@ def is_answer(result: Model | Exception) -> TypeGuard[Model | PeerError | Remote
 
     A task is not the answer yet.
     """
-    return isinstance(result, Model | PeerError | RemoteProtocolError) and not isinstance(result, CreateTaskResult)
+    return isinstance(result, Model | PeerError | RemoteProtocolError) and not isinstance(
+        result, types.CreateTaskResult
+    )

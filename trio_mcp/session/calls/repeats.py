@@ -22,7 +22,6 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, field
 from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
@@ -32,7 +31,7 @@ from ...errors import RemoteProtocolError
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded, ErrorDetail
 from ...protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from ...protocol.sealing.request_state import request_digest
-from ...runtime import Account, MemoryBudget
+from ...runtime import MemoryBudget
 from ...storage import Change
 from ...types import Model
 from ..replies import LegOutcome, ReplyTarget
@@ -170,7 +169,6 @@ class OutcomeStore(Protocol):
         ...
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class KeyedCall(Generic[C]):
     """What is known under one key.
 
@@ -182,16 +180,24 @@ class KeyedCall(Generic[C]):
         owner: who may ask for the task that the outcome names; None if it names none.
     """
 
-    key: CallKey
-    call: C | None
-    _calls: KeyedCalls[C]
-    outcome: LegOutcome = None
-    answered: bool = False
-    owner: str | None = None
-    stored: OutcomeStore | None = None
-    until: float = 0.0
-    """When it moves on to the next table, on Trio's clock (seconds)."""
-    size: int = KEY_SIZE
+    __slots__ = ("_calls", "answered", "call", "key", "outcome", "owner", "size", "stored", "until")
+
+    def __init__(
+        self,
+        key: CallKey,
+        call: C | None,
+        calls: KeyedCalls[C],
+    ) -> None:
+        self.key = key
+        self.call = call
+        self._calls = calls
+        self.outcome: LegOutcome = None
+        self.answered = False
+        self.owner: str | None = None
+        self.stored: OutcomeStore | None = None
+        self.until = 0.0
+        """When it moves on to the next table, on Trio's clock (seconds)."""
+        self.size = KEY_SIZE
 
     def end_leg(self, outcome: LegOutcome, targets: Sequence[ReplyTarget] = ()) -> bool:
         """Keep the outcome of the first leg; those of later ones are found by the state that leads to them.
@@ -242,7 +248,6 @@ class KeyedCall(Generic[C]):
         return Repeat.LOST if self.answered or is_abandoned else Repeat.JOIN
 
 
-@dataclass(slots=True, eq=False, repr=False)
 class KeyedCalls(Generic[C]):
     """The keys of the calls of one service.
 
@@ -251,19 +256,18 @@ class KeyedCalls(Generic[C]):
         memory: the budget that keys and outcomes are kept in; where that has no room the oldest go.
     """
 
-    _grace: float
-    memory: InitVar[MemoryBudget]
-    _account: Account = field(init=False)
-    _open: dict[bytes, KeyedCall[C]] = field(default_factory=dict, init=False)
-    _kept: OrderedDict[bytes, KeyedCall[C]] = field(default_factory=OrderedDict, init=False)
-    _used: OrderedDict[bytes, tuple[float, bytes]] = field(default_factory=OrderedDict, init=False)
-    """When each key is forgotten whose outcome is gone, and the digest of its request."""
-    _kept_bytes: int = field(default=0, init=False)
-    _dropping: trio.lowlevel.ParkingLot = field(default_factory=trio.lowlevel.ParkingLot, init=False)
-    forgotten_until: float = field(default=0.0, init=False)
-    """Until when a key may be unknown although its call has run here, on Trio's clock: it was dropped early."""
+    __slots__ = ("_account", "_dropping", "_grace", "_kept", "_kept_bytes", "_open", "_used", "forgotten_until")
 
-    def __post_init__(self, memory: MemoryBudget) -> None:
+    def __init__(self, grace: float, memory: MemoryBudget) -> None:
+        self._grace = grace
+        self._open: dict[bytes, KeyedCall[C]] = {}
+        self._kept: OrderedDict[bytes, KeyedCall[C]] = OrderedDict()
+        self._used: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
+        """When each key is forgotten whose outcome is gone, and the digest of its request."""
+        self._kept_bytes = 0
+        self._dropping = trio.lowlevel.ParkingLot()
+        self.forgotten_until = 0.0
+        """Until when a key may be unknown although its call has run here, on Trio's clock: it was dropped early."""
         self._account = memory.open()
 
     def find(self, key: CallKey) -> KeyedCall[C] | None:

@@ -17,21 +17,15 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Protocol
 
 import trio
 
+from ... import types
 from ...errors import LimitExceeded
 from ...logs import RepeatedRecords, peer_logger
 from ...protocol.jsonrpc import Notification
-from ...types import (
-    JsonValue,
-    LoggingLevel,
-    LoggingMessageNotificationParams,
-    Model,
-    ProgressNotificationParams,
-)
+from ...types import JsonValue, LoggingLevel, Model, ProgressNotificationParams
 from ..replies import ReplyTarget
 from .facts import RequestFacts
 
@@ -40,24 +34,26 @@ logger = peer_logger("trio_mcp.call")
 DROPPED = "%s: progress must rise, so this report was dropped: %s came after %s"
 
 
-@dataclass(slots=True, eq=False)
 class ProgressReports:
     """The progress that one call has reported."""
 
-    _shared: RepeatedRecords
-    """Bounds what the calls of all clients make the server log."""
-    total: float | None = None
-    message: str | None = None
-    sent_at: float = field(default_factory=trio.current_time)
-    """When the last report was sent, or the leg began, on Trio's clock (seconds)."""
-    _last: float = -math.inf
-    """The last value of the author."""
-    _sent: float = -math.inf
-    """The last value that was sent."""
-    _told_before: float = -math.inf
-    """The last value that an earlier run of the call sent; what a replay reports up to there is not news."""
-    _records: RepeatedRecords | None = None
-    _heartbeat: trio.CancelScope | None = None
+    __slots__ = ("_heartbeat", "_last", "_records", "_sent", "_shared", "_told_before", "message", "sent_at", "total")
+
+    def __init__(self, shared: RepeatedRecords) -> None:
+        self._shared = shared
+        """Bounds what the calls of all clients make the server log."""
+        self.total: float | None = None
+        self.message: str | None = None
+        self.sent_at = trio.current_time()
+        """When the last report was sent, or the leg began, on Trio's clock (seconds)."""
+        self._last = -math.inf
+        """The last value of the author."""
+        self._sent = -math.inf
+        """The last value that was sent."""
+        self._told_before = -math.inf
+        """The last value that an earlier run of the call sent; what a replay reports up to there is not news."""
+        self._records: RepeatedRecords | None = None
+        self._heartbeat: trio.CancelScope | None = None
 
     def accept(self, target: str, value: float) -> bool:
         """Return whether a value of the author is finite and more than the last one; log the first one that is not.
@@ -156,7 +152,9 @@ async def report_log(call: ReportingCall, level: LoggingLevel, data: JsonValue, 
     if not call.is_answering or not call.facts.terms.log_threshold.passes(level) or call.is_replaying:
         await trio.lowlevel.checkpoint()
         return
-    params = LoggingMessageNotificationParams.model_validate({"level": level, "data": data, "logger": logger_name})
+    params = types.LoggingMessageNotificationParams.model_validate(
+        {"level": level, "data": data, "logger": logger_name}
+    )
     await call.notify("notifications/message", params)
 
 

@@ -8,28 +8,32 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
+from ... import session, stores
 from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
-from ...sampling import SamplingProvider
-from ...storage import JournalStore, Store
-from ...stores.adapters import StoredJournals
+from ...storage import JournalStore
 from ...types import JsonObject, Model, Tool
-from ..kept_results import KeptResults
+from .. import calls
 from ..options import ServiceOptions
-from ..raised import RaisedErrors
 from ..replies import LegOutcome
 from .directory import CallDirectory
-from .ended import EndedCall
 from .facts import RequestFacts
-from .log import CallLog
 from .repeats import KeyedCalls
-from .stored_keys import StoredKeys
 from .url_elicitations import UrlElicitations
+
+if TYPE_CHECKING:
+    from ...sampling import SamplingProvider
+    from ...storage import Store
+    from ..kept_results import KeptResults
+    from ..raised import RaisedErrors
+    from .ended import EndedCall
+    from .log import CallLog
+    from .stored_keys import StoredKeys
 
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -114,7 +118,6 @@ class CallServices(Generic[C]):
         routes: serve what a call requests from its own server, by method.
         store: keeps what may have to outlive the process.
         keyed: the calls with an idempotency key.
-        kept: the results that were too large to be sent.
         state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
@@ -124,7 +127,7 @@ class CallServices(Generic[C]):
         provider: the model of the server; None without one.
         prefers_provider: whether it is asked although the client offers a model.
         tools: the server's tools, for calls that run them; None where a service has none.
-        tasks: makes tasks of calls; None where a service has none.
+        open_tasks: returns what makes tasks of calls; None where a service has none.
     """
 
     supervisor: Supervisor
@@ -138,7 +141,6 @@ class CallServices(Generic[C]):
     routes: Mapping[str, Callable[[RequestFacts, Model], object]]
     store: Store
     keyed: KeyedCalls[C]
-    kept: KeptResults
     state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
     raised: RaisedErrors | None = None
@@ -148,7 +150,17 @@ class CallServices(Generic[C]):
     provider: SamplingProvider | None = None
     prefers_provider: bool = False
     tools: OwnTools | None = None
-    tasks: TaskStarter[C] | None = None
+    open_tasks: Callable[[], TaskStarter[C]] | None = None
+
+    @cached_property
+    def tasks(self) -> TaskStarter[C] | None:
+        """Makes tasks of calls; None where a service has none."""
+        return None if self.open_tasks is None else self.open_tasks()
+
+    @cached_property
+    def kept(self) -> KeptResults:
+        """The results that were too large to be sent."""
+        return session.kept_results.KeptResults(self.options.result_ttl, self.supervisor)
 
     @cached_property
     def ring(self) -> KeyRing:
@@ -165,13 +177,13 @@ class CallServices(Generic[C]):
         """The idempotency keys that outlive this process; None without a durable store."""
         if not self.store.durable:
             return None
-        return StoredKeys(self.store, self.node, self.options.outcome_grace, self.records)
+        return calls.stored_keys.StoredKeys(self.store, self.node, self.options.outcome_grace, self.records)
 
     @cached_property
     def journals(self) -> JournalStore | None:
         """Where journals go that are too large to travel; None if there is no place that outlives the process."""
         if self.store.durable:
-            return StoredJournals(self.store)
+            return stores.adapters.StoredJournals(self.store)
         given = self.options.store
         return given if isinstance(given, JournalStore) else None
 
@@ -186,7 +198,7 @@ class CallServices(Generic[C]):
         Args:
             count: entries that it has already.
         """
-        return CallLog(self.store, key, lambda: time.time() + lifetime, self.records, count)
+        return calls.log.CallLog(self.store, key, lambda: time.time() + lifetime, self.records, count)
 
     @cached_property
     def sealer(self) -> Sealer:

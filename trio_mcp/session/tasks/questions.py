@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
 import trio
@@ -84,7 +83,7 @@ def _ask_new(
             params = asked.question.params
             meta = call.facts.terms.codec.related_meta(task.record.id, getattr(params, "meta", None))
             # Its key names it on the stream too, so that an answer which came there before a restart is not given to another one.
-            question = replace(asked.question, params=params.model_copy(update={"meta": meta}), name=key)
+            question = asked.question._replace(params=params.model_copy(update={"meta": meta}), name=key)
             nursery.start_soon(_ask, task, key, question, call, lane, scope)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 import httpx2
@@ -31,7 +31,7 @@ from trio_mcp.protocol.jsonrpc import (
     Unanswered,
     parse,
 )
-from trio_mcp.session import Envelope, MessageChannel, Received
+from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 
 from ...background import open_background
 from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
@@ -52,6 +52,8 @@ BACKOFF: Final = Backoff(first=0.25, longest=4.0)
 
 MAX_ANSWERING: Final = 32
 """Answers to the server's questions that are on their way at a time; while there are so many, its next questions wait."""
+
+SESSION_LOST: Final = "the connection broke off, and the session ended with it"
 
 STANDALONE_TIMEOUT: Final = 1.0
 """Seconds that a session's first request waits for the standalone stream: some servers lose what they ask before it is there."""
@@ -104,6 +106,8 @@ class HttpChannel(MessageChannel):
         """Of the last `initialize`."""
         self._sse_fallback: SseChannel | None = None
         """What carries everything once the server turned out to speak HTTP+SSE only."""
+        self._had_sse_fallback = False
+        """There was one, which has ended."""
 
     async def send(self, value: Envelope) -> None:
         """Post one message. This waits for a notification to arrive, since what is sent next may depend on it, and for a free
@@ -113,7 +117,6 @@ class HttpChannel(MessageChannel):
 
         Raises:
             trio.ClosedResourceError: the channel was closed.
-            trio.BrokenResourceError: the stream of an HTTP+SSE server has ended.
 
         After a cancel the message may or may not have been sent.
         """
@@ -121,7 +124,11 @@ class HttpChannel(MessageChannel):
             raise trio.ClosedResourceError
         message = value.message
         if self._sse_fallback is not None:
-            await self._sse_fallback.send(value)
+            # Its stream may end meanwhile, which fails every request that has no answer.
+            with suppress(trio.BrokenResourceError):
+                await self._sse_fallback.send(value)
+        elif self._had_sse_fallback and self._needs_lost_session(message):
+            await self._send_without_session(value)
         elif isinstance(message, Request):
             self._start(message, value)
             await trio.lowlevel.checkpoint()
@@ -136,15 +143,8 @@ class HttpChannel(MessageChannel):
 
         Raises:
             trio.ClosedResourceError: the channel was closed.
-            trio.EndOfChannel, trio.BrokenResourceError: the stream of an HTTP+SSE server ended, or broke off.
         """
-        try:
-            return await self._connection.inbox.receive()
-        except trio.EndOfChannel:
-            if self._sse_fallback is None:
-                raise
-        # The inbox has ended with the stream of HTTP+SSE, whose channel knows why.
-        return await self._sse_fallback.receive()
+        return await self._connection.inbox.receive()
 
     async def aclose(self) -> None:
         """Abandon what is open and delete the session; bounded, also when cancelled."""
@@ -289,7 +289,7 @@ class HttpChannel(MessageChannel):
     async def _fall_back(self, request: Request) -> bool:
         """Return whether the server speaks HTTP+SSE (L-HTTP-22); then everything travels over that, from `initialize` on."""
         # Both share one inbox, since the task that receives waits at it already.
-        fallback = SseChannel(self._connection, self._nursery)
+        fallback = SseChannel(self._connection, self._nursery, self._on_sse_ended)
         try:
             await fallback.open()
         except McpError as error:
@@ -298,6 +298,25 @@ class HttpChannel(MessageChannel):
         self._sse_fallback = fallback
         await fallback.send(Envelope(request))
         return True
+
+    async def _on_sse_ended(self, why: str) -> None:
+        """Report that the stream of HTTP+SSE has ended, and the session with it."""
+        # The next `initialize` is posted again: by now the server may speak Streamable HTTP.
+        self._sse_fallback, self._had_sse_fallback = None, True
+        await self._connection.deliver(Unanswered(None, why, connection_lost=True))
+
+    def _needs_lost_session(self, message: Sent) -> bool:
+        """Whether a message belongs to the session that ended with the stream of HTTP+SSE, and no other was opened since."""
+        opens = isinstance(message, Request) and message.method == "initialize"
+        return not opens and not self._connection.session
+
+    async def _send_without_session(self, value: Envelope) -> None:
+        """Answer a request that belongs to a session which has ended with its stream; drop anything else."""
+        if isinstance(value.message, Request):
+            # In a task: the inbox may be full, and the one who empties it may wait for this very send.
+            lost = Unanswered(value.message.id, SESSION_LOST, session_lost=True)
+            self._nursery.start_soon(self._connection.deliver, lost)
+        await trio.lowlevel.checkpoint()
 
     async def _delete_session(self) -> None:
         connection = self._connection

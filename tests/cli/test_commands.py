@@ -1,0 +1,119 @@
+"""The program: its help, what it says about mistakes, and what it loads."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from naming import unnamed
+
+from trio_mcp.cli.commands import MODULES, main
+from trio_mcp.cli.errors import Status
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_help_of_every_command_has_examples_and_the_exit_statuses(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([name, "--help"]) == Status.OK
+    said = capsys.readouterr().out
+    assert unnamed(said.partition("examples:")[2], f"trio-mcp {name}", "exit status:") == []
+
+
+def test_a_help_explains_no_status_that_its_command_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["run", "--help"])
+    assert "tool" not in capsys.readouterr().out.partition("exit status:")[2]
+    main(["call", "--help"])
+    assert "tool" in capsys.readouterr().out.partition("exit status:")[2]
+
+
+def test_the_help_of_the_program_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == Status.OK
+    said = capsys.readouterr().out
+    assert [name for name in MODULES if f"\n  {name} " not in said] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["serv", "app.py"], ["'serv'", "'serve'"]),
+        (["inspct"], ["'inspect'"]),
+        (["serve", "app.py", "--prot", "80"], ["'--prot'", "'--port'", "trio-mcp serve --help"]),
+        (["call", "app.py", "tool", "--answr", "a=b"], ["'--answr'", "'--answer'"]),
+        (["install", "curser", "app.py"], ["'curser'", "cursor"]),
+        (["serve"], ["TARGET"]),
+        (["serve", "app.py", "--port", "x"], ["--port", "'x'"]),
+        (["call", "app.py", "tool", "--timeout", "nan"], ["--timeout", "'nan'"]),
+        (["call", "app.py", "tool", "--mode", "modrn"], ["--mode", "modern"]),
+    ],
+)
+def test_a_mistake_is_one_line_that_names_what_was_meant(
+    words: list[str], names: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == Status.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert unnamed(line, "trio-mcp", *names) == []
+
+
+def test_a_word_with_control_characters_is_shown_without_them(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["\x1b[2J"]) == Status.USAGE
+    assert "\x1b" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_a_shell(
+    shell: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", f"/bin/{shell}")
+    assert main(["completion"]) == Status.OK
+    assert f"_TRIO_MCP_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+def test_completion_needs_the_name_of_a_shell(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHELL", "/bin/tcsh")
+    assert main(["completion"]) == Status.USAGE
+    assert "bash, zsh or fish" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"), [("in", {"inspect", "install"}), ("serve --al", {"--allowed-host", "--allowed-origin"})]
+)
+def test_a_shell_completes_commands_and_options(
+    words: str, completed: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("_TRIO_MCP_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"trio-mcp {words}")
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split())))
+    with pytest.raises(SystemExit):
+        main([])
+    assert {line.partition(",")[2] for line in capsys.readouterr().out.splitlines()} == completed
+
+
+def test_run_loads_neither_rich_nor_a_client_nor_what_only_other_commands_need(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text("from trio_mcp import Server\nserver = Server('app')\n")
+    script = (
+        "import sys\nfrom trio_mcp.cli.commands import main\n"
+        f"main(['run', {str(file)!r}])\nprint(*sys.modules, file=sys.stderr)\n"
+    )
+    environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'transports'}", "PATH": ""}
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+    )
+    loaded = set(done.stderr.split())
+    assert "trio_mcp.server" in loaded, done.stderr
+    unwanted = {"rich", "trio_mcp.client", "trio_mcp.cli.hosts", "trio_mcp.cli.connecting", "argparse", "asyncio"}
+    assert loaded.isdisjoint(unwanted)

@@ -1,0 +1,224 @@
+"""`trio-mcp publish` and `trio-mcp bundle`: the files that they write."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from naming import unnamed
+
+from trio_mcp.cli.commands import main
+from trio_mcp.cli.errors import Status
+
+PROJECT = """
+[project]
+name = "weather-mcp"
+version = "1.2.3"
+description = "Tells the weather."
+authors = [{name = "Ada"}]
+license = "MIT"
+dependencies = ["trio-mcp>=0.1"]
+[project.scripts]
+weather-mcp = "weather:main"
+[project.urls]
+Repository = "https://github.com/ada/weather"
+"""
+SERVER = '''from trio_mcp import Server
+server = Server("weather", version="9", title="Weather")
+@server.tool
+def forecast(city: str) -> str:
+    """Tell the weather."""
+    return city
+'''
+LINE = "<!-- mcp-name: io.github.ada/weather-mcp -->\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, loads_files: None) -> Path:
+    """The current folder, with a project in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "README.md").write_text(f"# Weather\n{LINE}")
+    (tmp_path / "weather.py").write_text(SERVER)
+    return tmp_path
+
+
+def published(*words: str) -> int:
+    return main(["publish", "--server-json", *words])
+
+
+def test_server_json_says_what_the_project_says(folder: Path) -> None:
+    assert published("--secret", "KEY", "--env", "PLACE", "--remote", "https://x.example/mcp") == Status.OK
+    assert json.loads((folder / "server.json").read_text()) == {
+        "$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
+        "name": "io.github.ada/weather-mcp",
+        "description": "Tells the weather.",
+        "version": "1.2.3",
+        "repository": {"url": "https://github.com/ada/weather", "source": "github"},
+        "packages": [
+            {
+                "registryType": "pypi",
+                "identifier": "weather-mcp",
+                "version": "1.2.3",
+                "runtimeHint": "uvx",
+                "transport": {"type": "stdio"},
+                "environmentVariables": [
+                    {"name": "PLACE", "isRequired": True},
+                    {"name": "KEY", "isRequired": True, "isSecret": True},
+                ],
+            }
+        ],
+        "remotes": [{"type": "streamable-http", "url": "https://x.example/mcp"}],
+    }
+
+
+def test_a_server_that_only_runs_somewhere_needs_no_package(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "README.md").unlink()
+    assert published("--no-package", "--remote", "https://x.example/mcp", "--output", "-") == Status.OK
+    assert "packages" not in json.loads(capsys.readouterr().out)
+    assert not (folder / "server.json").exists()
+
+
+@pytest.mark.parametrize(
+    "readme", ["", LINE.replace("weather-mcp", "weather-mcp-2"), "mcp-name: io.github.ada/weather"]
+)
+def test_a_readme_without_the_line_of_its_owner_is_status_1(
+    readme: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "README.md").write_text(readme)
+    assert published() == Status.TOOL_ERROR
+    assert LINE.strip() in capsys.readouterr().err
+
+
+def test_a_project_whose_script_hosts_cannot_start_is_warned_about(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pyproject.toml").write_text(PROJECT.replace("weather-mcp = ", "weather = "))
+    assert published() == Status.OK
+    assert unnamed(capsys.readouterr().err, "warning", "uvx weather-mcp") == []
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "names"),
+    [
+        (("", ""), ["--name", "weather"], ["'weather'"]),
+        (("https://github.com", "https://code.example"), [], ["--name"]),
+        (('description = "Tells the weather."\n', ""), [], ["--description"]),
+        (("Tells the weather.", "x" * 101), [], ["101", "100", "--description"]),
+        (('version = "1.2.3"\n', 'dynamic = ["version"]\n'), [], ["--version"]),
+        (("", ""), ["--no-package"], ["--remote"]),
+    ],
+)
+def test_what_the_registry_would_reject_is_refused(
+    change: tuple[str, str], words: list[str], names: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pyproject.toml").write_text(PROJECT.replace(*change))
+    assert published(*words) == Status.USAGE
+    assert unnamed(capsys.readouterr().err, *names) == []
+    assert not (folder / "server.json").exists()
+
+
+def test_publish_needs_to_know_what_to_write(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish"]) == Status.USAGE
+    assert "--server-json" in capsys.readouterr().err
+
+
+def test_a_project_file_that_cannot_be_read_is_one_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pyproject.toml").write_text("[project")
+    for words in (["publish", "--server-json"], ["bundle", "weather.py"]):
+        assert main(words) == Status.UNREACHABLE
+        (line,) = capsys.readouterr().err.splitlines()
+        assert "pyproject.toml" in line
+
+
+# bundles
+
+
+def bundled(folder: Path, *words: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest and the other files of a bundle."""
+    assert main(["bundle", *words, "--output", "out.mcpb"]) == Status.OK
+    with zipfile.ZipFile(folder / "out.mcpb") as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+    return json.loads(files.pop("manifest.json")), files
+
+
+def test_a_bundle_has_a_manifest_and_the_files_of_the_project(folder: Path) -> None:
+    for name in (".env", "src/x.py", "src/__pycache__/x.pyc", ".venv/lib/y.py", "notes/secret.txt", "tests/t.py"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(name)
+    (folder / "out").symlink_to("/etc/passwd")
+    (folder / ".mcpbignore").write_text("# not these\nnotes/\n")
+    manifest, files = bundled(folder, "weather.py:server", "--secret", "KEY", "--exclude", "tests/*")
+    assert set(files) == {"pyproject.toml", "README.md", "weather.py", "src/x.py"}
+    assert manifest == {
+        "manifest_version": "0.4",
+        "name": "weather-mcp",
+        "display_name": "Weather",
+        "version": "1.2.3",
+        "description": "Tells the weather.",
+        "author": {"name": "Ada"},
+        "repository": {"type": "git", "url": "https://github.com/ada/weather"},
+        "license": "MIT",
+        "server": {
+            "type": "uv",
+            "entry_point": "weather.py",
+            "mcp_config": {
+                "command": "uv",
+                "args": ["run", "--directory", "${__dirname}", "trio-mcp", "run", "weather.py:server"],
+                "env": {"KEY": "${user_config.key}"},
+            },
+        },
+        "tools": [{"name": "forecast", "description": "Tell the weather."}],
+        "compatibility": {"platforms": ["darwin", "linux"], "runtimes": {"python": ">=3.11"}},
+        "user_config": {
+            "key": {
+                "type": "string",
+                "title": "KEY",
+                "description": "The value of KEY",
+                "required": True,
+                "sensitive": True,
+            }
+        },
+    }
+
+
+def test_the_same_files_are_the_same_bundle(folder: Path) -> None:
+    bundled(folder, "weather.py")
+    first = (folder / "out.mcpb").read_bytes()
+    bundled(folder, "weather.py")
+    assert (folder / "out.mcpb").read_bytes() == first
+
+
+def test_a_file_without_a_project_gets_one_that_needs_trio_mcp(folder: Path) -> None:
+    (folder / "pyproject.toml").unlink()
+    manifest, files = bundled(folder, "weather.py", "--author", "Ada", "--description", "W.", "--with", "httpx2>=2")
+    project = tomllib.loads(files["pyproject.toml"].decode())["project"]
+    assert (project["name"], project["version"], manifest["name"]) == ("weather", "9", "weather")
+    assert [each.partition(">")[0] for each in project["dependencies"]] == ["trio-mcp", "httpx2"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "names"),
+    [
+        (('authors = [{name = "Ada"}]\n', ""), [], ["--author"]),
+        (('"trio-mcp>=0.1"', '"httpx2"'), [], ["trio-mcp", "dependencies"]),
+        (("", ""), ["--with", "httpx2"], ["--with"]),
+        (("", ""), ["--exclude", "weather.py"], ["weather.py", "--exclude"]),
+    ],
+)
+def test_what_no_host_could_start_is_refused(
+    change: tuple[str, str], words: list[str], names: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "pyproject.toml").write_text(PROJECT.replace(*change))
+    assert main(["bundle", "weather.py", *words]) == Status.USAGE
+    assert unnamed(capsys.readouterr().err, *names) == []
+    assert [*folder.glob("*.mcpb")] == []
+
+
+def test_only_a_file_can_be_bundled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bundle", "https://x.example/mcp"]) == Status.USAGE
+    assert "'https://x.example/mcp'" in capsys.readouterr().err

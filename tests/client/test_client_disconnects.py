@@ -1,0 +1,103 @@
+"""What a client tells its program of lost connections, and the delays between its own attempts."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import trio
+from programs import Programs, programs
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Client, Server
+from trio_mcp.backoff import RECONNECT_BACKOFF
+
+__all__ = ["programs"]
+
+BOUND = 1000.0
+
+
+@pytest.fixture(params=["legacy", "modern"])
+def mode(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def server(programs: Programs) -> Server:
+    server = Server("files")
+
+    @server.tool(annotations={"readOnlyHint": True})
+    async def read() -> str:
+        return "content"
+
+    programs.servers = {"files": server}
+    return server
+
+
+async def test_a_lost_connection_is_reported_and_the_next_request_connects_again(
+    programs: Programs, server: Server, mode: str
+) -> None:
+    seen: list[str] = []
+    with trio.fail_after(BOUND):
+        async with Client.connect(["files"], mode=mode, on_disconnect=seen.append) as client:
+            assert client.is_open
+            await programs.kill("files")
+            assert len(seen) == 1
+            assert "closed the connection" in seen[0]
+            await trio.sleep(100)
+            assert programs.starts["files"] == 1  # an idle client starts nothing
+            assert (await client.call_tool("read")).text == "content"
+            assert client.is_open
+        assert not client.is_open
+    assert len(seen) == 1  # closing is no loss
+
+
+async def test_a_connection_that_is_not_opened_again_is_reported_and_the_client_is_over(
+    programs: Programs, server: Server, mode: str
+) -> None:
+    seen: list[str] = []
+    with trio.fail_after(BOUND):
+        async with Client.connect(["files"], mode=mode, on_disconnect=seen.append, reconnect=False) as client:
+            await programs.kill("files")
+            assert len(seen) == 1
+            assert not client.is_open
+
+
+async def test_a_subscriber_has_its_connection_opened_again_with_growing_delays(
+    programs: Programs, server: Server, mode: str
+) -> None:
+    with trio.fail_after(BOUND):
+        async with Client.connect(["files"], mode=mode) as client, client.listen(tools=True) as changes:
+            await trio.sleep(60)
+            lost_at = trio.current_time()
+            programs.broken["files"] = OSError("gone")
+            await programs.kill("files")
+            await trio.sleep(200)
+            attempts = [at - lost_at for at in programs.started_at["files"][1:]]
+            assert attempts[0] <= RECONNECT_BACKOFF.first
+            assert 5 < len(attempts) < 30
+            assert max(later - earlier for earlier, later in itertools.pairwise(attempts)) <= 30
+            del programs.broken["files"]
+            assert (await changes.__anext__()).kind == "tools"
+
+
+async def test_a_failing_on_disconnect_is_logged_and_changes_nothing(
+    programs: Programs, server: Server, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: str) -> None:
+        raise ZeroDivisionError
+
+    with trio.fail_after(BOUND):
+        async with Client.connect(["files"], mode=mode, on_disconnect=fail) as client:
+            await programs.kill("files")
+            await wait_all_tasks_blocked()
+            assert (await client.call_tool("read")).text == "content"
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_on_disconnect_is_a_plain_function() -> None:
+    async def later(_: str) -> None:
+        raise NotImplementedError
+
+    with pytest.raises(TypeError, match="on_disconnect"):
+        Client.connect(["files"], on_disconnect=later)  # type: ignore[arg-type]

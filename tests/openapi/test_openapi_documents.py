@@ -1,0 +1,228 @@
+"""What a document may be, and what is said about one that cannot be used."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import trio
+from recorded_api import BOUND, Api, Json, document, operation
+
+from trio_mcp import Server
+from trio_mcp.openapi import OpenApiError, OpenApiLimits, add_openapi, fetch_openapi
+
+DOCUMENT = operation()
+TEXT = json.dumps(DOCUMENT)
+YAML = """
+openapi: 3.0.3
+info: {title: API, version: 2024-01-02}
+paths:
+  /on:
+    get:
+      operationId: run
+      parameters:
+        - {name: on, in: query, schema: {type: string, enum: [yes, no, on]}, example: 2024-01-02}
+      responses:
+        200: {description: fine}
+"""
+
+
+def names(source: Any, **options: Any) -> list[str]:
+    return [tool.name for tool in Api().server(source, **options).tools]
+
+
+def test_a_document_is_a_dict_a_text_a_path_or_an_application(tmp_path: Path) -> None:
+    class App:
+        def openapi(self) -> Json:
+            return DOCUMENT
+
+    file = tmp_path / "openapi.json"
+    file.write_text(TEXT)
+    for source in (DOCUMENT, TEXT, f"\n {TEXT}", file, str(file), App()):
+        assert names(source) == ["run"]
+
+
+def test_yaml_is_read_as_json_would_be(tmp_path: Path) -> None:
+    file = tmp_path / "openapi.yaml"
+    file.write_text(YAML)
+    for source in (YAML, file):
+        server = Api().server(source)
+        assert server.identity.version == "2024-01-02"
+        properties = server.tools[0].model.input_schema["properties"]
+        assert properties == {"on": {"type": "string", "enum": ["yes", "no", "on"]}}
+
+
+def test_yaml_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install"):
+        names(YAML)
+    assert names(TEXT) == ["run"]
+
+
+BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        '{"openapi": "3.1.0", "openapi": "3.0.0"}',
+        '{"openapi": NaN}',
+        "{nonsense",
+        "a: [\n",
+        "- a\n- b\n",
+        "!!python/object/apply:os.system ['true']\n",
+        BOMB,
+        {},
+        {"openapi": "4.0.0"},
+        {"openapi": "3.2.0", "paths": {}},
+        {"openapi": 3.1},
+        {"swagger": "2.0"},
+        {"openapi": "3.1.0", "jsonSchemaDialect": "https://other.example"},
+        {"openapi": "3.1.0", "paths": []},
+        {"openapi": "3.1.0", "x": float("nan")},
+        {"openapi": "3.1.0", "x": object()},
+        "https://api.example/openapi.json",
+    ],
+)
+def test_what_is_no_document_is_refused(source: Any) -> None:
+    with pytest.raises(OpenApiError):
+        names(source)
+
+
+def test_a_document_that_contains_itself_is_refused() -> None:
+    source = document({})
+    source["x"] = source
+    with pytest.raises(OpenApiError):
+        names(source)
+
+
+def test_what_is_wrong_is_named() -> None:
+    with pytest.raises(OpenApiError, match=r"Swagger 2\.0.*convert"):
+        names({"swagger": "2.0"})
+    with pytest.raises(OpenApiError, match="fetch_openapi"):
+        names("https://api.example/openapi.json")
+    with pytest.raises(TypeError, match="document"):
+        names(5)
+    with pytest.raises(FileNotFoundError):
+        names("missing.json")
+
+
+def test_a_document_has_limits(tmp_path: Path) -> None:
+    file = tmp_path / "openapi.json"
+    file.write_text(TEXT)
+    small = OpenApiLimits(max_document=50)
+    for source in (DOCUMENT, TEXT, file):
+        with pytest.raises(OpenApiError, match="max_document"):
+            names(source, limits=small)
+    paths = {f"/x{number}": {"get": {"responses": {}}} for number in range(3)}
+    with pytest.raises(OpenApiError, match="max_operations"):
+        names(document(paths), limits=OpenApiLimits(max_operations=2))
+    assert names(document(paths), limits=OpenApiLimits(max_operations=2), include=["GET /x1"]) == ["get_x1"]
+    with pytest.raises(ValueError, match="max_response"):
+        OpenApiLimits(max_response=0)
+
+
+def test_a_long_description_is_cut() -> None:
+    (tool,) = Api().server(operation(description="x" * 5000)).tools
+    assert tool.model.description is not None
+    assert len(tool.model.description) == 2000
+
+
+async def test_a_document_is_fetched_with_the_client() -> None:
+    api = Api(lambda request: httpx2.Response(200, text=TEXT if request.url.path.endswith("json") else YAML))
+    with trio.fail_after(BOUND):
+        assert await fetch_openapi("openapi.json", api.client) == DOCUMENT
+        assert "paths" in await fetch_openapi("https://other.example/openapi.yaml", api.client)
+    assert [str(each.url) for each in api.requests] == [
+        "https://api.example/v1/openapi.json",
+        "https://other.example/openapi.yaml",
+    ]
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        httpx2.Response(404, text=TEXT),
+        httpx2.Response(302, headers={"location": "https://evil.example"}),
+        httpx2.Response(200, text="<html>"),
+        httpx2.Response(200, text="[" * 100_000),
+        httpx2.Response(200, text=TEXT + " " * 2000),
+    ],
+)
+async def test_what_is_fetched_and_is_no_document_is_refused(response: httpx2.Response) -> None:
+    api = Api(lambda request: response)
+    with trio.fail_after(BOUND), pytest.raises(OpenApiError):
+        await fetch_openapi("openapi.json", api.client, limits=OpenApiLimits(max_document=1000))
+    assert len(api.requests) == 1
+
+
+async def test_a_document_that_cannot_be_fetched_is_an_error() -> None:
+    def respond(request: httpx2.Request) -> httpx2.Response:
+        raise httpx2.ConnectTimeout("no")
+
+    with trio.fail_after(BOUND), pytest.raises(OpenApiError, match="ConnectTimeout"):
+        await fetch_openapi("openapi.json", Api(respond).client)
+
+
+def test_a_server_with_tools_of_its_own_gets_those_of_a_document_too() -> None:
+    server = Server("mine")
+
+    @server.tool
+    async def own() -> None: ...
+
+    report = add_openapi(server, DOCUMENT, Api().client)
+    assert [tool.name for tool in server.tools] == ["own", "run"]
+    assert report.tools == ("run",)
+
+
+def test_if_one_name_is_taken_no_tool_is_added() -> None:
+    server = Server("mine")
+
+    @server.tool
+    async def second() -> None: ...
+
+    source = document(
+        {"/a": {"get": {"operationId": "first", "responses": {}}}, "/b": {"get": {"operationId": "second"}}}
+    )
+    with pytest.raises(ValueError, match="second"):
+        add_openapi(server, source, Api().client, resources=True)
+    assert [tool.name for tool in server.tools] == ["second"]
+    add_openapi(server, source, Api().client, rename={"second": "other"}, resources=True)
+    assert [tool.name for tool in server.tools] == ["second", "first", "other"]
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"includes": []}, TypeError),
+        ({"include": "run"}, TypeError),
+        ({"include": ["ran"]}, LookupError),
+        ({"include": 5}, TypeError),
+        ({"rename": {"ran": "x"}}, LookupError),
+        ({"rename": {"run": "a b"}}, ValueError),
+        ({"resources": ["GET /y"]}, LookupError),
+        ({"timeout": 0}, ValueError),
+        ({"timeout": "1"}, TypeError),
+        ({"credentials": {"a": "b"}}, TypeError),
+        ({"slashes": 1}, TypeError),
+        ({"limits": {}}, TypeError),
+        ({"tool_options": lambda operation: {"name": "x"}}, TypeError),
+        ({"tool_options": lambda operation: {"scopess": ["x"]}}, TypeError),
+    ],
+)
+def test_a_wrong_option_is_refused(options: Json, error: type[Exception]) -> None:
+    with pytest.raises(error):
+        names(DOCUMENT, **options)
+
+
+def test_a_wrong_name_suggests_the_nearest() -> None:
+    with pytest.raises(LookupError, match="do you mean 'run'"):
+        names(DOCUMENT, include=["ran"])
+    with pytest.raises(TypeError, match="do you mean 'include'"):
+        names(DOCUMENT, includes=[])

@@ -1,0 +1,333 @@
+"""Reading the files in which hosts keep their servers, in the forms that hosts write."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from naming import naming, unnamed
+
+from trio_mcp.errors import ConfigurationError
+from trio_mcp.mcp_json import CommandServer, McpJson, UrlServer, parse_mcp_json, read_mcp_json
+from trio_mcp.mcp_json.files import MAX_FILE
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOKEN", "secret")
+    monkeypatch.setenv("EMPTY", "")
+    monkeypatch.delenv("MISSING", raising=False)
+    monkeypatch.setenv("HOME", "/home/me")
+
+
+def parsed(value: Any, **options: Any) -> McpJson:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return parse_mcp_json(text, "mcp.json", folder=Path("/project"), **options)
+
+
+def one(members: Any, **options: Any) -> CommandServer | UrlServer:
+    """The only server of a file."""
+    return parsed({"mcpServers": {"one": members}}, **options).server("one")
+
+
+def refused(members: Any, *names: str) -> None:
+    with pytest.raises(ConfigurationError, match=naming("mcp.json", "one", *names)) as raised:
+        one(members)
+    assert "secret" not in str(raised.value)
+
+
+# forms
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"mcpServers": {"files": {"command": "python", "args": ["files.py"], "env": {"A": "1"}}}},
+        {"mcpServers": {"files": {"type": "stdio", "command": "python", "args": ["files.py"], "env": {"A": "1"}}}},
+        {"servers": {"files": {"type": "stdio", "command": "python", "args": ["files.py"], "env": {"A": "1"}}}},
+        {"mcp": {"servers": {"files": {"command": "python", "args": ["files.py"], "env": {"A": 1}}}}, "editor": {}},
+        {"mcp": {"files": {"type": "local", "command": ["python", "files.py"], "environment": {"A": "1"}}}},
+        {"context_servers": {"files": {"command": "python", "args": ["files.py"], "env": {"A": "1", "B": None}}}},
+    ],
+    ids=["Claude Desktop", "Claude Code", "VS Code", "VS Code settings", "opencode", "Zed"],
+)
+def test_a_command_is_read_from_the_files_of_each_host(value: Any) -> None:
+    assert parsed(value).servers == {
+        "files": CommandServer(name="files", command=("python", "files.py"), env={"A": "1"})
+    }
+
+
+@pytest.mark.parametrize(
+    ("members", "wire"),
+    [
+        ({"url": "https://example.org/mcp"}, "http"),
+        ({"type": "http", "url": "https://example.org/mcp"}, "http"),
+        ({"transport": "streamable-http", "url": "https://example.org/mcp"}, "http"),
+        ({"type": "streamableHttp", "url": "https://example.org/mcp"}, "http"),
+        ({"type": "sse", "url": "https://example.org/mcp"}, "sse"),
+        ({"httpUrl": "https://example.org/mcp"}, "http"),
+        ({"serverUrl": "https://example.org/mcp"}, "http"),
+        ({"type": "remote", "url": "https://example.org/mcp", "enabled": True}, "http"),
+    ],
+)
+def test_a_url_is_read_from_the_files_of_each_host(members: dict[str, Any], wire: Any) -> None:
+    headers = {"Authorization": "Bearer x"}
+    assert one({**members, "headers": headers}) == UrlServer(
+        name="one", url="https://example.org/mcp", headers=headers, wire=wire
+    )
+
+
+def test_a_websocket_is_known_by_its_url() -> None:
+    server = one({"url": "wss://example.org/mcp"})
+    assert isinstance(server, UrlServer)
+    assert server.wire == "websocket"
+
+
+def test_a_file_may_have_comments_and_trailing_commas() -> None:
+    text = """
+    { // the servers
+      "mcpServers": { /* two
+        of them */
+        "a": {"url": "https://example.org//mcp, }", "headers": {"x": "/* no */"},},
+        "b": {"command": "run", "args": ["//", "\\"//",],},  // the last
+      },
+    }
+    """
+    file = parsed(text)
+    assert file.servers == {
+        "a": UrlServer(name="a", url="https://example.org//mcp, }", headers={"x": "/* no */"}),
+        "b": CommandServer(name="b", command=("run", "//", '"//')),
+    }
+
+
+def test_tools_may_be_chosen() -> None:
+    assert one({"command": "run", "includeTools": ["a", "b"], "excludeTools": ["b"], "disabledTools": ["c"]}) == (
+        CommandServer(name="one", command=("run",), only=("a", "b"), without=("b", "c"))
+    )
+    assert one({"command": "run", "tools": ["*"]}).only == ("*",)
+
+
+def test_what_is_disabled_is_left_out_and_need_not_be_right() -> None:
+    file = parsed(
+        {
+            "mcpServers": {
+                "a": {"command": "run"},
+                "b": {"command": "${MISSING}", "disabled": True},
+                "c": {"enabled": False},
+            }
+        }
+    )
+    assert [*file.servers] == ["a"]
+    assert file.disabled == {"b", "c"}
+    file.check()
+    with pytest.raises(ConfigurationError, match=naming("b", "disabled")):
+        file.server("b")
+
+
+# variables
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("Bearer ${TOKEN}", "Bearer secret"),
+        ("${env:TOKEN}-${TOKEN}", "secret-secret"),
+        ("${MISSING:-default}", "default"),
+        ("${EMPTY:-default}", "default"),
+        ("${EMPTY}", ""),
+        ("${MISSING:-}", ""),
+        ("${TOKEN:-default}", "secret"),
+        ("${userHome}/x", "/home/me/x"),
+        ("${workspaceFolder}/x", "/project/x"),
+        ("${workspaceFolderBasename}", "project"),
+        ("a${/}b${pathSeparator}c", "a/b/c"),
+        ("${input:key}", "typed"),
+        ("${OWN}", "given"),
+        ("${env:OWN}", "given"),
+        ("$TOKEN and $${", "$TOKEN and $${"),
+        ("a ${} b", "nothing"),
+    ],
+)
+def test_variables_are_expanded(text: str, expanded: str) -> None:
+    variables = {"input:key": "typed", "OWN": "given", "": "nothing"}
+    expanded = "a nothing b" if text == "a ${} b" else expanded
+    server = one({"command": "run", "args": [text], "env": {"A": text}}, variables=variables)
+    assert isinstance(server, CommandServer)
+    assert server.command == ("run", expanded)
+    assert server.env == {"A": expanded}
+    remote = one({"url": f"https://x/{text}", "headers": {"h": text}}, variables=variables)
+    assert isinstance(remote, UrlServer)
+    assert remote.headers == {"h": expanded}
+
+
+def test_a_value_is_not_expanded_again() -> None:
+    server = one({"command": "run", "args": ["${OWN}"]}, variables={"OWN": "${TOKEN}"})
+    assert isinstance(server, CommandServer)
+    assert server.command == ("run", "${TOKEN}")
+
+
+def test_the_workspace_of_an_editor_is_the_folder_above_its_own() -> None:
+    file = parse_mcp_json(
+        '{"servers": {"one": {"command": "run", "cwd": "${workspaceFolder}"}}}', "x", folder=Path("/project/.vscode")
+    )
+    server = file.server("one")
+    assert isinstance(server, CommandServer)
+    assert server.cwd == "/project"
+
+
+def test_a_variable_without_a_value_is_an_error_that_names_it_and_its_place() -> None:
+    refused({"command": "run", "env": {"A": "secret ${MISSING}"}}, "env.A", "MISSING")
+    refused({"url": "https://x", "headers": {"h": "${env:MISSING}"}}, "headers.h", "env:MISSING")
+    refused({"url": "https://x", "headers": {"h": "${input:key}"}}, "headers.h", "input:key", "variables")
+
+
+def test_a_variable_without_braces_is_passed_as_it_is_with_a_warning() -> None:
+    file = parsed({"mcpServers": {"one": {"command": "run", "env": {"A": "$TOKEN"}}}})
+    server = file.server("one")
+    assert isinstance(server, CommandServer)
+    assert server.env == {"A": "$TOKEN"}
+    assert unnamed(file.warnings[0], "one", "env.A", "${TOKEN}") == []
+
+
+# files with variables, folders
+
+
+def test_an_env_file_is_read_and_env_wins(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text(
+        "# comment\nA=1\nexport B = 'two # words'\nC=\"3\"\n\nD=4 # comment\nE=\nF=a#b\nG=1\n", encoding="utf-8"
+    )
+    path = tmp_path / "mcp.json"
+    path.write_text('{"mcpServers": {"one": {"command": "run", "envFile": ".env", "env": {"G": "2"}, "cwd": "sub"}}}')
+    server = read_mcp_json(path).server("one")
+    assert isinstance(server, CommandServer)
+    assert server.env == {"A": "1", "B": "two # words", "C": "3", "D": "4", "E": "", "F": "a#b", "G": "2"}
+    assert server.cwd == str(tmp_path / "sub")
+
+
+def test_a_wrong_env_file_is_an_error_that_names_the_line_and_not_its_content(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("A=1\nsecret thing\n")
+    file = parse_mcp_json('{"mcpServers": {"one": {"command": "run", "envFile": ".env"}}}', "mcp.json", folder=tmp_path)
+    with pytest.raises(ConfigurationError, match=naming("envFile", "line 2")) as raised:
+        file.server("one")
+    assert "secret" not in str(raised.value)
+    file = parse_mcp_json('{"mcpServers": {"one": {"command": "run", "envFile": "none"}}}', "mcp.json", folder=tmp_path)
+    with pytest.raises(ConfigurationError, match=naming("envFile", "none")):
+        file.server("one")
+
+
+# mistakes
+
+
+@pytest.mark.parametrize(
+    ("members", "names"),
+    [
+        ({}, ["command", "url"]),
+        ({"comand": "run"}, ["comand", "command"]),
+        ("run", ["command"]),
+        ({"command": ""}, ["command"]),
+        ({"command": 7}, ["command"]),
+        ({"command": "run", "args": "x"}, ["args"]),
+        ({"command": "run", "args": ["x", 7]}, ["args[1]"]),
+        ({"command": "run", "env": ["A=1"]}, ["env"]),
+        ({"command": "run", "env": {"A": True}}, ["env.A"]),
+        ({"command": "run", "url": "https://x"}, ["command", "url"]),
+        ({"command": "run", "type": "http"}, ["type", "stdio"]),
+        ({"url": "https://x", "type": "stdio"}, ["type", "url"]),
+        ({"url": "https://x", "type": "smoke"}, ["type", "smoke", "http"]),
+        ({"url": "https://x", "headers": {"h": 7}}, ["headers.h"]),
+        ({"command": "run", "env": {}, "environment": {}}, ["env", "environment"]),
+        ({"command": "run", "disabled": "yes"}, ["disabled"]),
+    ],
+)
+def test_a_wrong_server_is_an_error_that_names_its_place(members: Any, names: list[str]) -> None:
+    refused(members, *names)
+
+
+def test_one_wrong_server_leaves_the_others() -> None:
+    file = parsed({"mcpServers": {"a": {"command": "run"}, "b": {}, "c": {"command": "${MISSING}"}}})
+    assert file.server("a").name == "a"
+    with pytest.raises(ConfigurationError, match=naming("b", "c", "MISSING")):
+        file.check()
+
+
+def test_a_member_that_is_unknown_is_named_with_the_nearest_and_those_of_hosts_are_not() -> None:
+    file = parsed(
+        {
+            "mcpServers": {
+                "a": {"command": "run", "arg": [], "headers": {}, "alwaysAllow": [], "timeout": 60},
+                "b": {"url": "https://x", "cwd": "y", "oauth": {}},
+            }
+        }
+    )
+    assert len(file.warnings) == 4
+    assert unnamed(file.warnings[0], "a", "arg", "args") == []
+    assert unnamed(file.warnings[1], "a", "headers") == []
+    assert unnamed(file.warnings[2], "b", "oauth") == []
+    assert unnamed(file.warnings[3], "b", "cwd") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("", ["line 1", "column 1"]),
+        ('{\n  "mcpServers": {"a"}\n}', ["line 2"]),
+        ('{ /* comment */ "a" 1}', ["line 1", "column 21"]),
+        ("[]", ["mcpServers"]),
+        ('{"mcpservers": {}}', ["mcpservers", "mcpServers"]),
+        ("{}", ["mcpServers", "nothing"]),
+        ('{"mcpServers": []}', ["mcpServers"]),
+        ('{"mcpServers": {"a": {"url": "x"}, "a": {"url": "y"}}}', ["a", "twice"]),
+        ("[" * 100_000, ["mcp.json"]),
+    ],
+)
+def test_a_file_that_is_none_is_an_error_that_names_the_place(text: str, names: list[str]) -> None:
+    with pytest.raises(ConfigurationError, match=naming("mcp.json", *names)):
+        parsed(text)
+
+
+def test_a_server_that_the_file_has_not_is_an_error_with_the_nearest() -> None:
+    file = parsed({"mcpServers": {"weather": {"command": "run"}}})
+    with pytest.raises(ConfigurationError, match=naming("wether", "weather")):
+        file.server("wether")
+
+
+def test_a_file_is_read_once_and_not_changed(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    content = b'\xef\xbb\xbf{"mcpServers": {"one": {"command": "run"}}}'
+    path.write_bytes(content)
+    assert [*read_mcp_json(str(path)).servers] == ["one"]
+    assert path.read_bytes() == content
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    with pytest.raises(FileNotFoundError):
+        read_mcp_json(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(ConfigurationError, match=naming("mcp.json", "UTF-8")):
+        read_mcp_json(path)
+    path.write_bytes(b" " * (MAX_FILE + 1))
+    with pytest.raises(ConfigurationError, match=naming("mcp.json", str(MAX_FILE))):
+        read_mcp_json(path)
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = repr(
+        parsed(
+            {
+                "mcpServers": {
+                    "a": {"command": "run", "env": {"A": "secret"}},
+                    "b": {"url": "u", "headers": {"h": "secret"}},
+                }
+            }
+        )
+    )
+    assert "secret" not in shown
+
+
+def test_a_large_file_takes_linear_time() -> None:
+    parsed('{"mcpServers": {"a": {"command": "' + '\\"' * 500_000 + '"}}}')
+    with pytest.raises(ConfigurationError):
+        parsed("/*" * 500_000)

@@ -1,0 +1,92 @@
+"""A command of `trio-mcp`: its help with examples, its errors in one line, and its exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import click
+
+from ..errors import ConfigurationError
+from ..printable import printable
+from .errors import AlreadyReported, CommandError, Status, exit_statuses
+
+WIDTH = 110
+"""Columns of a help page, if the terminal has them."""
+SETTINGS = {"max_content_width": WIDTH, "help_option_names": ["-h", "--help"]}
+INTERRUPTED = 130
+"""128 and SIGINT: what a shell reports of a program that Ctrl-C ended."""
+
+CLOSED_PIPE = 141
+"""128 and SIGPIPE: nobody reads the output any more."""
+
+
+class Command(click.Command):
+    """A click command with examples, `--debug`, and one line for each error.
+
+    Args:
+        examples: follows the options in the help, as it is.
+        statuses: exit statuses that mean something else, or more, than for every command.
+    """
+
+    def __init__(
+        self,
+        *arguments: object,
+        examples: str = "",
+        statuses: Mapping[int, str] = MappingProxyType({}),
+        **options: object,
+    ) -> None:
+        super().__init__(*arguments, **{"context_settings": SETTINGS, **options})  # type: ignore[arg-type]
+        # Each command has it, and not `trio-mcp` itself: users add it at the end of the line that failed.
+        self.params.append(
+            click.Option(["--debug"], is_flag=True, help="Show tracebacks and the library's log.", expose_value=True)
+        )
+        self.examples = examples
+        self.statuses = statuses
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's signature
+        formatter.write(f"\n{self.examples}\n{exit_statuses(self.statuses)}")
+
+    def invoke(self, ctx: click.Context) -> int:
+        """Run the command and return its exit status."""
+        debug = bool(ctx.params.get("debug"))
+        try:
+            return int(super().invoke(ctx) or 0)
+        # Click's own are about the command line, or the end of the program.
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except KeyboardInterrupt:
+            # The commands handle the signal themselves; this is for one that comes while modules are loaded.
+            return INTERRUPTED
+        except AlreadyReported as failure:
+            return failure.status
+        except BrokenPipeError:
+            # As for a program that SIGPIPE ends. What is left goes nowhere, so that the end of the process does not fail, too.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return CLOSED_PIPE
+        except CommandError as failure:
+            return print_error(str(failure), failure.status, debug=debug)
+        except ConfigurationError as error:
+            return print_error(str(error), Status.UNREACHABLE, debug=debug)
+        except Exception as error:  # noqa: BLE001  a user gets one line, never a traceback
+            text = f"a bug: {type(error).__name__}: {error} (--debug shows where)"
+            return print_error(text, Status.BUG, debug=debug)
+
+
+def command(
+    name: str, examples: str, statuses: Mapping[int, str] = MappingProxyType({})
+) -> Callable[[Callable[..., int]], Command]:
+    """Return the decorator that makes a function a command; its docstring begins the help."""
+    return click.command(name, cls=Command, examples=examples, statuses=statuses)
+
+
+def print_error(message: str, status: Status, *, debug: bool = False) -> Status:
+    """Write an error to stderr as one line, after the traceback if `debug`; return the status."""
+    if debug:
+        sys.stderr.write(printable(traceback.format_exc()))
+    # One line, whatever the server sent: the text of an error may have line breaks.
+    sys.stderr.write(f"trio-mcp: {printable(' '.join(message.split()))}\n")
+    return status

@@ -1,0 +1,145 @@
+"""The client that a command uses: connecting to a target, answering its questions, and limiting the whole."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+import trio
+
+from ..client import Client
+from ..printable import shown_url
+from ..protocol.revisions import REVISIONS, Era
+from ..session.calls.services import ONE_CLIENT
+from .child_stderr import printable_stderr
+from .connection_options import Answering, Connecting
+from .errors import CommandError, Status, translate_errors
+from .interrupts import run_command
+from .output import PrintableFormatter, log_to_stderr, show_log
+from .prompting import Prompting
+from .targets import CommandTarget, PythonTarget, Target, UrlTarget
+from .terminal import Terminal
+
+Use = Callable[[Client, Prompting], Awaitable[int]]
+"""What a command does with a connected client; returns the exit status."""
+
+
+def use_server(connecting: Connecting, answering: Answering, use: Use, *, late: str = "") -> int:
+    """Connect to a server, do something with it, and return the exit status.
+
+    Args:
+        late: what is added to the error if the time is up.
+
+    Raises:
+        CommandError: anything of it failed.
+    """
+    configure_log(connecting.debug)
+    prompting = Prompting(Terminal(), answering.answers, answering.samples)
+
+    async def run() -> int:
+        # Around the connection too: to start a server, to shake hands with it and to close it may all hang.
+        with trio.move_on_after(connecting.timeout):
+            async with printable_stderr() as stderr:
+                # Inside, where the errors are not yet in the group of a nursery.
+                with target_errors(connecting.target):
+                    async with client_for(connecting, answering, prompting, stderr) as client:
+                        name_server(client, prompting)
+                        return await use(client, prompting)
+        raise CommandError(f"timed out after {connecting.timeout:g} seconds{late}", Status.REFUSED)
+
+    return run_command(run)
+
+
+@contextmanager
+def target_errors(target: Target) -> Generator[None]:
+    """Raise `CommandError` for what goes wrong with a target; see `translate_errors`."""
+    if isinstance(target, UrlTarget):
+        check_certificates()
+        failed = f"{shown_url(target.url)} cannot be connected to"
+    else:
+        failed = "the server could not be started"
+    with translate_errors(starts_file=isinstance(target, PythonTarget), failed=failed):
+        yield
+
+
+def check_certificates() -> None:
+    """Raise `CommandError` if the file of certificates that the environment names cannot be read."""
+    # The system's error does not name it.
+    path = os.environ.get("SSL_CERT_FILE")
+    if path and not os.access(path, os.R_OK):
+        why = "cannot be read" if os.path.exists(path) else "does not exist"
+        raise CommandError(f"SSL_CERT_FILE names {path}, which {why}", Status.UNREACHABLE)
+
+
+def client_for(connecting: Connecting, answering: Answering, prompting: Prompting, stderr: int | None = None) -> Client:
+    """Return a client for the target; entering it opens the connection.
+
+    Args:
+        stderr: where the stderr of a server that is started goes, as for `subprocess.Popen`.
+    """
+    connect = partial(
+        Client.connect,
+        on_elicit=prompting.elicit,
+        # A handler declares the capability, and a tool should learn that there is no model before it asks.
+        on_sample=prompting.sample if prompting.samples else None,
+        on_roots=partial(list, map(Path, answering.roots)) if answering.roots else None,
+        on_log=show_log,
+        mode=connecting.mode,
+        name="trio-mcp",
+        version=version("trio-mcp"),
+    )
+    target = connecting.target
+    if isinstance(target, UrlTarget):
+        try:
+            return connect(target.url, headers={**target.headers, **connecting.headers})
+        # A URL without a host, or a header that no request can have.
+        except (ValueError, TypeError) as error:
+            raise CommandError(str(error)) from error
+    if isinstance(target, PythonTarget):
+        target = started(target, debug=connecting.debug)
+    # A command gets the whole environment, and not only the safe part that a host would pass on: the user who wrote the command
+    # could have run it in this shell. No keys that it does not have: a store would be sealed with them for good.
+    env = {**os.environ, ONE_CLIENT: "1", **target.env}
+    return connect(target.words, env=env, cwd=target.cwd, stderr=stderr)
+
+
+def started(target: PythonTarget, *, debug: bool = False) -> CommandTarget:
+    """Return the command that serves a file or module in another process.
+
+    A server's output and its crash then stay apart from the client's.
+
+    Args:
+        debug: let that server tell its unexpected errors.
+    """
+    words = [sys.executable, "-m", "trio_mcp", "run", target.text, *(["--debug"] if debug else [])]
+    return CommandTarget(tuple(words))
+
+
+def name_server(client: Client, prompting: Prompting) -> None:
+    """Let the questions be shown with the name that the server gave itself."""
+    if client.server_info is not None:
+        prompting.server = client.server_info.title or client.server_info.name
+
+
+def is_legacy(client: Client) -> bool:
+    """Return whether the session is legacy: a legacy server hides tools that need a capability that the client lacks."""
+    return REVISIONS[client.protocol_version].era is Era.LEGACY
+
+
+class OneLine(PrintableFormatter):
+    """Formats log records without tracebacks, which only --debug shows."""
+
+    def formatException(self, ei: object) -> str:  # noqa: ARG002, N802  the names are logging's
+        return ""
+
+
+def configure_log(debug: bool) -> None:
+    log_to_stderr(
+        logging.DEBUG if debug else logging.WARNING, (PrintableFormatter if debug else OneLine)("trio-mcp: %(message)s")
+    )

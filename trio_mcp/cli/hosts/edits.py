@@ -1,0 +1,110 @@
+"""Changing the file of a host: the change as a diff, a backup, and one write that is whole or not made."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import Final
+
+from ...json_value import JsonValue
+from ..errors import CommandError, Status
+from .files import ConfigFile, file_text, yaml_files
+
+INDENT: Final = re.compile(r'^([ \t]+)"', re.MULTILINE)
+BOM: Final = "\ufeff"
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file before and after."""
+
+    path: Path
+    before: str
+    after: str
+
+    def diff(self) -> Sequence[str]:
+        """Return what changes, as `diff -u` writes it."""
+        old, new = self.before.splitlines(), self.after.splitlines()
+        return [*difflib.unified_diff(old, new, f"{self.path}", f"{self.path} (new)", lineterm="")]
+
+    def write(self) -> Path | None:
+        """Write the file, and return the copy that was made of the old one; None if there was none.
+
+        Raises:
+            CommandError: it cannot be written, or another program has changed it since it was read. It is as it was.
+        """
+        # What a link leads to is replaced, and not the link.
+        path = self.path.resolve()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if file_text(path) != self.before:
+                raise CommandError(f"{path} was changed meanwhile: try again", Status.UNREACHABLE)
+            backup = back_up(path) if path.exists() else None
+            replace(path, self.after.encode())
+        except OSError as error:
+            raise CommandError(f"{path} cannot be written: {error.strerror or error}", Status.UNREACHABLE) from error
+        return backup
+
+
+def with_server(file: ConfigFile, name: str, member: dict[str, JsonValue]) -> Change:
+    """Return the change that adds a server, or replaces the one of that name."""
+    file.servers[name] = member
+    return Change(file.path, file.text, written(file))
+
+
+def without_server(file: ConfigFile, name: str) -> Change:
+    """Return the change that removes a server. Raises `KeyError`."""
+    del file.servers[name]
+    return Change(file.path, file.text, written(file))
+
+
+def written(file: ConfigFile) -> str:
+    """Return the document of a file as a text, in the form that the file has."""
+    if file.path.suffix in (".yaml", ".yml"):
+        return str(yaml_files(file.path).written(file.document))
+    text = file.text
+    indented = INDENT.search(text)
+    indent = indented[1] if indented else "  "
+    try:
+        new = json.dumps(file.document, indent=indent, ensure_ascii=False)
+        new.encode()
+    except UnicodeEncodeError:
+        # Half of a surrogate pair, which has no form but the escaped one.
+        new = json.dumps(file.document, indent=indent)
+    if not text or text.endswith("\n"):
+        new += "\n"
+    if "\r\n" in text:
+        new = new.replace("\n", "\r\n")
+    return BOM + new if text.startswith(BOM) else new
+
+
+def back_up(path: Path) -> Path:
+    """Copy a file, with its permissions, to a name of its own next to it; return the copy."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    names = (f"{path.name}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
+    backup = next(each for name in names if not (each := path.with_name(name)).exists())
+    shutil.copy2(path, backup)
+    return backup
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Write a file as a whole: who reads it meanwhile reads the old one or the new one."""
+    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        with open(new, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        if path.exists():
+            shutil.copymode(path, new)
+        os.replace(new, path)
+    finally:
+        new.unlink(missing_ok=True)

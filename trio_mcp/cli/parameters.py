@@ -1,0 +1,68 @@
+"""Types of the values on a command line: what they accept, and what is said about others."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import CompletionItem
+
+from ..protocol.revisions import SUPPORTED
+
+MODES = ("auto", "modern", "legacy", *SUPPORTED)
+
+
+class Seconds(click.ParamType[float]):
+    """A finite number of seconds, 0 or more."""
+
+    name = "seconds"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, float):
+            return value
+        try:
+            # Written so that NaN fails: it compares as false with everything.
+            if 0 <= (number := float(str(value))) < float("inf"):
+                return number
+        except ValueError:
+            pass
+        return self.fail(f"{value!r} is not a number of seconds", param, ctx)
+
+
+class UrlPath(click.ParamType[str]):
+    """The path of a URL."""
+
+    name = "path"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not str(value).startswith("/"):
+            self.fail(f"{value!r} does not begin with a slash", param, ctx)
+        return str(value)
+
+
+class Pair(click.ParamType[tuple[str, str]]):
+    """A text such as `key=value`.
+
+    Args:
+        form: how to write it, for the error.
+    """
+
+    name = "pair"
+
+    def __init__(self, form: str = "KEY=VALUE") -> None:
+        self.form = form
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        key, equals, rest = str(value).partition("=")
+        if not key or not equals:
+            self.fail(f"{value!r} is not {self.form}", param, ctx)
+        return key, rest
+
+
+class TargetText(click.ParamType[str]):
+    """The text that names a server; a shell completes the names of files."""
+
+    name = "target"
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
+        return [CompletionItem(incomplete, type="file")]

@@ -1,0 +1,220 @@
+"""What the servers of a group offer, in one list, and which of them a name belongs to."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+import trio
+
+from ..checks import check_str, nearest
+from ..errors import McpError, ServerUnavailable
+from ..logs import RepeatedRecords, peer_logger
+from ..types import Model, Tool
+from ..types.capabilities import declares
+from .agent_tools import read_tools
+from .client import Client
+from .group_member import Connection, ServerStatus
+from .namespaces import longest_first, shown
+from .timeouts import run_with_timeout
+from .tool_filter import ToolFilter
+
+M = TypeVar("M", bound=Model)
+
+logger = peer_logger("trio_mcp.client")
+
+
+class GroupTool(NamedTuple):
+    """A tool of a server of a group.
+
+    Attributes:
+        server: the name of the server in the group.
+        tool: as the server lists it.
+        name: in the group.
+    """
+
+    server: str
+    tool: Tool
+    name: str
+
+    @property
+    def renamed(self) -> Tool:
+        """The tool under its name in the group."""
+        return self.tool if self.tool.name == self.name else self.tool.model_copy(update={"name": self.name})
+
+
+@dataclass(slots=True, eq=False)
+class GroupLists:
+    """The lists of all servers of a group.
+
+    Args:
+        connections: by the names of the servers.
+        filter: of the tools, by their names in the group.
+    """
+
+    connections: Mapping[str, Connection]
+    filter: ToolFilter
+    _records: RepeatedRecords = field(default_factory=lambda: RepeatedRecords(logger, lines=5))
+    _listed: dict[Connection, dict[str, Tool]] = field(default_factory=dict[Connection, dict[str, Tool]])
+    """The tools that each server listed last, by its own names."""
+    _search: list[Connection] = field(init=False)
+    """In the order in which a name is looked for: a name belongs to the longest prefix that begins it."""
+
+    def __post_init__(self) -> None:
+        spaces = {name: connection.member.space for name, connection in self.connections.items()}
+        self._search = [self.connections[name] for name in longest_first(spaces)]
+
+    async def tools(self, timeout: float) -> list[GroupTool]:
+        """Return the tools of all servers that can be reached."""
+        found: list[GroupTool] = []
+        every: list[str] = []
+        for connection, tools in (await self._read("tools", read_tools, timeout)).items():
+            self._listed[connection] = {tool.name: tool for tool in tools}
+            self._warn_of_unmatched(connection.member.filter if tools else ToolFilter(), self._listed[connection])
+            named = [_grouped(connection, tool) for tool in tools]
+            every += [tool.name for tool in named]
+            found += [
+                tool for tool in named if self._owner_is(connection, tool.name) and self._allows(connection, tool)
+            ]
+        if all(connection.state.status is ServerStatus.CONNECTED for connection in self._search):
+            self._warn_of_unmatched(self.filter, every)
+        return found
+
+    async def read(
+        self, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float, *, by_uri: str = ""
+    ) -> list[M]:
+        """Return what all servers that can be reached list of one kind, with the names of the group.
+
+        Args:
+            by_uri: the member that has the URI or the template; empty if it goes by its name.
+        """
+        found: list[M] = []
+        for connection, items in (await self._read(kind, read, timeout)).items():
+            space = connection.member.space
+            for item in items:
+                own = str(getattr(item, by_uri or "name"))
+                if by_uri:
+                    found.append(item.model_copy(update={by_uri: space.uri(own)}))
+                elif self._owner_is(connection, name := space.name(own)):
+                    found.append(item.model_copy(update={"name": name}))
+        return found
+
+    # finding
+
+    def by_name(self, name: str, what: str) -> tuple[Connection, str]:
+        """Return the server of a tool or prompt of the group, and its name there.
+
+        Raises:
+            LookupError: no server has the prefix.
+        """
+        check_str(f"the name of the {what}", name)
+        for connection in self._search:
+            own = connection.member.space.own_name(name)
+            if own is not None:
+                return connection, own
+        raise LookupError(f"no server of the group has the {what} {name!r:.140}; {self._advice(name)}")
+
+    def by_uri(self, uri: str) -> tuple[Connection, str]:
+        """Return the server of a resource of the group, and its URI there.
+
+        Raises:
+            LookupError: no server has the prefix.
+        """
+        check_str("the URI", uri)
+        for connection in self._search:
+            own = connection.member.space.own_uri(uri)
+            if own is not None:
+                return connection, own
+        example = next(iter(self.connections.values())).member.space.uri("config://app") if self.connections else ""
+        advice = f"; one of theirs looks like {example!r}" if example else ""
+        raise LookupError(f"no server of the group has the resource {uri!r:.140}{advice}")
+
+    async def tool(self, name: str) -> tuple[Connection, str]:
+        """Return the server of a tool that may be called, and its name there.
+
+        Raises:
+            LookupError: no server has it, or it is filtered out.
+        """
+        connection, own = self.by_name(name, "tool")
+        own_allowed = connection.member.filter.allows_name(own)
+        allowed = self.filter.allows_name(name)
+        if own_allowed and allowed:
+            return connection, own
+        if own_allowed is not False and allowed is not False:
+            tool = await self._find_listed(connection, own)
+            if tool is not None and self._allows(connection, _grouped(connection, tool)):
+                return connection, own
+        raise LookupError(f"the tool {name!r:.140} is left out of this group by its filters")
+
+    async def _find_listed(self, connection: Connection, own: str) -> Tool | None:
+        listed = self._listed.get(connection, {})
+        if own not in listed:
+            listed = {tool.name: tool for tool in await connection.ask(read_tools)}
+            self._listed[connection] = listed
+        return listed.get(own)
+
+    # one step each
+
+    async def _read(
+        self, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float
+    ) -> dict[Connection, list[M]]:
+        """Return the lists of the servers that can be reached, in the order of the connections."""
+        listed: dict[Connection, list[M]] = {connection: [] for connection in self.connections.values()}
+
+        async def read_one(connection: Connection) -> None:
+            listed[connection] = await self._read_one(connection, kind, read, timeout)
+
+        async with trio.open_nursery() as nursery:
+            for connection in listed:
+                # One that has been away for long would only be waited for.
+                if connection.state.status is not ServerStatus.UNAVAILABLE:
+                    nursery.start_soon(read_one, connection)
+        return listed
+
+    async def _read_one(
+        self, connection: Connection, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float
+    ) -> list[M]:
+        async def read_offered(client: Client) -> list[M]:
+            return await read(client) if declares(client.server_capabilities, kind) else []
+
+        try:
+            return await run_with_timeout(timeout, f"{kind}/list", partial(connection.ask, read_offered))
+        except ServerUnavailable:
+            return []
+        except McpError as error:
+            # One server must not take the others down.
+            name = connection.member.name
+            self._records.log("the %s of the server %s of a group could not be listed: %s", kind, name, error)
+            return []
+
+    def _owner_is(self, connection: Connection, name: str) -> bool:
+        """Whether a call by this name reaches the server; a server must not pass its items off as those of another."""
+        owner, _ = self.by_name(name, "tool")
+        if owner is not connection:
+            self._records.log(
+                "%s of the server %s of a group is left out: the name belongs to the server %s",
+                name,
+                connection.member.name,
+                owner.member.name,
+            )
+        return owner is connection
+
+    def _allows(self, connection: Connection, tool: GroupTool) -> bool:
+        return connection.member.filter.allows(tool.tool) and self.filter.allows(tool.renamed)
+
+    def _warn_of_unmatched(self, filter: ToolFilter, names: Collection[str]) -> None:
+        # Not an error: a server may have removed the tool since.
+        for name in filter.unmatched(names):
+            self._records.log("a filter of a group names the tool %s, which is not listed", name)
+
+    def _advice(self, name: str) -> str:
+        servers = [connection.member.name for connection in self.connections.values()]
+        prefixes = [f"{connection.member.space.prefix}_" for connection in self.connections.values()]
+        return nearest(name, prefixes) or f"its servers are {shown(servers)}"
+
+
+def _grouped(connection: Connection, tool: Tool) -> GroupTool:
+    member = connection.member
+    return GroupTool(member.name, tool, member.space.name(tool.name))

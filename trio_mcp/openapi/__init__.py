@@ -1,0 +1,36 @@
+"""Servers whose tools are the operations of an OpenAPI document.
+
+The room knows no HTTP library: the client that sends the requests is the author's (`HttpClient`).
+"""
+
+from .adding import OpenApiKeywords, OpenApiServer, add_openapi, fetch_openapi, from_openapi
+from .credentials import Credentials, CredentialSource
+from .documents import DocumentSource
+from .errors import OpenApiError
+from .limits import OpenApiLimits
+from .names import Rename, Selector
+from .operations import Operation
+from .report import LeftOutOperation, OpenApiReport, TakenOperation
+from .sending import HttpClient, HttpRequest, HttpResponse
+
+__all__ = [
+    "CredentialSource",
+    "Credentials",
+    "DocumentSource",
+    "HttpClient",
+    "HttpRequest",
+    "HttpResponse",
+    "LeftOutOperation",
+    "OpenApiError",
+    "OpenApiKeywords",
+    "OpenApiLimits",
+    "OpenApiReport",
+    "OpenApiServer",
+    "Operation",
+    "Rename",
+    "Selector",
+    "TakenOperation",
+    "add_openapi",
+    "fetch_openapi",
+    "from_openapi",
+]

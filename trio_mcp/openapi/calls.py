@@ -1,0 +1,130 @@
+"""Calling an operation: its arguments become a request, and the response of the API the result of the tool.
+
+The request has what the operation declares, the credentials that the author's function chose for the caller, and the headers of
+the author's client. Nothing of the MCP request goes along: above all not its `Authorization`, which was issued for this server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Generic, TypeVar
+
+import trio
+
+from ..errors import ToolError
+from ..session import Caller
+from ..types import JsonObject, JsonValue
+from .bodies import EncodedBody
+from .credentials import Credentials, CredentialSource, credentials_for
+from .operations import OperationPlan
+from .pages import Answered, next_page
+from .parameters import COOKIE_SAFE, Parameter, encoded
+from .responses import Answer, answer_of, with_next_page
+from .sending import ApiClient, ApiRequest, ApiResponse, HttpRequest
+
+RequestT = TypeVar("RequestT", bound=HttpRequest)
+
+READ_INLINE: Final = 256 * 1024
+"""Bytes of a response that are read in the event loop, in some milliseconds; larger ones in a thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperationCaller(Generic[RequestT]):
+    """Calls one operation.
+
+    Attributes:
+        base_url: what its path is appended to.
+        slashes: values in the path may have slashes, which are encoded.
+    """
+
+    plan: OperationPlan
+    client: ApiClient[RequestT]
+    base_url: str
+    credentials: CredentialSource | None
+    slashes: bool
+    max_error_body: int
+
+    async def answer(self, arguments: JsonObject, caller: Caller | None) -> Answer:
+        """Call the operation and return its answer, with what leads to the next page.
+
+        Raises:
+            ToolError: an argument cannot be sent, or the API gives no response.
+        """
+        response = await self.respond(arguments, caller)
+        answer = await self.read(response)
+        if answer.result.is_error:
+            return answer
+        answered = Answered(self.plan.parameters, self.plan.input_schema, arguments, response, answer.value)
+        following = next_page(self.plan.page_links, answered)
+        return answer if following is None else answer._replace(result=with_next_page(answer.result, following))
+
+    async def respond(self, arguments: JsonObject, caller: Caller | None) -> ApiResponse:
+        """Call the operation and return its response. Raises as `answer` does."""
+        # First what can fail without the credentials.
+        request = partial(self._request, arguments, self._url_path(arguments))
+        return await self.client.send(request(await credentials_for(self.credentials, caller)))
+
+    async def read(self, response: ApiResponse) -> Answer:
+        """Return what the tool returns for a response."""
+        read = partial(answer_of, response, self.plan.output, self.max_error_body)
+        return read() if len(response.body) <= READ_INLINE else await trio.to_thread.run_sync(read)
+
+    def _request(self, arguments: JsonObject, path: str, credentials: Credentials) -> ApiRequest:
+        query = self._query(arguments, credentials)
+        url = f"{self.base_url}{path}?{query}" if query else f"{self.base_url}{path}"
+        cookies = self._cookies(arguments, credentials)
+        body = self._body(arguments)
+        headers = {"accept": self.plan.output.accept}
+        for parameter, value in self._given("header", arguments):
+            headers[parameter.name.lower()] = parameter.header(value)
+        if body.content_type is not None:
+            headers["content-type"] = body.content_type
+        headers |= {name.lower(): text for name, text in credentials.headers.items()}
+        # A cookie header of the credentials counts as theirs.
+        own = headers.pop("cookie", None)
+        joined = "; ".join(filter(None, [own, cookies])) or None
+        return ApiRequest(self.plan.operation.method, url, headers, joined, body.content, body.files)
+
+    def _url_path(self, arguments: JsonObject) -> str:
+        parts: list[str] = []
+        for segment in self.plan.segments:
+            if isinstance(segment, Parameter):
+                parts.append(segment.path(arguments.get(segment.argument), slashes=self.slashes))
+            else:
+                parts.append(segment)
+        path = "".join(parts)
+        # Several values may be one segment together.
+        if any(part in (".", "..") for part in path.split("/")):
+            raise ToolError(f"The arguments of the path lead to another path: {path:.200}")
+        return path
+
+    def _query(self, arguments: JsonObject, credentials: Credentials) -> str:
+        own = {encoded(name): encoded(text) for name, text in credentials.query.items()}
+        parts = [part for each, value in self._given("query", arguments) for part in each.query(value)]
+        return "&".join(without(parts, own) + [f"{name}={text}" for name, text in own.items()])
+
+    def _cookies(self, arguments: JsonObject, credentials: Credentials) -> str:
+        own = {name: encoded(text, COOKIE_SAFE) for name, text in credentials.cookies.items()}
+        parts = [part for each, value in self._given("cookie", arguments) for part in each.cookies(value)]
+        return "; ".join(without(parts, own) + [f"{name}={text}" for name, text in own.items()])
+
+    def _body(self, arguments: JsonObject) -> EncodedBody:
+        name = self.plan.body_argument
+        if self.plan.body is None or name not in arguments:
+            return EncodedBody()
+        return self.plan.body.encode(arguments[name])
+
+    def _given(self, location: str, arguments: JsonObject) -> list[tuple[Parameter, JsonValue]]:
+        """Return the parameters of a place that a call has, with their values. An argument that is null counts as absent."""
+        return [
+            (each, value)
+            for each in self.plan.parameters
+            if each.location == location and (value := arguments.get(each.argument)) is not None
+        ]
+
+
+def without(parts: Sequence[str], names: Collection[str]) -> list[str]:
+    """Return the parts `name=value` with other names than these. An object may have any."""
+    return [part for part in parts if part.partition("=")[0] not in names]

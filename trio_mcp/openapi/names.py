@@ -1,0 +1,130 @@
+"""The names of tools, and which operations become one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from ..checks import mistake, nearest
+from ..server.tool_options import check_tool_name
+from .operations import Operation, free_name
+
+MAX_NAME: Final = 64
+"""Characters of a name that is made here. More are allowed, but not by the APIs of all models."""
+NO_NAME: Final = re.compile(r"[^A-Za-z0-9_-]+")
+
+Selector: TypeAlias = Callable[[Operation], bool] | Collection[str]
+"""Selects operations: a function, or a collection of ids (`listPets`), keys (`GET /pets`) and tags (`#pets`)."""
+Rename: TypeAlias = Callable[[Operation], str | None] | Mapping[str, str]
+"""Names tools: a function, None for the usual name, or a mapping from ids (`listPets`) or keys (`GET /pets`) to names."""
+
+
+def selected(selector: Selector | None, operations: Sequence[Operation], option: str) -> Callable[[Operation], bool]:
+    """Return whether an operation is selected, as a function.
+
+    Args:
+        option: the name of the option, for errors.
+
+    Raises:
+        LookupError: no operation has an id, a key or a tag of the collection.
+        TypeError: it is neither a function nor a collection of strings.
+    """
+    if selector is None:
+        return lambda _operation: True
+    if callable(selector):
+        return lambda operation: bool(selector(operation))
+    if isinstance(selector, str) or not isinstance(selector, Collection):
+        expected = 'a function of an operation, or a list such as ["listPets", "GET /pets/{petId}", "#store"]'
+        raise TypeError(mistake(option, expected, selector))
+    wanted = frozenset(selector)
+    known = {name for operation in operations for name in labels_of(operation)}
+    check_known(wanted, known, option)
+    return lambda operation: not wanted.isdisjoint(labels_of(operation))
+
+
+def labels_of(operation: Operation) -> list[str]:
+    """Return by what a collection can name an operation."""
+    return [*filter(None, [operation.id]), operation.key, *(f"#{tag}" for tag in operation.tags)]
+
+
+def check_known(wanted: Collection[str], known: Collection[str], option: str) -> None:
+    """Raise `LookupError` if the document has no operation of a name."""
+    for name in wanted:
+        if name not in known:
+            raise LookupError(
+                f"{option}: the document has no operation {name!r:.200}; {nearest(name, known)}".rstrip("; ")
+            )
+
+
+def tool_names(
+    operations: Sequence[Operation], rename: Rename | None, all_operations: Sequence[Operation]
+) -> list[str]:
+    """Return the names of the tools of operations: each is valid, and no two are equal.
+
+    Raises:
+        LookupError: `rename` names an operation that the document does not have.
+        ValueError: `rename` gives a name that no tool can have, or one to two operations.
+    """
+    if isinstance(rename, Mapping):
+        known = {label for each in all_operations for label in labels_of(each) if not label.startswith("#")}
+        check_known(rename.keys(), known, "rename")
+    given = [given_name(operation, rename) for operation in operations]
+    taken = set[str]()
+    for name in given:
+        if name in taken:
+            raise ValueError(f"rename gives the name {name!r} to two operations")
+        taken.update([name] if name is not None else [])
+    short = short_ids(operations)
+    names: list[str] = []
+    for operation, own in zip(operations, given, strict=True):
+        usual = short[operation.id] if operation.id in short else usual_name(operation)
+        name = shortened(usual, taken) if own is None else own
+        taken.add(name)
+        names.append(name)
+    return names
+
+
+def given_name(operation: Operation, rename: Rename | None) -> str | None:
+    """Return the name that the author gave to an operation, or None."""
+    name: str | None = None
+    if isinstance(rename, Mapping):
+        name = rename.get(operation.key) or rename.get(operation.id or "")
+    elif rename is not None:
+        name = rename(operation)
+    if name is not None:
+        check_tool_name(name)
+    return name
+
+
+def usual_name(operation: Operation) -> str:
+    """Return the name of an operation without any other: its id, or its method and path."""
+    if operation.id is not None and (name := NO_NAME.sub("_", operation.id).strip("_-")):
+        return name
+    path = re.sub(r"\{([^{}]*)\}", r"by \1", operation.path)
+    return NO_NAME.sub("_", f"{operation.method.lower()} {path}").strip("_-")
+
+
+def shortened(name: str, taken: set[str]) -> str:
+    """Return a name that is short enough and free."""
+    free = name[:MAX_NAME]
+    if free not in taken:
+        return free
+    # Room for the number.
+    return free_name(name[: MAX_NAME - 5], taken)
+
+
+def short_ids(operations: Sequence[Operation]) -> dict[str | None, str]:
+    """Return the names of functions that FastAPI made ids of: `read_item_items__item_id__get` is `read_item`.
+
+    Such an id is left as it is where two have the same function.
+    """
+    found: dict[str | None, str] = {}
+    for operation in operations:
+        suffix = re.sub(r"\W", "_", f"{operation.path}_{operation.method.lower()}")
+        # FastAPI joins the name and the path without anything between, and the path begins with a slash.
+        if operation.id is not None and operation.id.endswith(suffix) and (name := operation.id.removesuffix(suffix)):
+            found[operation.id] = NO_NAME.sub("_", name).strip("_-")
+    names = list(found.values())
+    others = {usual_name(operation) for operation in operations if operation.id not in found}
+    return {key: name for key, name in found.items() if name and names.count(name) == 1 and name not in others}

@@ -1,0 +1,149 @@
+"""The parts of an OpenAPI document that are read, as typed values; members that play no role here are ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from referencing import Registry
+from referencing.jsonschema import DRAFT202012
+
+from ..protocol.schema.references import Resolver, lookup
+from ..server.error_summary import error_summary
+from ..types import JsonObject, JsonValue
+from .errors import UnsupportedOperation
+
+Location: TypeAlias = Literal["path", "query", "header", "cookie"]
+
+
+class Part(BaseModel):
+    """A part of a document."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True, defer_build=True)
+
+
+P = TypeVar("P", bound=Part)
+
+
+class EncodingPart(Part):
+    """How one property of a form is written."""
+
+    content_type: str | None = Field(default=None, alias="contentType")
+    style: str | None = None
+    explode: bool | None = None
+    allow_reserved: bool = Field(default=False, alias="allowReserved")
+
+
+class MediaTypePart(Part):
+    """One form of a body."""
+
+    schema_: JsonObject | bool | None = Field(default=None, alias="schema")
+    encoding: dict[str, EncodingPart] = Field(default_factory=dict)
+
+
+class ParameterPart(Part):
+    """A parameter of an operation."""
+
+    name: str
+    location: Location = Field(alias="in")
+    required: bool = False
+    description: str | None = None
+    style: str | None = None
+    explode: bool | None = None
+    allow_reserved: bool = Field(default=False, alias="allowReserved")
+    schema_: JsonObject | bool | None = Field(default=None, alias="schema")
+    content: dict[str, MediaTypePart] = Field(default_factory=dict)
+
+
+class RequestBodyPart(Part):
+    """The body of a request."""
+
+    description: str | None = None
+    required: bool = False
+    content: dict[str, JsonObject]
+
+
+class LinkPart(Part):
+    """A call that may follow a response."""
+
+    operation_id: str | None = Field(default=None, alias="operationId")
+    operation_ref: str | None = Field(default=None, alias="operationRef")
+    parameters: dict[str, JsonValue] = Field(default_factory=dict)
+
+
+class ResponsePart(Part):
+    """A response."""
+
+    content: dict[str, JsonObject] = Field(default_factory=dict)
+    links: dict[str, JsonObject] = Field(default_factory=dict)
+
+
+class OperationPart(Part):
+    """An operation. Parts that may be references are still as they are written."""
+
+    operation_id: str | None = Field(default=None, alias="operationId")
+    summary: str | None = None
+    description: str | None = None
+    tags: list[str] = Field(default_factory=list)
+    deprecated: bool = False
+    parameters: list[JsonObject] = Field(default_factory=list)
+    request_body: JsonObject | None = Field(default=None, alias="requestBody")
+    responses: dict[str, JsonObject] = Field(default_factory=dict)
+    servers: list[JsonObject] = Field(default_factory=list)
+
+
+class References:
+    """Finds the targets of references in a document; nothing is fetched.
+
+    Args:
+        document: as it was loaded.
+    """
+
+    def __init__(self, document: JsonObject) -> None:
+        registry: Registry[Any] = Registry().with_resource("", DRAFT202012.create_resource(document))
+        self._resolver: Resolver = registry.resolver()
+
+    def target(self, reference: str) -> JsonValue:
+        """Return what a reference leads to.
+
+        Raises:
+            UnsupportedOperation: it leads out of the document, or to nothing.
+        """
+        if not reference.startswith("#/"):
+            raise UnsupportedOperation(f"its $ref {reference!r:.200} leads out of the document, and nothing is fetched")
+        found = lookup(reference, self._resolver)
+        if found is None:
+            raise UnsupportedOperation(f"its $ref {reference!r:.200} leads to nothing")
+        return found.contents
+
+    def resolved(self, part: JsonObject) -> JsonObject:
+        """Return a part without `$ref`: the members of its target, and over them its own.
+
+        Raises:
+            UnsupportedOperation: a reference leads out of the document, to no object, or back to itself.
+        """
+        merged, followed = dict(part), set[str]()
+        while isinstance(reference := merged.pop("$ref", None), str):
+            target = self.target(reference)
+            if not isinstance(target, dict) or reference in followed:
+                raise UnsupportedOperation(f"its $ref {reference!r:.200} leads to no object, or back to itself")
+            followed.add(reference)
+            merged = {**target, **merged}
+        return merged
+
+    def read(self, kind: type[P], part: JsonObject, where: str) -> P:
+        """Return a part, with any reference resolved, as a typed value.
+
+        Raises:
+            UnsupportedOperation: it is wrong; `where` names it in the reason.
+        """
+        return read(kind, self.resolved(part), where)
+
+
+def read(kind: type[P], part: Mapping[str, JsonValue], where: str) -> P:
+    """Return a part as a typed value. Raises `UnsupportedOperation`, naming it by `where`, if it is wrong."""
+    try:
+        return kind.model_validate(part)
+    except ValidationError as error:
+        raise UnsupportedOperation(f"{where}: {error_summary(error)}") from None

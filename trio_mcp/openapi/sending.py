@@ -1,0 +1,261 @@
+"""Sending a request to an API, and reading its response within limits.
+
+The HTTP client is the author's. What it does by itself with cookies and redirects is not wanted here: all callers share it, so
+that a cookie that the API set for one caller would be sent with the call of another, and a redirect could take credentials to
+another host.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, Protocol, TypeVar
+from urllib.parse import urljoin, urlsplit
+
+import trio
+
+from ..errors import ToolError
+from ..logs import RepeatedRecords, peer_logger
+from .bodies import FormFile
+
+logger = peer_logger("trio_mcp.openapi")
+
+MAX_REDIRECTS: Final = 5
+CLOSE_SECONDS: Final = 2.0
+"""Seconds for closing a response that was given up."""
+
+KEPT_METHOD: Final = frozenset({307, 308})
+"""The redirects that repeat the request as it was; the others turn it into a GET."""
+REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+PLAIN: Final = ("", "identity")
+"""What stands for a body that is not compressed."""
+PORTS: Final = {"http": 80, "https": 443}
+
+
+class HttpRequest(Protocol):
+    """A request that was built and not sent yet."""
+
+    @property
+    def headers(self) -> MutableMapping[str, str]: ...
+
+
+class HttpResponse(Protocol):
+    """A response whose body is not read yet."""
+
+    @property
+    def status_code(self) -> int: ...
+
+    @property
+    def headers(self) -> Mapping[str, str]: ...
+
+    def aiter_bytes(self) -> AsyncIterator[bytes]:
+        """Yield the body."""
+        ...
+
+    def aiter_raw(self) -> AsyncIterator[bytes]:
+        """Yield the body as it comes, still compressed."""
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+RequestT = TypeVar("RequestT", bound=HttpRequest)
+
+
+class HttpClient(Protocol[RequestT]):
+    """What sends the requests; `httpx2.AsyncClient` is one."""
+
+    @property
+    def base_url(self) -> object:
+        """What the paths of requests are below of; its text is the URL."""
+        ...
+
+    def build_request(
+        self,
+        method: str,
+        url: str,
+        *,
+        content: bytes | None,
+        files: Sequence[FormFile] | None,
+        headers: Mapping[str, str],
+        timeout: float,
+    ) -> RequestT:
+        """Return a request, with the headers of the client."""
+        ...
+
+    async def send(self, request: RequestT, *, stream: bool, follow_redirects: bool) -> HttpResponse:
+        """Send a request and return the response as soon as its headers have come."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ApiRequest:
+    """A request to an API. `cookies` is the value of the header, or None."""
+
+    method: str
+    url: str
+    headers: Mapping[str, str]
+    cookies: str | None = None
+    content: bytes | None = None
+    files: Sequence[FormFile] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiResponse:
+    """A response of an API, read within the limit.
+
+    Attributes:
+        url: what answered, after any redirects.
+        location: where it leads, if that is another host.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    url: str
+    location: str | None = None
+
+    @property
+    def content_type(self) -> str:
+        """The media type, without parameters and in lower case; empty if there is none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+class ApiClient(Generic[RequestT]):
+    """Sends requests with an author's HTTP client.
+
+    Args:
+        timeout: seconds for one request with its redirects and its response.
+        max_response: bytes of a response.
+    """
+
+    def __init__(self, client: HttpClient[RequestT], timeout: float, max_response: int) -> None:
+        self._client = client
+        self._timeout = timeout
+        self._max_response = max_response
+        self._records = RepeatedRecords(logger)
+
+    async def send(self, request: ApiRequest) -> ApiResponse:
+        """Send a request, follow redirects to the same host, and return the response.
+
+        Raises:
+            ToolError: the API cannot be reached, takes too long, or sends too much. The text states whether the request may have
+                taken effect.
+
+        A cancel closes the connection.
+        """
+        with trio.move_on_after(self._timeout) as scope:
+            for _ in range(MAX_REDIRECTS + 1):
+                response = await self._exchange(request)
+                following = redirected(request, response)
+                if following is None:
+                    return response
+                request = following
+            raise ToolError(f"The API redirects more than {MAX_REDIRECTS} times.")
+        assert scope.cancelled_caught
+        raise ToolError(f"The API has not answered within {self._timeout:g} seconds.{in_doubt(request)}")
+
+    async def _exchange(self, request: ApiRequest) -> ApiResponse:
+        built = self._client.build_request(
+            request.method,
+            request.url,
+            content=request.content,
+            files=request.files,
+            # What is compressed could be a thousand times as large as what was sent.
+            headers={"accept-encoding": "identity", **request.headers},
+            timeout=self._timeout,
+        )
+        built.headers.pop("cookie", None)
+        if request.cookies is not None:
+            built.headers["cookie"] = request.cookies
+        try:
+            response = await self._client.send(built, stream=True, follow_redirects=False)
+            try:
+                encoding = response.headers.get("content-encoding", "identity").strip().lower()
+                # The client decompresses without a limit. Where nothing is compressed, it may have read the body already.
+                pieces = response.aiter_bytes() if encoding in PLAIN else response.aiter_raw()
+                raw = await read_limited(pieces, self._max_response)
+            finally:
+                with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_SECONDS):
+                    await response.aclose()
+        except ToolError:
+            raise
+        except Exception as error:  # noqa: BLE001  the errors of the author's client have no class that is known here
+            self._records.log("%s %s failed", request.method, urlsplit(request.url).path, exc_info=error)
+            raise ToolError(f"The API cannot be reached ({type(error).__name__}).{in_doubt(request)}") from None
+        headers = response.headers
+        body = raw if encoding in PLAIN else decompressed(raw, encoding, self._max_response)
+        location = headers.get("location") if response.status_code in REDIRECTS else None
+        url = request.url
+        return ApiResponse(
+            response.status_code, headers, body, url, None if location is None else urljoin(url, location)
+        )
+
+
+def in_doubt(request: ApiRequest) -> str:
+    """Return what a caller has to know about a request without a response."""
+    return "" if request.method in SAFE else " The request may have taken effect all the same."
+
+
+async def read_limited(pieces: AsyncIterator[bytes], limit: int) -> bytes:
+    """Return all of a body. Raises `ToolError` if it has more bytes than the limit."""
+    read = bytearray()
+    try:
+        async for piece in pieces:
+            read += piece
+            if len(read) > limit:
+                raise too_large(limit)
+    finally:
+        # A generator that is left in the middle is closed in its own task, and not by the garbage collector.
+        if isinstance(pieces, AsyncGenerator):
+            await pieces.aclose()
+    return bytes(read)
+
+
+def decompressed(data: bytes, encoding: str, limit: int) -> bytes:
+    """Return a body without its compression. Raises `ToolError` if it is too large, or compressed in another way than by zlib."""
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise ToolError(f"The API compressed its response ({encoding:.40}), although it was asked not to.")
+    # 32: of either format, by its header.
+    reader = zlib.decompressobj(zlib.MAX_WBITS | 32)
+    try:
+        whole = reader.decompress(data, limit + 1)
+    except zlib.error:
+        raise ToolError("The response of the API is compressed, and cannot be read.") from None
+    if len(whole) > limit:
+        raise too_large(limit)
+    return whole
+
+
+def too_large(limit: int) -> ToolError:
+    return ToolError(f"The response of the API has more than {limit} bytes, which is the limit. Ask for less of it.")
+
+
+def redirected(request: ApiRequest, response: ApiResponse) -> ApiRequest | None:
+    """Return the request that a redirect asks for; None if it leads to another host, or would send something else again."""
+    if response.location is None or not same_origin(request.url, response.location):
+        return None
+    if response.status in KEPT_METHOD:
+        method, content, files, headers = request.method, request.content, request.files, request.headers
+    elif request.method in SAFE or response.status == 303:
+        method, content, files = ("GET" if request.method != "HEAD" else "HEAD"), None, None
+        headers = {name: value for name, value in request.headers.items() if name.lower() != "content-type"}
+    else:
+        return None
+    return ApiRequest(method, response.location, headers, request.cookies, content, files)
+
+
+def same_origin(first: str, second: str) -> bool:
+    """Return whether two URLs have the same scheme, host and port."""
+    try:
+        return origin_of(first) == origin_of(second)
+    except ValueError:
+        return False
+
+
+def origin_of(url: str) -> tuple[str, str, int | None]:
+    """Return the scheme, the host and the port of a URL. Raises `ValueError` for a wrong port."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or PORTS.get(parts.scheme)
