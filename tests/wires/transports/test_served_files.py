@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -19,7 +20,8 @@ import pytest
 import trio
 from serving import IMPORTS, SOON, START, child, served
 
-from trio_mcp import Client, HttpOptions, Server
+from trio_mcp import Client, HttpOptions, Server, log_setup
+from trio_mcp.cli import options
 from trio_mcp_transports.http import asgi_app
 
 HERE = Path(__file__).parent
@@ -99,8 +101,12 @@ async def test_a_file_is_served_over_the_tls_that_it_asks_for(certificate: Path)
             assert (await http.get(ready)).text == "ready"
 
 
-async def test_the_log_of_a_process_is_lines_of_json_with_requests_and_calls() -> None:
-    async with process(BY_ITSELF, b" serves MCP at ") as (url, written):
+BY_COMMAND_WITH_LOG = [*BY_COMMAND, "--access-log", "--log-format", "json"]
+
+
+@pytest.mark.parametrize("arguments", [BY_ITSELF, BY_COMMAND_WITH_LOG], ids=["by itself", "by the command"])
+async def test_the_log_of_a_process_is_lines_of_json_with_requests_and_calls(arguments: Sequence[str]) -> None:
+    async with process(arguments, b" serves MCP at ") as (url, written):
         with trio.fail_after(START):
             async with Client.connect(url, headers=TOKEN) as client:
                 await client.call_tool("greet")
@@ -127,8 +133,8 @@ async def test_stdio_ignores_the_options_and_logs_that_it_does() -> None:
 RUN = "import sys\nfrom trio_mcp import HttpOptions, Server, Tls\nServer('shop', http=HttpOptions(%s)).run('http', port=%d)\n"
 
 
-def run(options: str, port: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", RUN % (options, port)]
+def run(values: str, port: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", RUN % (values, port)]
     return subprocess.run(command, env={**os.environ, **IMPORTS}, capture_output=True, text=True, timeout=START)
 
 
@@ -171,11 +177,25 @@ def test_the_command_tells_of_a_missing_certificate_in_one_line(tmp_path: Path) 
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_the_command_line_has_the_values_that_logging_has() -> None:
+    assert (options.LOG_LEVELS, options.LOG_FORMATS) == (log_setup.LOG_LEVELS, log_setup.LOG_FORMATS)
+
+
+async def test_a_websocket_is_one_record_of_the_access_log(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("shop")
+    with caplog.at_level(logging.INFO, "trio_mcp.access"):
+        async with served(server, "websocket", access_log=True) as url:
+            async with Client.connect(url):
+                pass
+        records = [record.fields["http"] for record in caplog.records if record.name == "trio_mcp.access"]  # type: ignore[attr-defined]
+    assert [(record["method"], record["status"], record["path"]) for record in records] == [("WEBSOCKET", 101, "/mcp")]
+
+
 def test_the_default_server_takes_requests_directly_and_one_that_must_see_each_does_not() -> None:
     server = Server("shop")
 
-    def takes(**options: Any) -> bool:
-        return asgi_app(server, **options).takes_direct_requests
+    def takes(**given: Any) -> bool:
+        return asgi_app(server, **given).takes_direct_requests
 
     assert takes()
     assert takes(root_path="/api")
