@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from .client.group_member import ServerState, ServerStatus
     from .client.group_servers import GroupServer
     from .client.model_tools import ModelTools, list_model_tools
+    from .http import HttpLimits, HttpOptions, HttpRequest, HttpResponse, Tls
+    from .log_setup import configure_logging
     from .relay import proxy
     from .runtime import CancelReason
     from .sampling import SamplingProvider
@@ -129,6 +131,10 @@ __all__ = [
     "Elicited",
     "File",
     "GroupServer",
+    "HttpLimits",
+    "HttpOptions",
+    "HttpRequest",
+    "HttpResponse",
     "Image",
     "LimitExceeded",
     "McpError",
@@ -158,6 +164,7 @@ __all__ = [
     "TaskCancelled",
     "TaskOptions",
     "Titled",
+    "Tls",
     "ToolError",
     "ToolFailed",
     "ToolLoopResult",
@@ -167,6 +174,7 @@ __all__ = [
     "UrlElicitationRequired",
     "accept",
     "accept_defaults",
+    "configure_logging",
     "decline",
     "dismiss",
     "list_model_tools",
@@ -197,6 +205,8 @@ _PACKAGES = {
         "decline",
         "dismiss",
     ),
+    "http": ("HttpLimits", "HttpOptions", "HttpRequest", "HttpResponse", "Tls"),
+    "log_setup": ("configure_logging",),
     "relay": ("proxy",),
     "runtime": ("CancelReason",),
     "sampling": ("SamplingProvider",),

@@ -83,6 +83,16 @@ def log_to_stderr(level: int, formatter: logging.Formatter | None = None) -> Non
     logging.basicConfig(level=level, handlers=[handler])
 
 
+def set_up_logging(*, debug: bool, level: str | None, format: str | None) -> None:
+    """Show log records as the options of a command say; without options those from WARNING up, or all with `--debug`."""
+    if level is None and format is None:
+        log_to_stderr(logging.DEBUG if debug else logging.WARNING)
+        return
+    shown = level or ("debug" if debug else "info")
+    # Most servers are started without, and a host waits for them.
+    import_module("..log_setup", __package__).configure_logging(shown, format or "text")
+
+
 class NoteHandler(logging.Handler):
     """Writes log records as notes: above a progress bar, if there is one."""
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from importlib import import_module
 
 from ..errors import Disconnected
 from .command import command
 from .errors import CommandError, Status
 from .loading import lifespan_errors, load_python
-from .options import header_option, target_argument
-from .output import log_to_stderr
+from .options import format_option, header_option, level_option, target_argument
+from .output import set_up_logging
 from .targets import PythonTarget, read_target
 
 EXAMPLES = """\
@@ -34,13 +33,21 @@ named by a URL, a command or the file of a host is passed on, in both eras: so a
 )
 @target_argument
 @header_option
-def command_line(target: str, headers: tuple[tuple[str, str], ...], debug: bool) -> int:
+@level_option
+@format_option
+def command_line(
+    target: str,
+    headers: tuple[tuple[str, str], ...],
+    log_level: str | None,
+    log_format: str | None,
+    debug: bool,
+) -> int:
     """Serve a server on stdin and stdout.
 
     TARGET is a Python file or a module (app.py, app.py:name, shop.server:name), where the name is that of a server or of a
     function that returns one; or a URL, a command in quotes, or a server of a file (mcp.json:name).
     """
-    log_to_stderr(logging.DEBUG if debug else logging.WARNING)
+    set_up_logging(debug=debug, level=log_level, format=log_format)
     server = read_target(target)
     if not isinstance(server, PythonTarget):
         # The client is loaded only for this: a host waits for the start of a server.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import reduce, wraps
@@ -15,8 +14,8 @@ from ..errors import ConfigurationError
 from .command import command
 from .errors import CommandError, Status
 from .loading import lifespan_errors, load_python
-from .options import header_option, target_argument
-from .output import log_to_stderr
+from .options import format_option, header_option, level_option, target_argument
+from .output import set_up_logging
 from .parameters import Seconds, UrlPath
 from .targets import PythonTarget, read_target
 
@@ -26,6 +25,7 @@ examples:
   trio-mcp serve examples/travel.py --port 9000 --path /travel
   trio-mcp serve examples/travel.py --sse
   trio-mcp serve examples/travel.py --host 0.0.0.0 --allowed-host mcp.example.com
+  trio-mcp serve examples/travel.py --access-log --log-format json
   trio-mcp serve 'npx -y some-mcp-server'
 
 WebSocket clients find it under the same URL with ws:// in place of http://.
@@ -48,7 +48,9 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
 
     @wraps(function)
     def serving(**options: object) -> int:
-        http = {name: options.pop(name) for name in HTTP_OPTIONS}
+        # What is not given is as the file has it.
+        given = {name: options.pop(name) for name in HTTP_OPTIONS}
+        http = {name: value for name, value in given.items() if value is not None}
         return function(http=http, **options)
 
     added = [
@@ -64,10 +66,8 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
         click.option(
             "--path",
             type=UrlPath(),
-            default="/mcp",
-            show_default=True,
             metavar="PATH",
-            help="The path of the endpoint.",
+            help="The path of the endpoint; by default that of the file, or else /mcp.",
         ),
         click.option(
             "--allowed-host",
@@ -107,18 +107,41 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
 @serves_http
 @click.option("--sse", is_flag=True, help="Serve HTTP+SSE as well, at /sse, for clients of 2024-11-05.")
 @header_option
+@click.option("--root-path", metavar="PATH", help="The path prefix under which a proxy publishes it.")
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy, or a network of them, whose X-Forwarded-* headers are believed; repeatable.",
+)
+@click.option("--access-log", is_flag=True, help="Log each HTTP request.")
+@level_option
+@format_option
 def command_line(
-    target: str, http: dict[str, object], sse: bool, headers: Sequence[tuple[str, str]], debug: bool
+    target: str,
+    http: dict[str, object],
+    sse: bool,
+    headers: Sequence[tuple[str, str]],
+    root_path: str | None,
+    trusted_proxies: Sequence[str],
+    access_log: bool,
+    log_level: str | None,
+    log_format: str | None,
+    debug: bool,
 ) -> int:
     """Serve a server over HTTP and WebSocket.
 
     TARGET is a Python file or a module (app.py, app.py:name, shop.server:name), where the name is that of a server or of a
     function that returns one; or a URL, a command in quotes, or a server of a file (mcp.json:name), which is passed on.
     """
-    log_to_stderr(logging.DEBUG if debug else logging.WARNING)
+    # An access log that nobody sees is of no use.
+    level = "info" if access_log and log_level is None and not debug else log_level
+    set_up_logging(debug=debug, level=level, format=log_format)
     server = read_target(target)
     # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
-    options = {**http, "sse_path": "/sse" if sse else None}
+    given = {"root_path": root_path, "trusted_proxies": trusted_proxies, "access_log": access_log or None}
+    options = {**http, **given, "sse_path": "/sse" if sse else None}
     with http_errors():
         if not isinstance(server, PythonTarget):
             # The client is loaded only for this.

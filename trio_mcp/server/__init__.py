@@ -6,17 +6,20 @@ from .. import late
 
 if TYPE_CHECKING:
     from . import builder as builder
+    from . import call_log as call_log
     from . import completion as completion
     from . import concurrency as concurrency
     from . import elicitation as elicitation
     from . import elicits as elicits
     from . import form_schemas as form_schemas
     from . import handoff as handoff
+    from . import http_settings as http_settings
     from . import large_results as large_results
     from . import media as media
     from . import middleware as middleware
     from . import mounts as mounts
     from . import nested as nested
+    from . import one_line as one_line
     from . import own_tools as own_tools
     from . import parameters_model as parameters_model
     from . import prompts as prompts
@@ -82,6 +85,7 @@ else:
             "asking": "Accepted Declined Dismissed Elicited KeyedElicited UrlAccepted UrlElicited",
             "branching": "BranchOptions",
             "builder": "ToolBuilder ToolLimits",
+            "call_log": "",
             "completion": "",
             "composing": "Mountable",
             "concurrency": "",
@@ -92,11 +96,13 @@ else:
             "form_schemas": "FormError",
             "forms": "Titled",
             "handoff": "",
+            "http_settings": "",
             "large_results": "",
             "media": "Audio File Image",
             "middleware": "CallHandler CallMiddleware CallRequest CallResult",
             "mounts": "",
             "nested": "",
+            "one_line": "",
             "options": "OfferKeywords",
             "own_tools": "",
             "parameters_model": "",

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Never, TypeAlias, Unpack
+from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 from .. import server
 from ..checks import check_no_options, check_str
+from ..errors import ConfigurationError
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
@@ -42,6 +44,14 @@ from .router import request_checks_of, routes_of
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
+
+if TYPE_CHECKING:
+    from ..http import HttpHandler, HttpOptions, HttpRoute
+
+HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
+
+call_logger = logging.getLogger("trio_mcp.calls")
+
 
 NO_ASGI_APP = (
     "a trio_mcp Server is not an ASGI application: write `from trio_mcp_transports.http import asgi_app` and "
@@ -78,6 +88,7 @@ class Server(Composition):
             close it.
         sampling_prefer: "client" asks the provider only where the client lacks what a question needs, "server" always.
         tool_search: offer a search and a call in place of the list of tools; see docs/tool-search.md.
+        http: how it is served over HTTP, wherever that is; see docs/deployment.md.
     """
 
     def __init__(
@@ -100,6 +111,7 @@ class Server(Composition):
         sampling: SamplingProvider | None = None,
         sampling_prefer: server.SamplingPreference = "client",
         tool_search: server.ToolSearch | None = None,
+        http: HttpOptions | None = None,
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
@@ -128,6 +140,9 @@ class Server(Composition):
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
+        self._http = None if http is None else server.http_settings.check_http(http)
+        self._http_routes: list[HttpRoute] = []
+        """Those that were added by `route`; shared with copies."""
         # A dict is an ordered set here.
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
@@ -178,6 +193,11 @@ class Server(Composition):
         return tuple(self._registry.tools)
 
     @property
+    def http(self) -> HttpOptions | None:
+        """How the server is served over HTTP, with its custom routes; None if nothing was said of it."""
+        return server.http_settings.with_routes(self._http, self._http_routes) if self._http_routes else self._http
+
+    @property
     def lifespan_seconds(self) -> float:
         """How long the ends of the lifespans may take; 0 without one. A transport that ends its process by force adds it."""
         own = 0.0 if self._lifespan is None else LIFESPAN_EXIT_SECONDS
@@ -187,6 +207,44 @@ class Server(Composition):
     def services(self) -> tuple[Service, ...]:
         """The running services, one for each `serve` or ASGI application; empty while nothing serves this server."""
         return tuple(self._services)
+
+    def route(
+        self,
+        path: str,
+        *,
+        methods: Sequence[str] = ("GET",),
+        public: bool = False,
+        max_body: int | None = None,
+        timeout: float | None = None,
+    ) -> Callable[[HttpHandlerT], HttpHandlerT]:
+        """Register an async function as a custom HTTP route, beside MCP: `@server.route("/webhook", methods=["POST"])`.
+
+        The function takes a `trio_mcp.HttpRequest` and returns a `HttpResponse`. Host, Origin and credentials are checked as for
+        MCP.
+
+        Args:
+            path: below the prefix under which the server is reached; an exact path.
+            methods: a route for GET takes HEAD too.
+            public: check nothing: anybody who reaches the port may call it.
+            max_body: bytes of a request's body; by default 1 MiB.
+            timeout: seconds for the function; by default 30.
+
+        Raises:
+            TypeError: the function is not async, or an option is of the wrong type.
+            ValueError: the path is that of MCP, of `/health` or `/ready`, or of another route; or it is no path.
+            RuntimeError: the server is being served.
+        """
+
+        def add(handler: HttpHandlerT) -> HttpHandlerT:
+            self._check_not_served("a route")
+            settings = server.http_settings
+            route = settings.make_route(path, handler, methods, public=public, max_body=max_body, timeout=timeout)
+            # For its error, if the path is taken.
+            settings.with_routes(self._http, [*self._http_routes, route])
+            self._http_routes.append(route)
+            return handler
+
+        return add
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed. Works in any thread.
@@ -220,9 +278,14 @@ class Server(Composition):
         In the main thread, the process is taken to exist for this server: after a signal or the end of stdin, it is also ended by
         force if threads that tools have left behind keep it when the main thread has ended. Use `serve` in a larger program.
 
-        Options are the transport's. Raises `LookupError` for a transport that is not installed.
+        Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong
+        setting, such as a certificate that cannot be read, is one line on stderr and not a traceback.
         """
-        server.running.run_process(partial(self.serve, transport, **options))
+        try:
+            server.running.run_process(partial(self.serve, transport, **options))
+        except (OSError, ConfigurationError) as error:
+            server.one_line.show_in_one_line(error, self.identity.name)
+            raise
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.
@@ -301,7 +364,7 @@ class Server(Composition):
 
         search = self._searched_tools()
         opened = open_service(
-            self._routes(options, search),
+            self._logged(self._routes(options, search)),
             self.identity,
             self._registry.capabilities,
             self.instructions,
@@ -388,6 +451,11 @@ class Server(Composition):
             raise TypeError(NO_ASGI_APP)
         await receive()
         await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
+
+    @staticmethod
+    def _logged(routes: Mapping[str, Route]) -> Mapping[str, Route]:
+        """Return the routes, whose calls are logged if anybody sees that: if not, they cost nothing."""
+        return server.call_log.with_call_log(routes) if call_logger.isEnabledFor(logging.INFO) else routes
 
     def _check_not_served(self, what: str) -> None:
         # A session and the routes decide when they are made whether there is any, so that a server without pays nothing.

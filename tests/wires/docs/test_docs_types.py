@@ -10,6 +10,7 @@ from pages import Page
 from serving import ROOT
 
 PAGES = [
+    "deployment",
     "asyncio",
     "branches",
     "cancellation",

@@ -7,18 +7,15 @@ list it: neither by DNS rebinding (the Host is foreign), nor across sites (the O
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
-from urllib.parse import urlsplit
 
-from trio_mcp.checks import check_str, mistake
 from trio_mcp.errors import ProtocolError
+from trio_mcp.http.hosts import LOOPBACK, check_hosts, check_origins, host_name
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST
 
 ALLOW = (b"allow", b"POST, GET, DELETE")
 SHUTTING_DOWN = "The server is shutting down. Try again in a moment."
-
-LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 LISTS = frozenset(
     b"accept accept-encoding accept-language cache-control connection forwarded via x-forwarded-for".split()
@@ -89,41 +86,6 @@ class Access:
         if not self._is_local or not separator or scheme not in ("http", "https"):
             return False
         return host_name(authority) in LOOPBACK
-
-
-def check_hosts(hosts: Sequence[str]) -> None:
-    """Refuse a name that no Host header could have once its port is taken off."""
-    for name in listed("allowed_hosts", hosts, "mcp.example.com"):
-        # A trailing dot is the same host (a fully qualified name), and browsers do send it.
-        bare = name.lower().rstrip(".")
-        if bare and host_name(name) == bare and "*" not in bare:
-            continue
-        authority = urlsplit(name if "://" in name else f"//{name}").netloc
-        meant = f"[{name}]" if name.count(":") > 1 and host_name(f"[{name}]") else host_name(authority)
-        advice = f"write it as {meant!r}" if meant and "*" not in meant else "name each host"
-        raise ValueError(f"allowed_hosts: {name!r:.80} is no host name: {advice}, without scheme, port and path")
-
-
-def check_origins(origins: Sequence[str]) -> None:
-    """Refuse an origin that no browser sends."""
-    for origin in listed("allowed_origins", origins, "https://app.example.com"):
-        scheme, separator, authority = origin.partition("://")
-        if scheme and separator and host_name(authority) and "*" not in authority:
-            continue
-        meant = urlsplit(origin if separator else f"https://{origin}")
-        named = meant.netloc and "*" not in meant.netloc and origin != "null"
-        advice = f"write it as {f'{meant.scheme}://{meant.netloc}'!r}" if named else "name each web site"
-        raise ValueError(
-            f"allowed_origins: {origin!r:.80} is no origin: {advice}, with a scheme and without a path, as browsers send it"
-        )
-
-
-def listed(option: str, names: object, example: str) -> Collection[str]:
-    """Return the names if they are a collection of strings."""
-    # A string is a collection of strings too, and would be taken letter by letter.
-    if isinstance(names, str) or not isinstance(names, Collection):
-        raise TypeError(mistake(option, f"a list, such as [{example!r}]", names))
-    return [check_str(f"each item of {option}", name) for name in names]
 
 
 def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
@@ -234,15 +196,3 @@ def check_upgrade(headers: Mapping[str, str], offered: Sequence[str]) -> None:
 def accepts(accept: str, kind: str, subtype: str) -> bool:
     ranges = {item.partition(";")[0].strip().lower() for item in accept.split(",")}
     return not ranges.isdisjoint({f"{kind}/{subtype}", f"{kind}/*", "*/*"})
-
-
-def host_name(authority: str) -> str:
-    """The host of an authority, without the port; empty for anything odd (userinfo, a path, an open bracket)."""
-    authority = authority.strip().lower()
-    if not authority or any(sign in authority for sign in "@/\\? #"):
-        return ""
-    if authority.startswith("["):
-        name, bracket, port = authority.partition("]")
-        return name + bracket if bracket and (not port or port[1:].isdigit()) else ""
-    name, _, port = authority.partition(":")
-    return name.rstrip(".") if not port or port.isdigit() else ""

@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from trio_mcp.http import Authenticate
 from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.jsonrpc import Request
 from trio_mcp.protocol.meta import REQUIRED_SCOPES
@@ -21,9 +22,6 @@ from .access import HttpRejection
 from .failures import log_failures
 
 logger = peer_logger("trio_mcp.http")
-
-Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | Caller | None]]
-"""An async function from the headers of a request (names in lower case) to its principal or `Caller`, or None to reject it."""
 
 Expiry: TypeAlias = Callable[[], Awaitable[None]]
 """Returns when the credentials of an open connection are no longer accepted: its headers came once, and may expire."""

@@ -56,6 +56,13 @@ def route_of(scope: Scope) -> str:
     return path
 
 
+def routes_of(scope: Scope) -> tuple[str, ...]:
+    """Return the paths that a request may mean: below the root, and as it is, where both may be a path of the application."""
+    # Mounted at `/mcp` by what removes the prefix, the application serves `/mcp/mcp` as `/mcp`.
+    below, path = route_of(scope), scope["path"]
+    return (below,) if below == path else (below, path)
+
+
 class AuthorizedRequest(NamedTuple):
     """A request whose sender may call; nothing of its body has been read.
 

@@ -7,18 +7,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..asgi.authentication import Authenticate
-    from ..asgi.limits import HttpLimits
-    from .server.app import McpApp, asgi_app
+    from trio_mcp.http import Authenticate, HttpLimits
+
+    from .server.app import McpApp
+    from .server.asgi_app import asgi_app
     from .server.serve import serve_http
 
 __all__ = ["Authenticate", "HttpLimits", "McpApp", "asgi_app", "serve_http"]
 
 _MODULE_OF = {
-    "Authenticate": "..asgi.authentication",
-    "HttpLimits": "..asgi.limits",
+    "Authenticate": "trio_mcp.http",
+    "HttpLimits": "trio_mcp.http",
     "McpApp": ".server.app",
-    "asgi_app": ".server.app",
+    "asgi_app": ".server.asgi_app",
     "serve_http": ".server.serve",
 }
 

@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, quote
 
 import trio
 
+from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.runtime import Account, CancelReason, Outbox
@@ -24,7 +25,6 @@ from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 
 from ..asgi.access import HttpRejection, check_content, check_stream
 from ..asgi.exchange import LEGACY_STATUS, Exchange, ended_when_expired
-from ..asgi.limits import HttpLimits
 from ..asgi.messages import AuthorizedRequest, check_room, respond, root_of, send_error
 from ..asgi.quota import Quota
 from ..asgi.sessions import OpenSession, SessionTable

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import signal
 import sys
@@ -33,6 +34,7 @@ from typing import Final, TextIO
 
 import trio
 
+from trio_mcp.logs import OwnText, peer_logger
 from trio_mcp.printable import one_line
 from trio_mcp.session.transport import ChannelServer
 
@@ -41,6 +43,8 @@ from ..hard_end import HardEnd
 from ..signals import noticed_in_thread, signal_handlers, unignored_signals
 from .channel import MAX_LINE, MAX_VALUES, WRITE_DEADLINE, LineChannel, Pipe
 from .client_watch import watched_client
+
+logger = peer_logger("trio_mcp.stdio")
 
 # A session takes 2 s at most to clean up.
 SHUTDOWN_GRACE: Final = 3.0
@@ -77,6 +81,7 @@ async def serve(
     tell_person(server)
     # A `ChannelServer` that is no `Server` may have no lifespan.
     shutdown_grace += getattr(server, "lifespan_seconds", 0.0)
+    log_ignored_options(server)
     # Outermost: putting stdin and stdout back flushes them, which may block, too.
     with HardEnd(HARD_END_STATUS) as hard_end, _take_over_stdio() as (wire_in, wire_out):
         ending = _Shutdown(shutdown_grace, hard_end)
@@ -95,6 +100,15 @@ async def serve(
     # SystemExit and not `os._exit`: the program around it may have to clean up, too.
     if ending.status:
         raise SystemExit(ending.status)
+
+
+def log_ignored_options(server: ChannelServer) -> None:
+    """Log that what the server says of HTTP has no effect here. A server without authentication loses nothing by it."""
+    http: object = getattr(server, "http", None)
+    if http is not None:
+        asks = getattr(http, "authenticate", None) is not None
+        level, more = (logging.WARNING, "; callers are not authenticated") if asks else (logging.INFO, "")
+        logger.log(level, "stdio ignores the HTTP options of the server%s", OwnText(more))
 
 
 def tell_person(server: ChannelServer) -> None:

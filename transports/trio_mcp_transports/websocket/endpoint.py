@@ -13,6 +13,7 @@ from typing import Final
 
 import trio
 
+from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received, Service, received, serve_channel
@@ -20,7 +21,6 @@ from trio_mcp.session.envelope import sent_size
 
 from ..asgi.authentication import Expiry
 from ..asgi.fast_path import WEBSOCKET_KEY, Binary, MessageSocket
-from ..asgi.limits import HttpLimits
 from ..asgi.messages import AuthorizedRequest, Receive, Send
 from ..asgi.quota import Quota
 from ..background import open_background

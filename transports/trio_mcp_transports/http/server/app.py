@@ -7,7 +7,7 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +15,8 @@ from typing import Final, TypeAlias
 
 import trio
 
-from trio_mcp.checks import check_callable, check_instance
 from trio_mcp.errors import ProtocolError
+from trio_mcp.http import HttpOptions, HttpRoute
 from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
@@ -28,9 +28,11 @@ from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_post, check_upgrade, read_headers
-from ...asgi.authentication import Authenticate, authenticated_peer, wait_until_expired
+from ...asgi.access_log import App, check_shown, record_of, serve_logged
+from ...asgi.authentication import authenticated_peer, wait_until_expired
 from ...asgi.direct import DirectApp, DirectRequest
-from ...asgi.limits import HttpLimits, default_limits
+from ...asgi.forwarded import TrustedProxies
+from ...asgi.limits import default_limits
 from ...asgi.messages import (
     AuthorizedRequest,
     Receive,
@@ -41,7 +43,7 @@ from ...asgi.messages import (
     connection_of,
     reject_upgrade,
     root_of,
-    route_of,
+    routes_of,
     send_error,
 )
 from ...asgi.modern import process_modern
@@ -50,9 +52,11 @@ from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint
 from ..sessions.opening import legacy_endpoint
+from .custom_routes import CustomRoutes
 from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
 from .message_reader import MessageReader
-from .paths import MESSAGE_PATH, Paths, check_paths, no_websocket, not_found_text
+from .paths import Paths, no_websocket, not_found_text
+from .probes import Probes
 
 logger = peer_logger("trio_mcp.http")
 
@@ -71,46 +75,12 @@ class AppState:
 Route: TypeAlias = Callable[[AppState, AuthorizedRequest], Awaitable[None]]
 
 
-def asgi_app(
-    server: SharedServer,
-    *,
-    path: str | None = "/mcp",
-    sse_path: str | None = None,
-    message_path: str = MESSAGE_PATH,
-    allowed_hosts: Sequence[str] = (),
-    allowed_origins: Sequence[str] = (),
-    authenticate: Authenticate | None = None,
-    limits: HttpLimits | None = None,
-    event_store: EventStore | None = None,
-) -> McpApp:
-    """Return an ASGI application that serves `server` at `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
-
-    Args:
-        path: the path of Streamable HTTP and WebSocket, below the one where the application is mounted: with
-            `Mount("/api", asgi_app(server))` clients use `/api/mcp`. None disables them.
-        sse_path: the path of the streams of HTTP+SSE (2024-11-05), for clients that support nothing newer; None disables it.
-        message_path: the path to which clients of HTTP+SSE post their messages.
-        allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
-        allowed_origins: web sites whose pages may call the server (`https://app.example.com`).
-        authenticate: an async function, called for every request: takes the headers and returns the principal (the caller's
-            name), or a `Caller` with scopes and claims, or None to reject the request. It has 10 seconds. See `McpApp.caller_of`.
-        limits: see `HttpLimits`.
-        event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
-
-    It needs an ASGI server that runs on Trio; on others it fails at startup. Mounted in another application, which does not pass
-    lifespan events on, it starts at its first request; or run `McpApp.lifespan` in the lifespan of that application.
-
-    Raises:
-        ValueError: two paths are the same, or one is not a path; or all are disabled; or no request could match an allowed
-            host or origin.
-        TypeError: `authenticate` is not callable, or an option is of the wrong type.
-    """
-    paths, access = Paths(path, sse_path, message_path), Access(allowed_hosts, allowed_origins)
-    return McpApp(server, paths, access, authenticate, limits, event_store)
-
-
 class McpApp(DirectApp):
     """An ASGI 3 application; `asgi_app` returns one.
+
+    Args:
+        options: how the server is served; see `served_options`.
+        event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
 
     Attributes:
         failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
@@ -120,37 +90,29 @@ class McpApp(DirectApp):
 
     is_trio_mcp: Final = True
 
-    def __init__(
-        self,
-        server: SharedServer,
-        paths: Paths,
-        access: Access,
-        authenticate: Authenticate | None,
-        limits: HttpLimits | None,
-        event_store: EventStore | None,
-    ) -> None:
-        check_paths(paths)
-        if authenticate is not None:
-            check_callable("authenticate", authenticate, "an async function from headers to a principal or None")
-        self.limits = (
-            default_limits(server)
-            if limits is None
-            else check_instance("limits", limits, HttpLimits, "HttpLimits(...)")
-        )
+    def __init__(self, server: SharedServer, options: HttpOptions, event_store: EventStore | None) -> None:
+        self.limits = default_limits(server) if options.limits is None else options.limits
         self._server = server
-        self._paths = paths
-        self._access = access
+        self._paths = Paths(options.path, options.sse_path, options.message_path)
+        self._access = Access(options.allowed_hosts, options.allowed_origins)
         self._event_store = event_store
-        self._authenticate = authenticate
+        self._authenticate = options.authenticate
+        self._root_path = options.root_path
+        self._proxies = TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None
+        self._logs_access = options.access_log
+        self._probes = Probes(options, self._readiness)
         self._records = RepeatedRecords(logger)
         self._reader = MessageReader(self.limits)
-        self._post_checks = PostChecks(access)
+        self._post_checks = PostChecks(self._access)
+        self._custom = CustomRoutes(options.routes, self.limits.body_seconds, self._records)
         self.failure: BaseException | None = None
         self.raises_failure = False
         self._running: AppState | None = None
+        self._draining = False
         self._mounted: MountedApp | None = MountedApp(self._serving, server.identity.name)
         """Starts it at its first request; None once its lifespan is run by someone else."""
         self._routes: dict[str, Mapping[str, Route]] = {}
+        paths = self._paths
         if paths.streamable is not None:
             self._routes[paths.streamable] = {
                 "POST": self._post,
@@ -164,18 +126,26 @@ class McpApp(DirectApp):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
-                await self._http(scope, receive, send)
+                if not await self._probes.serve(scope, send):
+                    await self._logged(self._http, scope, receive, send)
             case "lifespan":
                 name, logs_startup = self._server.identity.name, not self.raises_failure
                 await serve_lifespan_events(self.lifespan(), name, receive, send, logs_startup=logs_startup)
             case "websocket":
-                await self._websocket(scope, receive, send)
+                await self._logged(self._websocket, scope, receive, send)
+
+    async def _logged(self, serve: App, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._logs_access:
+            await serve_logged(serve, scope, receive, send, self._proxies)
+        else:
+            await serve(scope, receive, send)
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Reject new calls, give running ones `seconds` to finish, then cancel them and send their callers an error.
 
         Cancelled calls have `clean_up` seconds for their clean-up.
         """
+        self._draining = True
         running = self._running
         if running is None:
             return
@@ -245,6 +215,9 @@ class McpApp(DirectApp):
             raise RuntimeError("the application is running already")
         # Under `hypercorn -k trio` nothing else installs the guard.
         install()
+        self._draining = False
+        if self._logs_access:
+            check_shown()
         try:
             async with self._server.open_service() as service, trio.open_nursery() as nursery:
                 legacy = legacy_endpoint(service, self._event_store, self.limits, nursery)
@@ -264,6 +237,15 @@ class McpApp(DirectApp):
         except Exception as error:
             self.failure = error
             raise
+
+    def _readiness(self) -> tuple[int, bytes]:
+        """See `Probe`."""
+        if self._running is None:
+            if self._mounted is not None:
+                # Nobody sends a request to what is not ready.
+                self._mounted.begin()
+            return 503, b"stopped" if self._draining else b"starting"
+        return (503, b"draining") if self._draining else (200, b"ready")
 
     def _started(self) -> AppState:
         if self._running is None:
@@ -286,26 +268,57 @@ class McpApp(DirectApp):
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            incoming = await self._authorized(scope, receive, send)
-            serve = self._route(scope)
-            await serve(self._running or await self._ready(), incoming)
+            scope = self._as_client_sent(scope)
+            public = self._custom.public(scope)
+            incoming = await self._authorized(scope, receive, send, is_public=public is not None)
+            serve = self._route(scope) if public is None else public
+            running = self._running or await self._ready()
+            if isinstance(serve, HttpRoute):
+                await self._custom.serve(serve, running.service, incoming)
+            else:
+                await serve(running, incoming)
         except ProtocolError as error:
             await send_error(send, error)
 
-    async def _authorized(self, scope: Scope, receive: Receive, send: Send) -> AuthorizedRequest:
+    def _as_client_sent(self, scope: Scope) -> Scope:
+        """Return the scope of a request as its client sent it to the proxies before this server.
+
+        Raises:
+            HttpRejection: 400, what a trusted proxy says of it cannot be read.
+        """
+        if self._proxies is not None:
+            scope = self._proxies.seen_by_client(scope)
+        if self._root_path and not scope.get("root_path"):
+            scope = {**scope, "root_path": self._root_path}
+        record = record_of(scope)
+        if record is not None:
+            record.scope = scope
+        return scope
+
+    async def _authorized(
+        self, scope: Scope, receive: Receive, send: Send, *, is_public: bool = False
+    ) -> AuthorizedRequest:
         headers = read_headers(scope["headers"])
+        if is_public:
+            return AuthorizedRequest(scope, receive, send, Peer(None, headers, connection_of(scope)))
         # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
         check_access(headers, self._access)
         peer = await self._peer(headers, connection_of(scope))
+        record = record_of(scope)
+        if record is not None:
+            record.name_principal(peer.principal)
         expiry = None
         if self._authenticate is not None:
             expiry = partial(wait_until_expired, peer, self._peer, self.limits.recheck_seconds)
         return AuthorizedRequest(scope, receive, send, peer, expiry)
 
-    def _route(self, scope: Scope) -> Route:
-        verbs = self._routes.get(route_of(scope))
+    def _route(self, scope: Scope) -> Route | HttpRoute:
+        verbs = next((self._routes[path] for path in routes_of(scope) if path in self._routes), None)
         if verbs is None:
-            raise HttpRejection(404, not_found_text(self._paths, root_of(scope)))
+            custom = self._custom.find(scope)
+            if custom is None:
+                raise HttpRejection(404, not_found_text(self._paths, root_of(scope)))
+            return custom
         serve = verbs.get(scope["method"])
         if serve is None:
             allowed = ", ".join(verbs)
@@ -320,7 +333,9 @@ class McpApp(DirectApp):
     @property
     def takes_direct_requests(self) -> bool:
         # A connection is not read while a request is processed, and `authenticate` may take its time.
-        return self._paths.streamable is not None and self._authenticate is None
+        # What trusted proxies say, and what is logged of a request, is known on the long way only.
+        is_plain = self._proxies is None and not self._logs_access
+        return is_plain and self._paths.streamable is not None and self._authenticate is None
 
     @property
     def may_wait(self) -> bool:
@@ -351,6 +366,9 @@ class McpApp(DirectApp):
         check_post(incoming.peer.headers)
         with running.service.open_account(incoming.peer) as account:
             envelope = await self._reader.read(running.service, incoming, account)
+        record = record_of(incoming.scope)
+        if record is not None:
+            record.rpc = getattr(envelope.message, "method", None)
         # A call draws what it keeps of the message from a separate account: counted in both, a message that was found to have
         # room would be refused after it was parsed.
         return self._process(running, envelope, incoming)
@@ -377,8 +395,9 @@ class McpApp(DirectApp):
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an upgrade on the same path; a rejection is sent before the upgrade is accepted."""
         try:
+            scope = self._as_client_sent(scope)
             incoming = await self._authorized(scope, receive, send)
-            if route_of(scope) != self._paths.streamable:
+            if self._paths.streamable not in routes_of(scope):
                 raise HttpRejection(404, no_websocket(self._paths, root_of(scope)))
             check_upgrade(incoming.peer.headers, scope["subprotocols"])
             running = self._running or await self._ready()

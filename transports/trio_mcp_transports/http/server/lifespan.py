@@ -47,16 +47,25 @@ class MountedApp:
         Raises:
             HttpRejection: 503, the last attempt failed less than `RESTART_DELAY` seconds ago; the log has its cause.
         """
-        if self._attempt is None:
-            if self._failed_at is not None and trio.current_time() < self._failed_at + RESTART_DELAY:
-                raise self._rejection()
-            self._attempt = trio.Event()
-            trio.lowlevel.spawn_system_task(self._run, self._attempt, name=f"the mounted application {self._name}")
-        attempt = self._attempt
+        attempt = self.begin()
+        if attempt is None:
+            raise self._rejection()
         await attempt.wait()
         # Another attempt cannot have begun by then, because of the delay.
         if self._attempt is not attempt:
             raise self._rejection()
+
+    def begin(self) -> trio.Event | None:
+        """Begin to start the application unless that is under way already; return what is set at the end of the start.
+
+        None if the last attempt failed less than `RESTART_DELAY` seconds ago.
+        """
+        if self._attempt is None:
+            if self._failed_at is not None and trio.current_time() < self._failed_at + RESTART_DELAY:
+                return None
+            self._attempt = trio.Event()
+            trio.lowlevel.spawn_system_task(self._run, self._attempt, name=f"the mounted application {self._name}")
+        return self._attempt
 
     async def _run(self, attempt: trio.Event) -> None:
         try:

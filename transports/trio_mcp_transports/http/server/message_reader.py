@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.json_limits import JsonLimits, Measure, measure
 from trio_mcp.protocol.jsonrpc import Request, parse, unreadable
 from trio_mcp.runtime import Account
@@ -11,7 +12,6 @@ from trio_mcp.session import Envelope, Peer, Received, Service
 from trio_mcp.session.channel import MESSAGE_COST
 
 from ...asgi.authentication import check_scopes
-from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, check_room, read_body, too_large
 
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Final, NamedTuple
 
 SSE_PATH: Final = "/sse"
-MESSAGE_PATH: Final = "/message"
-"""The usual ones of HTTP+SSE."""
-
-PLAIN_PATH = re.compile(r"/[\w.~!$&'()*+,;=:@/-]*", re.ASCII)
-"""A path that means the same before and after percent-decoding."""
+"""The usual one of the streams of HTTP+SSE."""
 
 
 class Paths(NamedTuple):
@@ -24,18 +19,6 @@ class Paths(NamedTuple):
     def endpoints(self) -> list[str]:
         """Those that a client is given."""
         return [path for path in (self.streamable, self.sse) if path is not None]
-
-
-def check_paths(paths: Paths) -> None:
-    """Refuse paths that cannot be served side by side, or that a client could not use unchanged."""
-    served = [*paths.endpoints, paths.messages] if paths.sse is not None else paths.endpoints
-    if not served:
-        raise ValueError("neither path nor sse_path is given: nothing would be served")
-    for path in served:
-        if not PLAIN_PATH.fullmatch(path):
-            raise ValueError(f"{path!r:.80} is no path such as '/mcp', without a query or percent signs")
-    if len(set(served)) < len(served):
-        raise ValueError(f"path, sse_path and message_path must differ; they are {', '.join(served)}")
 
 
 def not_found_text(paths: Paths, root: str) -> str:

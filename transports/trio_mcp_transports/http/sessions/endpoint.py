@@ -13,6 +13,7 @@ from functools import partial
 
 import trio
 
+from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import Batch, Request
@@ -25,7 +26,6 @@ from trio_mcp.storage import EventStore
 from ...asgi.access import ALLOW, HttpRejection, check_stream
 from ...asgi.direct import KnownResponse, OpenResponse
 from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, ended_when_expired
-from ...asgi.limits import HttpLimits
 from ...asgi.messages import AuthorizedRequest, Respond, check_room, respond
 from ...asgi.sessions import ID_LENGTH
 from .breaker import Breaker

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import trio
 
+from trio_mcp.http import HttpLimits
 from trio_mcp.session import Service
 from trio_mcp.session.kept_requests import CALL_SECONDS
 from trio_mcp.storage import EventStore
 from trio_mcp.stores import MemoryEventStore
 from trio_mcp.stores.adapters import StoredEvents
 
-from ...asgi.limits import HttpLimits
 from .endpoint import LegacyEndpoint
 from .stored import SessionHome
 

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import trio
 
+from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import ServerSession
@@ -15,7 +16,6 @@ from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection
-from ...asgi.limits import HttpLimits
 from ...asgi.messages import check_room
 from ...asgi.quota import Quota
 from ...asgi.sessions import OpenSession, SessionTable

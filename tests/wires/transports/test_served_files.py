@@ -1,0 +1,224 @@
+"""What a file says of serving counts wherever it is served: by itself, by the command, and by `hypercorn -k trio`."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import trio
+from serving import IMPORTS, SOON, START, child, served
+
+from trio_mcp import Client, HttpOptions, Server, log_setup
+from trio_mcp.cli import options
+from trio_mcp_transports.http import asgi_app
+
+HERE = Path(__file__).parent
+FILE = HERE / "signed_app.py"
+TOKEN = {"authorization": "Bearer a"}
+
+BY_ITSELF = [str(FILE), "http", "0"]
+BY_COMMAND = ["-m", "trio_mcp", "serve", str(FILE), "--port", "0"]
+BY_HYPERCORN = ["-m", "hypercorn", "-k", "trio", "-b", "127.0.0.1:0", "signed_app:app"]
+
+
+@asynccontextmanager
+async def process(arguments: Sequence[str], says: bytes, **environment: str) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """A process that serves over HTTP: the URL after `says` on its stderr, and the list of what it writes there."""
+    started = await trio.lowlevel.open_process(
+        [sys.executable, *arguments],
+        cwd=HERE,
+        env={**os.environ, **IMPORTS, **environment},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+    )
+    stderr = started.stderr
+    assert stderr is not None
+    written: list[bytes] = []
+
+    async def read(task_status: trio.TaskStatus[str]) -> None:
+        url = ""
+        async for data in stderr:
+            written.append(bytes(data))
+            rest = b"".join(written).partition(says)[2]
+            if not url and rest.split() and rest[-1:].isspace():
+                url = rest.split()[0].decode().rstrip(",")
+                task_status.started(url)
+
+    try:
+        async with trio.open_nursery() as nursery:
+            with trio.fail_after(START):
+                url: str = await nursery.start(read)
+            yield url, written
+            started.send_signal(signal.SIGTERM)
+            with trio.fail_after(SOON):
+                # The reader ends when the process does.
+                assert await started.wait() == 0
+    finally:
+        started.kill()
+        with trio.CancelScope(shield=True):
+            await started.wait()
+            await stderr.aclose()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [(BY_ITSELF, b" serves MCP at "), (BY_COMMAND, b" serves MCP at "), (BY_HYPERCORN, b"Running on ")],
+    ids=["by itself", "by the command", "by hypercorn"],
+)
+async def test_a_file_that_asks_for_authentication_is_never_served_open(arguments: Sequence[str], says: bytes) -> None:
+    async with process(arguments, says) as (url, _), httpx2.AsyncClient() as http:
+        base = url.removesuffix("/shop")
+        assert (await http.post(f"{base}/shop", json={})).status_code == 401
+        assert (await http.post(f"{base}/mcp", json={}, headers=TOKEN)).status_code == 404
+        assert (await http.post(f"{base}/hook")).status_code == 401
+        answer = await http.post(f"{base}/hook", content=b"abc", headers=TOKEN)
+        assert answer.json() == {"principal": "ann", "bytes": 3}
+        for path, word in (("/health", "ok"), ("/ready", "ready")):
+            assert (await http.get(base + path, headers={"host": "10.1.2.3"})).text == word
+        with trio.fail_after(START):
+            async with Client.connect(f"{base}/shop", headers=TOKEN) as client:
+                assert (await client.call_tool("greet")).text == "hello"
+
+
+async def test_a_file_is_served_over_the_tls_that_it_asks_for(certificate: Path) -> None:
+    context = ssl.create_default_context(cafile=certificate)
+    async with process(BY_ITSELF, b" serves MCP at ", TEST_CERTIFICATE=str(certificate)) as (url, _):
+        assert url.startswith("https://")
+        ready = url.replace("127.0.0.1", "localhost").replace("/shop", "/ready")
+        async with httpx2.AsyncClient(verify=context) as http:
+            assert (await http.get(ready)).text == "ready"
+
+
+BY_COMMAND_WITH_LOG = [*BY_COMMAND, "--access-log", "--log-format", "json"]
+
+
+@pytest.mark.parametrize("arguments", [BY_ITSELF, BY_COMMAND_WITH_LOG], ids=["by itself", "by the command"])
+async def test_the_log_of_a_process_is_lines_of_json_with_requests_and_calls(arguments: Sequence[str]) -> None:
+    async with process(arguments, b" serves MCP at ") as (url, written):
+        with trio.fail_after(START):
+            async with Client.connect(url, headers=TOKEN) as client:
+                await client.call_tool("greet")
+    lines = [line for line in b"".join(written).splitlines() if line.startswith(b"{")]
+    records = [json.loads(line) for line in lines]
+    (call,) = [record for record in records if record["logger"] == "trio_mcp.calls"]
+    assert (call["call"]["name"], call["call"]["outcome"], call["principal"]) == ("greet", "ok", "ann")
+    requests = [record for record in records if record["logger"] == "trio_mcp.access"]
+    assert call["request"] in [record["request"] for record in requests]
+    assert {record["http"]["client"] for record in requests} == {"127.0.0.1"}
+    assert b"Bearer" not in b"".join(lines)
+
+
+async def test_stdio_ignores_the_options_and_logs_that_it_does() -> None:
+    async with child(FILE, "stdio") as server:
+        await server.stdin.aclose()
+        errors = await server.errors()
+        assert await server.end() == 0
+    (record,) = [json.loads(line) for line in errors.splitlines() if b"trio_mcp.stdio" in line]
+    assert record["level"] == "warning"
+    assert "HTTP options" in record["message"]
+
+
+RUN = "import sys\nfrom trio_mcp import HttpOptions, Server, Tls\nServer('shop', http=HttpOptions(%s)).run('http', port=%d)\n"
+
+
+def run(values: str, port: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", RUN % (values, port)]
+    return subprocess.run(command, env={**os.environ, **IMPORTS}, capture_output=True, text=True, timeout=START)
+
+
+def test_a_port_in_use_is_one_line_and_an_exit_status() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        done = run("", taken.getsockname()[1])
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert "the port is taken" in done.stderr
+
+
+@pytest.mark.parametrize("missing", ["certificate", "key", "unreadable", "no certificate"])
+def test_a_certificate_or_key_that_cannot_be_used_is_one_line_and_an_exit_status(
+    certificate: Path, tmp_path: Path, missing: str
+) -> None:
+    nothing, empty = tmp_path / "nothing.pem", tmp_path / "empty.pem"
+    empty.touch()
+    files = {
+        "certificate": (nothing, certificate),
+        "key": (certificate, nothing),
+        "unreadable": (tmp_path, certificate),
+        "no certificate": (empty, certificate),
+    }[missing]
+    done = run(f"tls=Tls({str(files[0])!r}, {str(files[1])!r})", 0)
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("shop: TLS: ")
+
+
+def test_the_command_tells_of_a_missing_certificate_in_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "app.py"
+    file.write_text(
+        "from trio_mcp import HttpOptions, Server, Tls\nserver = Server('s', http=HttpOptions(tls=Tls('/no/cert')))\n"
+    )
+    command = [sys.executable, "-m", "trio_mcp", "serve", str(file), "--port", "0"]
+    done = subprocess.run(command, env={**os.environ, **IMPORTS}, capture_output=True, text=True, timeout=START)
+    assert done.returncode == 3
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_the_command_line_has_the_values_that_logging_has() -> None:
+    assert (options.LOG_LEVELS, options.LOG_FORMATS) == (log_setup.LOG_LEVELS, log_setup.LOG_FORMATS)
+
+
+async def test_a_websocket_is_one_record_of_the_access_log(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("shop")
+    with caplog.at_level(logging.INFO, "trio_mcp.access"):
+        async with served(server, "websocket", access_log=True) as url:
+            async with Client.connect(url):
+                pass
+        records = [record.fields["http"] for record in caplog.records if record.name == "trio_mcp.access"]  # type: ignore[attr-defined]
+    assert [(record["method"], record["status"], record["path"]) for record in records] == [("WEBSOCKET", 101, "/mcp")]
+
+
+def test_the_default_server_takes_requests_directly_and_one_that_must_see_each_does_not() -> None:
+    server = Server("shop")
+
+    def takes(**given: Any) -> bool:
+        return asgi_app(server, **given).takes_direct_requests
+
+    assert takes()
+    assert takes(root_path="/api")
+    assert not takes(access_log=True)
+    assert not takes(trusted_proxies=["10.0.0.1"])
+    server.route("/hook")(_nothing)
+    assert takes()
+
+
+async def _nothing(_: object) -> Any:
+    raise NotImplementedError
+
+
+async def test_proxies_on_a_unix_address_or_network_are_believed_over_a_real_socket() -> None:
+    server = Server("shop", http=HttpOptions(allowed_hosts=["mcp.example.com"]))
+
+    @server.tool
+    async def greet() -> str:
+        return "hello"
+
+    forwarded = {"x-forwarded-host": "mcp.example.com"}
+    async with served(server, trusted_proxies=["127.0.0.0/8"]) as url:
+        async with Client.connect(url, headers=forwarded) as client:
+            assert (await client.call_tool("greet")).text == "hello"
+    async with served(server) as url, httpx2.AsyncClient() as http:
+        assert (await http.post(url, json={}, headers=forwarded)).status_code == 421

@@ -1,0 +1,19 @@
+"""What the author of a server says of serving it over HTTP, as values: `Server(http=HttpOptions(...))`, `@server.route`.
+
+The transports read them; nothing here opens a connection.
+"""
+
+from .limits import HttpLimits
+from .options import Authenticate, HttpOptions, Tls
+from .routes import HttpHandler, HttpRequest, HttpResponse, HttpRoute
+
+__all__ = [
+    "Authenticate",
+    "HttpHandler",
+    "HttpLimits",
+    "HttpOptions",
+    "HttpRequest",
+    "HttpResponse",
+    "HttpRoute",
+    "Tls",
+]

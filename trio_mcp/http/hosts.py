@@ -1,0 +1,58 @@
+"""The names under which a server is reached, and the web sites whose pages may call it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+from urllib.parse import urlsplit
+
+from ..checks import check_str, mistake
+
+LOOPBACK: Final = ("localhost", "127.0.0.1", "[::1]")
+
+
+def check_hosts(hosts: Sequence[str]) -> None:
+    """Refuse a name that no Host header could have once its port is taken off."""
+    for name in listed("allowed_hosts", hosts, "mcp.example.com"):
+        # A trailing dot is the same host (a fully qualified name), and browsers do send it.
+        bare = name.lower().rstrip(".")
+        if bare and host_name(name) == bare and "*" not in bare:
+            continue
+        authority = urlsplit(name if "://" in name else f"//{name}").netloc
+        meant = f"[{name}]" if name.count(":") > 1 and host_name(f"[{name}]") else host_name(authority)
+        advice = f"write it as {meant!r}" if meant and "*" not in meant else "name each host"
+        raise ValueError(f"allowed_hosts: {name!r:.80} is no host name: {advice}, without scheme, port and path")
+
+
+def check_origins(origins: Sequence[str]) -> None:
+    """Refuse an origin that no browser sends."""
+    for origin in listed("allowed_origins", origins, "https://app.example.com"):
+        scheme, separator, authority = origin.partition("://")
+        if scheme and separator and host_name(authority) and "*" not in authority:
+            continue
+        meant = urlsplit(origin if separator else f"https://{origin}")
+        named = meant.netloc and "*" not in meant.netloc and origin != "null"
+        advice = f"write it as {f'{meant.scheme}://{meant.netloc}'!r}" if named else "name each web site"
+        raise ValueError(
+            f"allowed_origins: {origin!r:.80} is no origin: {advice}, with a scheme and without a path, as browsers send it"
+        )
+
+
+def listed(option: str, names: object, example: str) -> Collection[str]:
+    """Return the names if they are a collection of strings."""
+    # A string is a collection of strings too, and would be taken letter by letter.
+    if isinstance(names, str) or not isinstance(names, Collection):
+        raise TypeError(mistake(option, f"a list, such as [{example!r}]", names))
+    return [check_str(f"each item of {option}", name) for name in names]
+
+
+def host_name(authority: str) -> str:
+    """The host of an authority, without the port; empty for anything odd (userinfo, a path, an open bracket)."""
+    authority = authority.strip().lower()
+    if not authority or any(sign in authority for sign in "@/\\? #"):
+        return ""
+    if authority.startswith("["):
+        name, bracket, port = authority.partition("]")
+        return name + bracket if bracket and (not port or port[1:].isdigit()) else ""
+    name, _, port = authority.partition(":")
+    return name.rstrip(".") if not port or port.isdigit() else ""

@@ -1,0 +1,126 @@
+"""`HttpOptions`: how a server is served over HTTP, wherever it is served."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from ..checks import check_callable, check_instance, check_sequence, check_str
+from ..session import Caller
+from .hosts import check_hosts, check_origins
+from .limits import HttpLimits
+from .paths import DEFAULT_PATH, HEALTH_PATH, MESSAGE_PATH, READY_PATH, check_endpoints, check_free, check_path
+from .proxies import check_proxies
+from .routes import HttpRoute
+
+Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | Caller | None]]
+"""An async function from the headers of a request (names in lower case) to its principal or `Caller`, or None to reject it."""
+
+MCP: Final = "MCP"
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """The files of a server that speaks TLS, in PEM.
+
+    Attributes:
+        certfile: the certificate, with the intermediate ones.
+        keyfile: its private key; None if `certfile` has it too.
+        password: of the key.
+    """
+
+    certfile: str
+    keyfile: str | None = None
+    password: str | None = None
+
+    def __post_init__(self) -> None:
+        check_str("certfile", self.certfile)
+        for name in ("keyfile", "password"):
+            value: object = getattr(self, name)
+            # The error shows no value: one of them is a secret.
+            if not isinstance(value, str | None):
+                raise TypeError(f"{name} must be a string or None, not {type(value).__name__}")
+
+    def __repr__(self) -> str:
+        return f"Tls({self.certfile!r}, {self.keyfile!r})"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpOptions:
+    """How a server is served over HTTP; pass it as `Server(http=...)`.
+
+    It counts wherever the server is served over HTTP or WebSocket: by `server.run("http")`, `serve_http`, `asgi_app` and
+    `trio-mcp serve`. An argument of the serving call replaces the value of the same name; `authenticate` can be replaced, and
+    never be dropped. The transports stdio and memory ignore all of it.
+
+    Attributes:
+        authenticate: an async function from the headers of a request (names in lower case) to the principal, a `Caller`, or None
+            to reject the request.
+        tls: the certificate to serve with. An ASGI server has its own setting for it.
+        limits: see `HttpLimits`.
+        allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
+        allowed_origins: web sites whose pages may call the server (`https://app.example.com`).
+        routes: custom routes; `@server.route` adds one.
+        path: the path of Streamable HTTP and WebSocket; None disables them.
+        sse_path: the path of the streams of HTTP+SSE (2024-11-05); None disables it.
+        message_path: the path to which clients of HTTP+SSE post their messages.
+        health_path: answers 200 while the process serves; None disables it.
+        ready_path: answers 200 while the server takes new calls, and 503 before its lifespan has started and from the start of
+            a drain; None disables it.
+        root_path: the path prefix under which a proxy publishes the server, such as "/tools". An ASGI server or an application
+            that this one is mounted in may name another one, which counts then.
+        trusted_proxies: the addresses, or networks, of proxies whose `Forwarded` and `X-Forwarded-*` headers are believed, such
+            as "10.0.0.0/8"; "unix" for those that connect over a Unix socket.
+        access_log: log each request when its response is complete, to the logger `trio_mcp.access`, at the level INFO.
+
+    Raises:
+        TypeError: a value is of the wrong type.
+        ValueError: two paths are the same, or one is not a path; no request could match an allowed host or origin; or a proxy is
+            no address.
+    """
+
+    authenticate: Authenticate | None = None
+    tls: Tls | None = None
+    limits: HttpLimits | None = None
+    allowed_hosts: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
+    routes: Sequence[HttpRoute] = ()
+    path: str | None = DEFAULT_PATH
+    sse_path: str | None = None
+    message_path: str = MESSAGE_PATH
+    health_path: str | None = HEALTH_PATH
+    ready_path: str | None = READY_PATH
+    root_path: str = ""
+    trusted_proxies: Sequence[str] = ()
+    access_log: bool = False
+
+    def __post_init__(self) -> None:
+        if self.authenticate is not None:
+            check_callable("authenticate", self.authenticate, "an async function from headers to a principal or None")
+        if self.limits is not None:
+            check_instance("limits", self.limits, HttpLimits, "HttpLimits(...)")
+        if self.tls is not None:
+            check_instance("tls", self.tls, Tls, 'Tls("cert.pem", "key.pem")')
+        check_hosts(self.allowed_hosts)
+        check_origins(self.allowed_origins)
+        check_proxies(self.trusted_proxies)
+        check_sequence("routes", self.routes, HttpRoute, "a list of routes", "a HttpRoute(...)")
+        check_instance("access_log", self.access_log, bool, "True or False")
+        if check_str("root_path", self.root_path).rstrip("/"):
+            check_path(self.root_path)
+        check_endpoints(self.path, self.sse_path, self.message_path)
+        self._check_collisions()
+
+    def _check_collisions(self) -> None:
+        taken: list[tuple[str | None, str]] = [(self.path, MCP), (self.sse_path, MCP)]
+        if self.sse_path is not None:
+            taken.append((self.message_path, MCP))
+        for path, name in ((self.health_path, "health_path"), (self.ready_path, "ready_path")):
+            if path is not None:
+                check_free(check_path(path), f"{name} (None switches it off)", taken)
+                taken.append((path, f"{name} (None switches it off)"))
+        for number, route in enumerate(self.routes):
+            same = [each for each in self.routes[:number] if each.methods & route.methods]
+            others = [(each.path, f"another route, {each.name}") for each in same]
+            check_free(route.path, f"the route {route.name}", [*taken, *others])

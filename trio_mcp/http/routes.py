@@ -1,0 +1,209 @@
+"""Custom HTTP routes: a request and a response as small values, and the function between them."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, TypeAlias, cast
+from urllib.parse import parse_qsl
+
+from pydantic_core import from_json
+
+from ..checks import (
+    check_callable,
+    check_choice,
+    check_instance,
+    check_int,
+    check_seconds,
+    check_str,
+    check_str_mapping,
+    mistake,
+)
+from ..json_value import JsonValue
+from ..protocol.strict_json import dumps
+from ..session import Caller
+from .paths import check_path
+
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+MAX_BODY: Final = 1024 * 1024
+"""Bytes of the body of a request to a custom route, unless it has another limit."""
+TIMEOUT: Final = 30.0
+"""Seconds that a custom route has for a request, unless it has another limit."""
+MAX_FIELDS: Final = 100
+"""Parameters in one query."""
+
+NAME: Final = re.compile(r"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
+VALUE: Final = re.compile(r"[\t -~\xa0-\xff]*")
+OWN_HEADERS: Final = frozenset({"content-length", "transfer-encoding", "connection", "content-type"})
+"""What a response has by itself; `content_type` is an argument."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class HttpRequest:
+    """A request to a custom route; its body has been read.
+
+    Attributes:
+        method: in upper case.
+        path: below the prefix under which the server is reached, decoded.
+        query: what follows the question mark, as it was sent.
+        headers: by their names in lower case.
+        body: at most `max_body` bytes of the route.
+        caller: who sent it, with `principal`, `scopes` and `claims`; None without authentication, and on public routes.
+        client: the address of the client, as a trusted proxy reports it; None if it is unknown.
+        scheme: "http" or "https", likewise.
+        host: of the Host header, likewise.
+        root_path: the prefix.
+        state: what the server's lifespan opened.
+    """
+
+    method: str
+    path: str
+    query: str = ""
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    body: bytes = b""
+    caller: Caller | None = None
+    client: str | None = None
+    scheme: str = "http"
+    host: str = ""
+    root_path: str = ""
+    state: object = None
+
+    @property
+    def principal(self) -> str | None:
+        """The principal of the caller."""
+        return None if self.caller is None else self.caller.principal
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        """The parameters of the query; of one that came more than once, the last value.
+
+        Raises:
+            ValueError: there are more than 100.
+        """
+        return dict(parse_qsl(self.query, keep_blank_values=True, max_num_fields=MAX_FIELDS))
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8. Raises `UnicodeDecodeError` if it is not."""
+        return self.body.decode()
+
+    def json(self) -> JsonValue:
+        """Return the body as a JSON value. Raises `ValueError` if it is none."""
+        return cast("JsonValue", from_json(self.body, allow_inf_nan=False))
+
+    def __repr__(self) -> str:
+        # Without the query, the headers and the body, which may hold secrets.
+        return f"<HttpRequest {self.method} {self.path!r}>"
+
+
+@dataclass(frozen=True, slots=True)
+class HttpResponse:
+    """The response of a custom route.
+
+    Args:
+        body: text or bytes.
+        status: from 200 to 599.
+        content_type: by default `text/plain; charset=utf-8` for text, and `application/octet-stream` for bytes.
+        headers: others, such as `{"location": "/elsewhere"}`.
+
+    Raises:
+        TypeError, ValueError: HTTP cannot represent it.
+    """
+
+    body: str | bytes = b""
+    status: int = 200
+    content_type: str | None = None
+    headers: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+
+    def __post_init__(self) -> None:
+        check_int("status", self.status, least=200, most=599)
+        if not isinstance(self.body, str | bytes):
+            raise TypeError(mistake("body", "text or bytes", self.body))
+        if self.content_type is not None and not VALUE.fullmatch(check_str("content_type", self.content_type)):
+            raise ValueError(mistake("content_type", "a media type", self.content_type))
+        for name, value in check_str_mapping("headers", self.headers).items():
+            if not NAME.fullmatch(name) or name.lower() in OWN_HEADERS:
+                raise ValueError(f"headers: {name!r:.80} is no header that a response can set")
+            if not VALUE.fullmatch(value):
+                raise ValueError(f"headers: the value of {name} cannot be sent in HTTP")
+
+    @classmethod
+    def json(cls, value: JsonValue, status: int = 200) -> HttpResponse:
+        """Return a response with a JSON value. Raises `TypeError` or `ValueError` if JSON cannot represent it."""
+        return cls(dumps(value, "the body"), status, "application/json")
+
+    @property
+    def content(self) -> bytes:
+        """The body as bytes."""
+        return self.body.encode() if isinstance(self.body, str) else self.body
+
+    @property
+    def lines(self) -> list[tuple[bytes, bytes]]:
+        """The headers, as ASGI has them."""
+        given = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in self.headers.items()]
+        kind = self.content_type
+        if kind is None and self.body:
+            kind = "text/plain; charset=utf-8" if isinstance(self.body, str) else "application/octet-stream"
+        return given if kind is None else [(b"content-type", kind.encode("latin-1")), *given]
+
+
+HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
+"""An async function; what it raises is logged, and the response is 500."""
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRoute:
+    """A custom route; `@server.route` adds one.
+
+    Attributes:
+        path: below the prefix under which the server is reached.
+        handler: an async function from a `HttpRequest` to a `HttpResponse`.
+        methods: a route for GET takes HEAD too.
+        public: neither Host nor Origin nor credentials are checked: anybody who reaches the port may call it.
+        max_body: bytes of a request's body.
+        timeout: seconds for the handler; the body has `HttpLimits.body_seconds`.
+
+    Raises:
+        TypeError, ValueError: a value is not allowed.
+    """
+
+    path: str
+    handler: HttpHandler
+    methods: frozenset[str] = frozenset({"GET"})
+    public: bool = False
+    max_body: int = MAX_BODY
+    timeout: float = TIMEOUT
+
+    def __post_init__(self) -> None:
+        check_path(check_str("the path of a route", self.path))
+        check_handler(self.handler)
+        check_instance("public", self.public, bool, "True or False")
+        check_int("max_body", self.max_body)
+        check_seconds("timeout", self.timeout, positive=True, finite=True)
+        object.__setattr__(self, "methods", check_methods(self.methods))
+
+    @property
+    def name(self) -> str:
+        """How errors and the log call it."""
+        return str(getattr(self.handler, "__qualname__", None) or f"{self.handler!r:.80}")
+
+
+def check_handler(handler: object) -> None:
+    """Raise `TypeError` unless this can be an async function of a request."""
+    expected = "an async function: `async def handler(request: HttpRequest) -> HttpResponse`"
+    check_callable("what a route registers", handler, expected)
+    # An object may have an async `__call__`.
+    method = getattr(type(handler), "__call__", None)  # noqa: B004
+    if not (inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(method)):
+        raise TypeError(mistake("what a route registers", expected, handler))
+
+
+def check_methods(methods: object) -> frozenset[str]:
+    """Return the methods of a route, with HEAD if it takes GET."""
+    if isinstance(methods, str) or not isinstance(methods, Collection) or not methods:
+        raise TypeError(mistake("methods", 'a list, such as ["GET"]', methods))
+    named = frozenset(check_choice("each of methods", method, sorted(METHODS)) for method in methods)
+    return named | {"HEAD"} if "GET" in named else named

@@ -1,0 +1,32 @@
+"""Failures of the start that are the environment's: one line tells what to mend, and a traceback would bury it."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+
+from ..errors import ConfigurationError
+from ..printable import one_line
+
+
+def show_in_one_line(error: OSError | ConfigurationError, name: str) -> None:
+    """Have Python show this exception as one line, if nothing catches it: a port in use, or a setting that is wrong.
+
+    The exit status is 1, as for each exception that nothing catches. Any other `OSError`, such as one of a lifespan, keeps its
+    traceback.
+
+    Args:
+        name: of the server, for the line.
+    """
+    if isinstance(error, OSError) and not (error.strerror or "").startswith("cannot listen on "):
+        return
+    before = sys.excepthook
+
+    def show(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
+        if value is not error:
+            before(kind, value, traceback)
+            return
+        text = error.strerror if isinstance(error, OSError) else str(error)
+        sys.stderr.write(f"{name}: {one_line(text or str(error))}\n")
+
+    sys.excepthook = show
