@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .client.model_tools import ModelTools, list_model_tools
     from .http import HttpLimits, HttpOptions, HttpRequest, HttpResponse, Tls
     from .log_setup import configure_logging
+    from .relay import proxy
     from .runtime import CancelReason
     from .sampling import SamplingProvider
     from .server import (
@@ -177,6 +178,7 @@ __all__ = [
     "decline",
     "dismiss",
     "list_model_tools",
+    "proxy",
     "run_agent",
     "tool",
 ]
@@ -205,6 +207,7 @@ _PACKAGES = {
     ),
     "http": ("HttpLimits", "HttpOptions", "HttpRequest", "HttpResponse", "Tls"),
     "log_setup": ("configure_logging",),
+    "relay": ("proxy",),
     "runtime": ("CancelReason",),
     "sampling": ("SamplingProvider",),
     # Not in `server`, where the module `tool` has the name.

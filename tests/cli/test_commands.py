@@ -115,5 +115,6 @@ def test_run_loads_neither_rich_nor_a_client_nor_what_only_other_commands_need(t
     )
     loaded = set(done.stderr.split())
     assert "trio_mcp.server" in loaded, done.stderr
-    unwanted = {"rich", "trio_mcp.client", "trio_mcp.cli.hosts", "trio_mcp.cli.connecting", "argparse", "asyncio"}
+    others = {"trio_mcp.cli.hosts", "trio_mcp.cli.connecting", "trio_mcp.cli.messages", "click.shell_completion"}
+    unwanted = {"rich", "trio_mcp.client", "trio_mcp.types.sampling", "argparse", "asyncio"} | others
     assert loaded.isdisjoint(unwanted)

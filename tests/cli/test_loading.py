@@ -41,6 +41,12 @@ def test_a_function_that_returns_a_server_is_called(file: Path) -> None:
     assert loaded(file, "class Shop(Server):\n    def __init__(self): super().__init__('shop')", "Shop") == "shop"
 
 
+def test_a_proxy_is_served_like_a_server(file: Path) -> None:
+    assert loaded(file, "from trio_mcp import proxy\nmake = proxy('http://a.example/mcp')\n") == "a.example"
+    text = "from trio_mcp import proxy\nfrom trio_mcp.relay import Proxy\ndef make() -> Proxy: return proxy(['x', 'made'])\n"
+    assert loaded(file, text) == "made"
+
+
 def test_a_server_has_precedence_over_a_function_of_another_name(file: Path) -> None:
     assert loaded(file, "server = Server('one')\ndef make(): return Server('two')", "server") == "one"
 

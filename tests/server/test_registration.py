@@ -89,3 +89,39 @@ def test_a_class_is_rejected_by_name_with_what_to_write(register: Callable[[Serv
         register(server, Search)
     assert "Search(" in str(caught.value)
     assert server.tools == ()
+
+
+class Shouting:
+    """Follows a catalog of texts in capital letters."""
+
+    def key(self, key: str, /) -> str:
+        return key.upper()
+
+    def item(self, item: str, /) -> str:
+        if not item:
+            raise ValueError("nothing to shout")
+        return item.upper()
+
+
+def test_a_catalog_follows_another_one_or_neither_changes() -> None:
+    changes: list[str] = []
+    quiet: Catalog[str] = Catalog("word", lambda: changes.append("quiet"), "the quiet one")
+    loud: Catalog[str] = Catalog("word", lambda: changes.append("loud"), "the loud one")
+    loud.add("B", "own")
+    quiet.add("a", "x")
+    loud.follow(quiet, Shouting())
+    changes.clear()
+    quiet.add("c", "y")
+    assert (list(loud), changes) == (["own", "X", "Y"], ["quiet", "loud"])
+    quiet.replace("a", "z")
+    assert (list(quiet), list(loud)) == (["z", "y"], ["own", "Z", "Y"])
+    for key, item in (("b", "taken there"), ("d", "")):
+        with pytest.raises(ValueError):
+            quiet.add(key, item)
+    with pytest.raises(ValueError):
+        quiet.replace("a", "")
+    with pytest.raises(LookupError):
+        quiet.replace("nothing", "x")
+    assert (list(quiet), list(loud)) == (["z", "y"], ["own", "Z", "Y"])
+    quiet.remove("a")
+    assert (list(quiet), list(loud)) == (["y"], ["own", "Y"])

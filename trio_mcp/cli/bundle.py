@@ -181,7 +181,7 @@ def files_of(folder: Path, patterns: Sequence[str], output: Path) -> Iterator[tu
         for name in sorted(names):
             path = Path(root, name)
             inside = (here / name).as_posix()
-            # A link may lead out of the folder, to what is nobody's business.
+            # A link may point to a file outside the folder, which must not be published.
             if is_skipped(inside, patterns) or path.is_symlink() or not path.is_file() or path.resolve() == output:
                 continue
             size += path.stat().st_size

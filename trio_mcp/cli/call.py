@@ -19,8 +19,9 @@ from .connecting import is_legacy, use_server
 from .connection_options import Answering, Connecting, answers, connects
 from .errors import REFUSED, CommandError, Status, rejected
 from .listing import show_tools
+from .messages import show_change, show_result
 from .options import json_option
-from .output import note, show_change, show_json, show_result
+from .output import note, show_json
 from .parameters import Pair
 from .prompting import Prompting
 

@@ -21,7 +21,7 @@ INTERRUPTED = 130
 """128 and SIGINT: what a shell reports of a program that Ctrl-C ended."""
 
 CLOSED_PIPE = 141
-"""128 and SIGPIPE: nobody reads the output any more."""
+"""128 and SIGPIPE: the reader of the output has left."""
 
 
 class Command(click.Command):

@@ -62,13 +62,17 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in MODULES:
             return None
-        # As `trio_mcp` itself does when it loads a name: looking for garbage would take a tenth of the start.
+        # As `trio_mcp` itself does when it loads a name: looking for garbage would take a tenth of the start. What was loaded is
+        # old afterwards.
         collecting = gc.isenabled()
         gc.disable()
         try:
             return cast("click.Command", import_module(MODULES[cmd_name], __package__).command_line)
         finally:
             if collecting:
+                if not gc.get_freeze_count():
+                    gc.freeze()
+                    gc.unfreeze()
                 gc.enable()
 
     def resolve_command(

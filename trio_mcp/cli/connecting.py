@@ -21,7 +21,8 @@ from .child_stderr import printable_stderr
 from .connection_options import Answering, Connecting
 from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
-from .output import PrintableFormatter, log_to_stderr, show_log
+from .messages import show_log
+from .output import PrintableFormatter, log_to_stderr
 from .prompting import Prompting
 from .targets import CommandTarget, PythonTarget, Target, UrlTarget
 from .terminal import Terminal

@@ -93,7 +93,7 @@ def translate_errors(*, starts_file: bool = False, failed: str = "the server cou
         raise CommandError(str(error)) from error
     except McpError as error:
         raise CommandError(str(error), Status.REFUSED) from error
-    # Whoever reads the output of the command has left; it is not about the server.
+    # The reader of the output has left. This is not about the server.
     except BrokenPipeError:
         raise
     except OSError as error:

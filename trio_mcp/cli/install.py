@@ -128,7 +128,7 @@ def name_of(server: Target, text: str, name: str | None) -> str:
             raise CommandError(f"--name {name!r}: hosts take letters, digits, - and _, 64 at most")
         return name
     if isinstance(server, PythonTarget):
-        # Its code runs: a file that cannot be loaded would fail in the host, where nobody sees why.
+        # This runs its code. A file that cannot be loaded would fail in the host, which may not show why.
         found = load_python(server).identity.name
     else:
         found = text.rpartition(":")[2] if ".json" in text or text.partition(":")[0] in HOSTS else ""

@@ -13,6 +13,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import FunctionType, ModuleType
+from typing import cast
 
 from ..groups import first_leaf
 from ..server import Server
@@ -127,7 +128,7 @@ def error_text(error: BaseException) -> str:
 
 def choose(module: ModuleType, source: Path | str, name: str | None) -> Server:
     """Return the server of that name, which may be a function that returns it; without a name see `load_server`."""
-    servers = {key: value for key, value in vars(module).items() if isinstance(value, Server)}
+    servers = {key: cast("Server", value) for key, value in vars(module).items() if is_server(value)}
     # By identity: a module may bind one server to two names.
     if name is None and len(set(map(id, servers.values()))) == 1:
         return next(iter(servers.values()))
@@ -143,6 +144,12 @@ def choose(module: ModuleType, source: Path | str, name: str | None) -> Server:
         missing = f"{source} has several servers" if servers else f"{source} has no Server in it"
     advice = f"; choose one of: {', '.join(choices)}" if choices else ""
     raise CommandError(f"{missing}{advice}", Status.UNREACHABLE)
+
+
+def is_server(value: object) -> bool:
+    """Return whether this is a `Server`, or a proxy of one, which is served in the same way."""
+    # Not by its class: its module would load the client, which a server does without.
+    return isinstance(value, Server) or (not isinstance(value, type) and hasattr(value, "open_mounted"))
 
 
 def factories_in(module: ModuleType) -> list[str]:
@@ -162,7 +169,8 @@ def factories_in(module: ModuleType) -> list[str]:
 def returns_server(function: FunctionType) -> bool:
     """Return whether a function is annotated to return a server, or not annotated."""
     returns = function.__annotations__.get("return")
-    return returns is None or returns is Server or (isinstance(returns, str) and returns.endswith("Server"))
+    named = returns if isinstance(returns, str) else getattr(returns, "__name__", "")
+    return returns is None or returns is Server or named.endswith(("Server", "Proxy"))
 
 
 def make_server(factory: object, source: Path | str, name: str) -> Server:
@@ -184,9 +192,9 @@ def make_server(factory: object, source: Path | str, name: str) -> Server:
         raise CommandError(f"{what} is a function that needs arguments: give {listed} a default", Status.UNREACHABLE)
     with file_errors(source):
         server = factory()
-    if not isinstance(server, Server):
+    if not is_server(server):
         raise CommandError(f"{what} returned {type(server).__name__}, not a Server", Status.UNREACHABLE)
-    return server
+    return cast("Server", server)
 
 
 def required_parameters(function: Callable[..., object]) -> list[str]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
-from click.shell_completion import CompletionItem
 
 from ..protocol.revisions import SUPPORTED
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 MODES = ("auto", "modern", "legacy", *SUPPORTED)
 
@@ -65,4 +69,7 @@ class TargetText(click.ParamType[str]):
     name = "target"
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:  # noqa: ARG002
-        return [CompletionItem(incomplete, type="file")]
+        # Loaded for shells alone.
+        from click import shell_completion  # noqa: PLC0415
+
+        return [shell_completion.CompletionItem(incomplete, type="file")]

@@ -14,7 +14,7 @@ from ..client.target import check_url, open_target
 from ..errors import ConfigurationError, McpError
 from ..groups import single_exception
 from ..relay import Backfill, Connect, RelayServer
-from ..server.server import GC_THRESHOLD
+from ..server.running import GC_THRESHOLD
 from ..session import MessageChannel, as_message_channel, find_transport
 from ..session.transport import owned_process
 from .errors import CommandError, Status
@@ -61,7 +61,7 @@ def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hi
         connect_to, own = [*target.words], {"env": {**inherited, **target.env}, "cwd": target.cwd}
 
     try:
-        # Never opened: it checks the options, of which no host should hear.
+        # Checks the options now, and not when a host connects. This channel is never opened.
         open_target(connect_to, own)
     except (ValueError, TypeError) as error:
         raise CommandError(str(error)) from error

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from ..printable import one_line
 from ..types import ProgressNotificationParams
-from .output import is_terminal, rich_screen, show_progress
+from .messages import show_progress
+from .output import is_terminal, rich_screen
 
 if TYPE_CHECKING:
     from .rich_output import Bar

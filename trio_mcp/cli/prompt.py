@@ -15,8 +15,9 @@ from .completing import complete_option, show_suggestions
 from .connecting import use_server
 from .connection_options import Answering, Connecting, answers, connects
 from .errors import REFUSED, CommandError, Status
+from .messages import as_text
 from .options import json_option
-from .output import as_text, show_json, show_lines
+from .output import show_json, show_lines
 from .parameters import Pair
 from .prompting import Prompting
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from importlib import import_module
 
+from ..errors import Disconnected
 from .command import command
-from .errors import Status
+from .errors import CommandError, Status
 from .loading import lifespan_errors, load_python
 from .options import format_option, header_option, level_option, target_argument
 from .output import set_up_logging
@@ -51,6 +52,10 @@ def command_line(
     if not isinstance(server, PythonTarget):
         # The client is loaded only for this: a host waits for the start of a server.
         return int(import_module(".passing", __package__).pass_on("stdio", server, dict(headers), {}))
-    with lifespan_errors(server.source):
-        load_python(server, tell_errors=debug).run()
+    try:
+        with lifespan_errors(server.source):
+            load_python(server, tell_errors=debug).run()
+    # Of a proxy, whose server has ended or cannot be started.
+    except (Disconnected, OSError) as error:
+        raise CommandError(f"{server.source}: {error}", Status.UNREACHABLE) from error
     return 0

@@ -14,8 +14,9 @@ from .command import command
 from .connecting import is_legacy, use_server
 from .connection_options import Answering, Connecting, answers, connects
 from .errors import REFUSED, CommandError, Status
+from .messages import show_change, show_result
 from .options import json_option
-from .output import note, show_change, show_json, show_lines, show_result
+from .output import note, show_json, show_lines
 from .prompting import Prompting, question_lines
 
 EXAMPLES = """\

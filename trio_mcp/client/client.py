@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from inspect import signature
@@ -80,6 +80,8 @@ class Client(TaskMethods):
                 "Client.connect(target) makes a client of a URL, a command or a server: it takes the options"
             )
         self._options = options
+        self._target: object = None
+        self._connect: Callable[[], AbstractAsyncContextManager[AnyChannel]] | None = None
         self._link = Link(channel, options)
         tools = ListedTools()
         self._lists = Lists(self._link, options.cache, tools)
@@ -164,7 +166,25 @@ class Client(TaskMethods):
         if raise_exceptions:
             given["raise_exceptions"] = True
         names = signature(cls.connect).parameters if given else ()
-        return cls(open_lasting_target(target, given, names, reconnect=reconnect), made)
+        connect = partial(open_lasting_target, target, given, names, reconnect=reconnect)
+        client = cls(connect(), made)
+        client._target, client._connect = target, connect
+        return client
+
+    def new_channel(self) -> AbstractAsyncContextManager[AnyChannel]:
+        """Return a context manager that opens one more channel to the target of this client, with its transport options.
+
+        Raises:
+            TypeError: the client was not made by `Client.connect`.
+        """
+        if self._connect is None:
+            raise TypeError("only a client that Client.connect has made knows its target")
+        return self._connect()
+
+    @property
+    def target(self) -> object:
+        """What it connects to, as `Client.connect` was given it; None for a client that was made of a channel."""
+        return self._target
 
     # life
 

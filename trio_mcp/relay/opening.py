@@ -26,8 +26,9 @@ from ..protocol.jsonrpc import (
 from ..protocol.revisions import REVISIONS, Era
 from ..protocol.strict_json import dumps
 from ..session import Envelope, Received
+from ..types import ClientCapabilities, JsonValue
 from .passing import Passage
-from .probing import discovers
+from .probing import declared_in, discovers, is_valid
 from .requests import HostRequest
 from .rounds import as_object
 from .upstream import Reply, Upstream
@@ -101,7 +102,7 @@ class Opening:
             envelope, request, _ = self.waiting[0]
             agreed = False
             if classify(envelope.message).era is Era.MODERN:
-                agreed = await discovers(upstream, self.shaken)
+                agreed = await discovers(upstream, self.shaken, *declared_by(passage, request))
                 # A host that has given up waiting speaks both eras, and goes on in the other one.
                 if not agreed and not self.shaken.is_set():
                     return "legacy"
@@ -110,7 +111,7 @@ class Opening:
                 params = passage.with_offers(request.own_params)
                 reply = await upstream.request("initialize", params, accept, stateless=False)
                 agreed = isinstance(reply, Response)
-                if not agreed and await discovers(upstream, trio.Event()):
+                if not agreed and await discovers(upstream, trio.Event(), *declared_by(passage, request)):
                     return "modern"
                 if not agreed:
                     self.shaken = trio.Event()
@@ -122,6 +123,14 @@ class Opening:
                 request.give_back()
             if agreed:
                 return None
+
+
+def declared_by(passage: Passage, request: HostRequest | None) -> tuple[JsonValue, JsonValue]:
+    """Return what a host declares in its first request, with what the proxy answers, and who it is; None if that is malformed."""
+    capabilities, info = declared_in({} if request is None else request.own_params)
+    if not is_valid(ClientCapabilities, capabilities):
+        return None, info
+    return passage.with_offers({"capabilities": capabilities})["capabilities"], info
 
 
 def accept_handshake(passage: Passage, connection: Connection, request: HostRequest, reply: Reply) -> None:

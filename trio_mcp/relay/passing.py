@@ -70,7 +70,8 @@ class Passage:
         shared_channel: the host has one channel for all its messages. Else it is HTTP, and each reply has an outbox.
         records: for what peers can make the proxy log.
         requests: those of the host that wait for a reply.
-        on_session_lost: called with the reason when the server no longer knows the session (HTTP).
+        on_session_lost: called with the reason when the server no longer knows the session.
+        gone: returns the error for requests that the server does not answer any more, for a reason.
     """
 
     def __init__(
@@ -82,11 +83,13 @@ class Passage:
         records: RepeatedRecords,
         requests: OpenRequests,
         on_session_lost: Callable[[str], None],
+        gone: Callable[[str], str],
         *,
         shared_channel: bool,
     ) -> None:
         self.upstream = upstream
         self._on_session_lost = on_session_lost
+        self._gone = gone
         self._answers = answers
         self._offers = answers.backfill.offers
         self._states = states
@@ -224,6 +227,8 @@ class Passage:
                 self._take_request(message, envelope)
             case Unanswered(None, why, session_lost=True):
                 self._on_session_lost(why)
+            case Unanswered(None, why, connection_lost=True):
+                self._take_lost_connection(message, why)
             case Unanswered(id, why):
                 self._fail(id, message, why)
             case Batch():
@@ -246,6 +251,15 @@ class Passage:
         for item in batch.items:
             if isinstance(item, dict) and "method" not in item and (answered := id_in(item.get("id"))) is not None:
                 self._fail(answered, Malformed(batch.error, answered), "the server answered with an array")
+
+    def _take_lost_connection(self, message: Unanswered, why: str) -> None:
+        """Answer what was open on a connection that broke off; the next request of a modern host opens another one."""
+        if self._codec is not None:
+            # The server would know nothing of the session in another one.
+            self._on_session_lost(why)
+            return
+        self.upstream.fail_all(message)
+        self.fail_all(self._gone(why))
 
     def fail_all(self, why: str) -> None:
         """Answer every open request with an error: the server has gone."""

@@ -7,10 +7,12 @@ from typing import Final
 import trio
 
 from ..client.opening import MODERN_ERRORS, newest_version
+from ..errors import RemoteProtocolError
+from ..protocol.codec.validation import validated
 from ..protocol.jsonrpc import UNSUPPORTED_VERSION, ErrorResponse, Response, decoded
 from ..protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
 from ..protocol.revisions import MODERN, Era
-from ..types import JsonObject, JsonValue
+from ..types import ClientCapabilities, Implementation, JsonObject, JsonValue, Model
 from .rounds import as_object
 from .upstream import Reply, Upstream
 
@@ -19,14 +21,20 @@ PROBE_TIMEOUT: Final = 15.0
 that of a client: a host that gives up earlier sends `initialize`, which ends the wait."""
 
 
-async def discovers(upstream: Upstream, given_up: trio.Event) -> bool:
+async def discovers(upstream: Upstream, given_up: trio.Event, capabilities: JsonValue, info: JsonValue) -> bool:
     """Return whether the server speaks a modern revision (M-DUAL-5c).
 
     Args:
         given_up: set when the host no longer waits for it; the answer is then False.
+        capabilities, info: what the host declares, with what the proxy answers, and who it is. The server may be a proxy, too,
+            which declares them to a legacy server.
     """
-    # Not what the host says of itself: its request may be malformed, and a server's error about that would say nothing.
     meta: JsonObject = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}
+    # Only what is well-formed: a server's error about the rest would say nothing of its era.
+    if is_valid(ClientCapabilities, capabilities):
+        meta[CLIENT_CAPABILITIES] = capabilities
+    if is_valid(Implementation, info):
+        meta[CLIENT_INFO] = info
     reply: Reply | None = None
 
     async def stop() -> None:
@@ -39,6 +47,14 @@ async def discovers(upstream: Upstream, given_up: trio.Event) -> bool:
             reply = await upstream.request("server/discover", {"_meta": meta}, stateless=True)
             nursery.cancel_scope.cancel()
     return is_modern(reply)
+
+
+def is_valid(kind: type[Model], value: JsonValue) -> bool:
+    try:
+        validated(kind, value, "")
+    except RemoteProtocolError:
+        return False
+    return True
 
 
 def is_modern(reply: Reply | None) -> bool:

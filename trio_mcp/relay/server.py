@@ -42,6 +42,7 @@ class RelayServer:
 
         max_sessions: how many sessions a transport with several hosts may open, each with its own connection to the server, and
             how many WebSockets; transports with limits of their own for this read it unless they are given others.
+        name: of the server, for errors.
 
     Attributes:
         failure: why the server has gone while a host on a single channel was connected; None if it has not.
@@ -57,9 +58,11 @@ class RelayServer:
         options: ServiceOptions | None = None,
         *,
         max_sessions: int = MAX_SESSIONS,
+        name: str | None = None,
     ) -> None:
         self.max_sessions = check_int("max_sessions", max_sessions, least=1)
-        self.identity = Implementation(name=NAME, version="0")
+        self.identity = Implementation(name=name or NAME, version="0")
+        self._server_name = "the server" if name is None else f"the server {name!r}"
         self.options = options or ServiceOptions()
         self.failure: str | None = None
         self._connect = connect
@@ -96,7 +99,14 @@ class RelayServer:
             opened = open_service({}, self.identity, ServerCapabilities(), options=self.options)
             async with opened as service:
                 service.session_type = partial(
-                    RelaySession, self._answers, self._states, connect, nursery.start_soon, on_lost, one_of_several
+                    RelaySession,
+                    self._answers,
+                    self._states,
+                    connect,
+                    nursery.start_soon,
+                    on_lost,
+                    one_of_several,
+                    self._server_name,
                 )
                 yield service
             nursery.cancel_scope.cancel()

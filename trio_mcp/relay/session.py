@@ -56,7 +56,7 @@ from .upstream import Upstream
 
 logger = peer_logger("trio_mcp.relay")
 
-GONE: Final = "the server has gone: %s"
+GONE: Final = "{} has gone: {}"
 
 Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[MessageChannel]]
 """Opens a connection to the server."""
@@ -70,6 +70,7 @@ class RelaySession(ServerSession):
         start: runs a function in a task of the proxy.
         on_lost: called with the reason when the server has gone first.
         one_of_several: the proxy has other hosts.
+        name: what errors call the server.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class RelaySession(ServerSession):
         start: Callable[..., None],
         on_lost: Callable[[str], None],
         one_of_several: bool,
+        name: str,
         service: Service,
         *,
         shared_channel: bool = True,
@@ -90,6 +92,7 @@ class RelaySession(ServerSession):
         self._connect, self._start, self._on_lost = connect, start, on_lost
         self._shared = shared_channel
         self._one_of_several = one_of_several
+        self._name = name
         self._opening = Opening()
         self._scope = trio.CancelScope()
         self._started = False
@@ -143,7 +146,7 @@ class RelaySession(ServerSession):
         if self._shared and message.id in self.connection.open_ids:
             problem = RemoteProtocolError(f"the id {message.id!r} is in use", code=INVALID_REQUEST)
         elif self._lost is not None:
-            problem = RemoteProtocolError(GONE % self._lost, code=INTERNAL_ERROR)
+            problem = RemoteProtocolError(GONE.format(self._name, self._lost), code=INTERNAL_ERROR)
         elif self._opening.is_full:
             problem = RemoteProtocolError(
                 f"{MAX_WAITING} messages, or {MAX_WAITING_BYTES} bytes, wait for the server to start, and no more",
@@ -294,9 +297,9 @@ class RelaySession(ServerSession):
     def _end(self, why: str) -> None:
         self._lost = why
         if self._passage is not None:
-            self._passage.fail_all(GONE % why)
+            self._passage.fail_all(GONE.format(self._name, why))
         for target in list(self.requests):
-            target.finish(ErrorDetail(INTERNAL_ERROR, GONE % why))
+            target.finish(ErrorDetail(INTERNAL_ERROR, GONE.format(self._name, why)))
         self._opening.waiting.clear()
         self._on_lost(why)
         # Modern requests over HTTP belong to no session: the next one connects again.
@@ -324,6 +327,7 @@ class RelaySession(ServerSession):
                     records,
                     self.requests,
                     ended,
+                    partial(GONE.format, self._name),
                     shared_channel=self._shared,
                 )
                 self._passage.streams.attach(self._standalone)
@@ -349,7 +353,7 @@ class RelaySession(ServerSession):
         assert first is not None
         declared = declared_in(first.own_params)
         opened = open_translation(
-            channel, upstream.is_own_id, mode, self._answers, *declared, shared_channel=self._shared
+            channel, upstream.is_own_id, mode, self._answers, *declared, shared_channel=self._shared, name=self._name
         )
         async with opened as translation:
             translation.session.attach(self._standalone)

@@ -141,6 +141,11 @@ class Upstream:
         take(reply)
         return True
 
+    def fail_all(self, why: Unanswered) -> None:
+        """End the wait of all requests of the proxy."""
+        for take in list(self._replies.values()):
+            take(why)
+
     def learn_headers(self, result: JsonObject) -> None:
         """Remember which arguments of the tools in a list are repeated in headers (M-HTTP-7c)."""
         tools = result.get("tools")

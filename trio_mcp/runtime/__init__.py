@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from .memory_budget import Account, MemoryBudget, MemoryStatistics, process_budget
     from .outbox import Outbox
     from .supervisor import Supervisor, open_supervisor
-    from .threads import ThreadLimiter, ThreadStatistics
+    from .threads import ThreadLimiter, ThreadStatistics, total_statistics
 else:
     __getattr__, __dir__ = late.exports(
         __name__,
@@ -49,7 +49,7 @@ else:
             "memory_budget": "Account MemoryBudget MemoryStatistics process_budget",
             "outbox": "Outbox",
             "supervisor": "Supervisor open_supervisor",
-            "threads": "ThreadLimiter ThreadStatistics",
+            "threads": "ThreadLimiter ThreadStatistics total_statistics",
         },
     )
 
@@ -89,4 +89,5 @@ __all__ = [
     "race",
     "run_branch",
     "run_child",
+    "total_statistics",
 ]

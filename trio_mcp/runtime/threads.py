@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple, TypeVar, cast
 
 import trio
@@ -151,3 +151,8 @@ class Job:
         with self._lock:
             self._wanted = False
             return self._running
+
+
+def total_statistics(limiters: Iterable[ThreadLimiter]) -> ThreadStatistics:
+    """Return the numbers of several limiters together."""
+    return ThreadStatistics(*map(sum, zip(*(limiter.statistics() for limiter in limiters), strict=True)))

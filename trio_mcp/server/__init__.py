@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     from . import large_results as large_results
     from . import media as media
     from . import middleware as middleware
+    from . import mounts as mounts
     from . import nested as nested
     from . import one_line as one_line
     from . import own_tools as own_tools
     from . import parameters_model as parameters_model
     from . import prompts as prompts
     from . import resources as resources
+    from . import running as running
     from . import sampling as sampling
     from . import step_results as step_results
     from . import tool_search as tool_search
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     )
     from .branching import BranchOptions
     from .builder import ToolBuilder, ToolLimits
+    from .composing import Mountable
     from .context import BranchGroup, Context
     from .elicitation import Elicitation, OnDecline
     from .elicits import AnyElicit, Elicit
@@ -84,6 +87,7 @@ else:
             "builder": "ToolBuilder ToolLimits",
             "call_log": "",
             "completion": "",
+            "composing": "Mountable",
             "concurrency": "",
             "context": "BranchGroup Context",
             "elicitation": "Elicitation OnDecline",
@@ -96,6 +100,7 @@ else:
             "large_results": "",
             "media": "Audio File Image",
             "middleware": "CallHandler CallMiddleware CallRequest CallResult",
+            "mounts": "",
             "nested": "",
             "one_line": "",
             "options": "OfferKeywords",
@@ -104,6 +109,7 @@ else:
             "prompts": "PromptKeywords",
             "provide": "Provide",
             "resources": "ResourceKeywords",
+            "running": "",
             "results": "ToolResult",
             "sampling": (
                 "BreakToolLoop ClientTools IncludeContext LoopTool OfferedTool Prompt PromptPart SampleAttempt "
@@ -147,6 +153,7 @@ __all__ = [
     "Lifespan",
     "LoopTool",
     "Mirrored",
+    "Mountable",
     "OfferKeywords",
     "OfferedTool",
     "OnDecline",

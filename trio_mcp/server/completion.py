@@ -21,6 +21,7 @@ from .signature import parameters_of
 
 if TYPE_CHECKING:
     from ..types import CompleteResult, PromptReference, ResourceTemplateReference
+    from .mounts import MountPoint, Mounts
     from .prompts import Prompt
     from .resources import Resource, Template
 
@@ -45,11 +46,19 @@ class Completer(NamedTuple):
         return Plan(partial(self.handler.run, values, complete_result), target)
 
 
+class Target(NamedTuple):
+    """The prompt or template that a peer references: its name or its text, its arguments, and the servers it comes through."""
+
+    target: str
+    arguments: frozenset[str]
+    mounts: Mounts
+
+
 class Completions:
     """The completion functions of a server, by prompt or template and argument.
 
     Attributes:
-        was_ever_filled: whether one was added once; see `Catalog`.
+        mounted: those of the servers that are mounted in this one.
     """
 
     def __init__(self, prompts: Catalog[Prompt], resources: Catalog[Resource], templates: Catalog[Template]) -> None:
@@ -57,7 +66,13 @@ class Completions:
         self._resources = resources
         self._templates = templates
         self._completers: dict[tuple[str, str], Completer] = {}
-        self.was_ever_filled = False
+        self._was_filled = False
+        self.mounted: dict[MountPoint, Completions] = {}
+
+    @property
+    def was_ever_filled(self) -> bool:
+        """Whether a function was added once, here or at a mounted server; see `Catalog`."""
+        return self._was_filled or any(each.was_ever_filled for each in tuple(self.mounted.values()))
 
     def add(self, prompt: str | None, resource: str | None, argument: str, completer: Completer) -> None:
         """Add a function for an argument of a prompt, or for a variable of a resource template.
@@ -71,8 +86,10 @@ class Completions:
             raise LookupError(f"{target} has no argument {argument!r}")
         if (target, argument) in self._completers:
             raise ValueError(f"the argument {argument!r} of {target} has a completion already")
+        if not self._own(prompt, resource):
+            raise LookupError(f"{target} is of a mounted server: register its completions there")
         self._completers[target, argument] = completer
-        self.was_ever_filled = True
+        self._was_filled = True
 
     def remove(self, target: str) -> None:
         """Remove the functions for a prompt or a template that was removed."""
@@ -89,15 +106,40 @@ class Completions:
         assert isinstance(params, types.CompleteRequestParams)
         if not self.was_ever_filled:
             raise RemoteProtocolError("this server has no completions", code=METHOD_NOT_FOUND)
-        target, names = self._referenced(params.ref, facts.turn)
+        found = self._referenced(params.ref, facts.turn)
         name = params.argument.name
-        if name not in names:
-            raise RemoteProtocolError(f"{target} has no argument {name[:128]!r}", code=INVALID_PARAMS)
-        completer = self._completers.get((target, name))
+        if name not in found.arguments:
+            raise RemoteProtocolError(f"{found.target} has no argument {name[:128]!r}", code=INVALID_PARAMS)
+        completer = self._completer(params.ref, found, name)
         if completer is None:
             return types.CompleteResult(completion=types.Completion(values=[]))
         entered = params.context.arguments if params.context is not None else None
-        return completer.plan(target, params.argument.value, entered or {})
+        plan = completer.plan(found.target, params.argument.value, entered or {})
+        if not found.mounts:
+            return plan
+        return plan._replace(run=server.mounts.mounted_body(found.mounts, None, found.target, {}, plan.run))
+
+    def own_completer(self, target: str, argument: str) -> Completer | None:
+        """Return the function of this server for an argument of its prompt or template; None if it has none."""
+        return self._completers.get((target, argument))
+
+    def _completer(
+        self, ref: PromptReference | ResourceTemplateReference, found: Target, argument: str
+    ) -> Completer | None:
+        """Return the function for an argument, of the server that registered what has the argument."""
+        completions, target = self, found.target
+        for mount in reversed(found.mounts):
+            completions = completions.mounted[mount]
+            target = server.mounts.inner(
+                mount, "prompt" if isinstance(ref, types.PromptReference) else "resource", target
+            )
+        return completions.own_completer(target, argument)
+
+    def _own(self, prompt: str | None, resource: str | None) -> bool:
+        """Return whether an existing prompt or template is of this server itself."""
+        if prompt is not None and (found := self._prompts.by_key.get(prompt)) is not None:
+            return not found.mounts
+        return resource is None or not self._templates.by_key[resource].mounts
 
     def _named(self, prompt: str | None, resource: str | None) -> tuple[str, frozenset[str]]:
         """Return the prompt or template that an author names, and its arguments."""
@@ -108,17 +150,15 @@ class Completions:
         what = f"resource template {resource!r}" if prompt is None else f"prompt {prompt!r}"
         raise LookupError(f"there is no {what}: register it before its completions")
 
-    def _referenced(
-        self, reference: PromptReference | ResourceTemplateReference, turn: LoopTurn
-    ) -> tuple[str, frozenset[str]]:
-        """Return the prompt or template that a peer references, and its arguments.
+    def _referenced(self, reference: PromptReference | ResourceTemplateReference, turn: LoopTurn) -> Target:
+        """Return the prompt or template that a peer references.
 
         Raises:
             RemoteProtocolError: -32602, there is no such thing; the message names it.
         """
         if isinstance(reference, types.PromptReference):
             prompt = server.prompts.find_prompt(self._prompts, reference.name)
-            return prompt.name, prompt.argument_names
+            return Target(prompt.name, prompt.argument_names, prompt.mounts)
         # Some clients send the template, others a URI that is expanded so far.
         template = self._templates.by_key.get(reference.uri)
         if (
@@ -127,9 +167,9 @@ class Completions:
         ):
             template, _ = found
         if template is not None:
-            return template.model.uri_template, frozenset(template.pattern.variables)
+            return Target(template.model.uri_template, frozenset(template.pattern.variables), template.mounts)
         if reference.uri in self._resources.by_key:
-            return reference.uri, frozenset()
+            return Target(reference.uri, frozenset(), ())
         raise RemoteProtocolError(f"Unknown resource template: {reference.uri[:128]}", code=INVALID_PARAMS)
 
 

@@ -15,7 +15,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
 from ..checks import check_callable
 from ..protocol.jsonrpc import Encoded
@@ -103,31 +103,41 @@ def wrapped_plan(
     arguments: Mapping[str, JsonValue] = {}
     if isinstance(params, CallToolRequestParams | GetPromptRequestParams):
         arguments = params.arguments or {}
+    target = CallTarget(kind, plan.target, arguments)
     if isinstance(plan.run, LimitedBody):
-        inside = plan._replace(run=plan.run.run)
-        return plan._replace(run=replace(plan.run, run=partial(run_layers, layers, kind, inside, arguments)))
-    return plan._replace(run=partial(run_layers, layers, kind, plan, arguments))
+        return plan._replace(run=replace(plan.run, run=partial(run_layers, layers, target, plan.run.run)))
+    return plan._replace(run=partial(run_layers, layers, target, plan.run))
+
+
+class CallTarget(NamedTuple):
+    """What a call is of; see `CallRequest`."""
+
+    kind: CallKind
+    name: str
+    arguments: Mapping[str, JsonValue]
 
 
 async def run_layers(
     layers: tuple[CallMiddleware, ...],
-    kind: CallKind,
-    plan: Plan,
-    arguments: Mapping[str, JsonValue],
+    target: CallTarget,
+    run: Callable[..., Awaitable[Model]],
     call: Call,
     place: Actor | Lane,
     *parent: BranchTerms,
+    first: int = 0,
 ) -> Model:
-    """Run the body of a plan inside of the layers. Raises what comes out of them; see `exception_to_report`.
+    """Run a body inside of the layers. Raises what comes out of them; see `exception_to_report`.
 
     Args:
+        run: the body of the plan of the call.
         parent: the terms of the handler that reads this resource or prompt, if one does.
+        first: the number of the first layer; the layers round these have lower ones.
     """
     lane = place if isinstance(place, Lane) else Lane(place)
-    request = CallRequest(kind, plan.target, arguments, Context(call, lane))
+    request = CallRequest(*target, Context(call, lane))
     try:
-        body = lambda in_lane: plan.run(call, in_lane, *parent)  # noqa: E731
-        return await run_layer(layers, 0, request, body, lane)
+        body = lambda in_lane: run(call, in_lane, *parent)  # noqa: E731
+        return await run_layer(layers, 0, request, body, lane, first)
     except ExceptionGroup as group:
         failure: Exception = exception_to_report(group)
     try:
@@ -143,6 +153,7 @@ async def run_layer(
     request: CallRequest,
     body: Callable[[Lane], Awaitable[Model]],
     lane: Lane,
+    first: int,
 ) -> Model:
     """Run one layer and those inside of it, the last of which is the body."""
     if number == len(layers):
@@ -158,8 +169,9 @@ async def run_layer(
             )
         runs += 1
         if runs == 1:
-            return await run_layer(layers, number + 1, request, body, lane)
-        return await run_child(lane, lane.again(number, runs), partial(run_layer, layers, number + 1, request, body))
+            return await run_layer(layers, number + 1, request, body, lane, first)
+        inside = lambda again: run_layer(layers, number + 1, request, body, again, first)  # noqa: E731
+        return await run_child(lane, lane.again(first + number, runs), inside)
 
     def handler(*arguments: object, **options: object) -> Awaitable[Model]:
         if arguments or options:

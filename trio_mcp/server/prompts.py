@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast, get_origin
 
@@ -29,6 +29,7 @@ from .catalog import Catalog
 from .content import Block, ReturnError, convert_or_read, to_json_text, value_label
 from .handler import Function, Handler, make_handler
 from .media import Media, media_block
+from .mounts import MountPoint, Mounts, mounted_body
 from .options import OfferKeywords, check_offer, listed_members, name_for, question_keys, resume_mode
 from .signature import Arguments, parameters_of, signature_arguments
 
@@ -41,17 +42,23 @@ class PromptKeywords(OfferKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prompt:
-    """A registered prompt. `model` is what `prompts/list` shows."""
+    """A registered prompt. `model` is what `prompts/list` shows, `mounts` are the servers that it comes through."""
 
     model: PromptModel
     timeout: float
     _arguments: Arguments
     _handler: Handler
     _resume: ResumeMode
+    mounts: Mounts = ()
 
     @property
     def name(self) -> str:
         return self.model.name
+
+    def mounted(self, mount: MountPoint) -> Prompt:
+        """Return the prompt as the outer server of a mount has it."""
+        model = self.model.model_copy(update={"name": mount.outer_name(self.name)})
+        return replace(self, model=model, mounts=(*self.mounts, mount))
 
     @property
     def argument_names(self) -> frozenset[str]:
@@ -70,7 +77,8 @@ class Prompt:
             text = f"Invalid arguments for the prompt {self.name}: {error}"
             raise RemoteProtocolError(text, code=INVALID_PARAMS) from None
         run = partial(self._handler.run, values, self._convert)
-        return Plan(run, self.name, self.timeout, resume=self._resume)
+        body = mounted_body(self.mounts, "prompt", self.name, arguments, run) if self.mounts else run
+        return Plan(body, self.name, self.timeout, resume=self._resume)
 
     def _convert(self, value: object) -> GetPromptResult:
         return convert_or_read(self._result, value)

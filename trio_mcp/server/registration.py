@@ -11,7 +11,6 @@ from .. import server
 from ..checks import check_sync_callback
 from ..runtime import ThreadLimiter
 from ..session import MessageMiddleware
-from ..session.calls.facts import TaskSupport
 from ..session.changes import Change
 from .completion import make_completer
 from .context import Context
@@ -40,8 +39,8 @@ class Registration:
     A parameter annotated `Context` receives the call's context. A function that is not async runs in a thread.
     """
 
-    def __init__(self) -> None:
-        self._registry = Registry(self._announce)
+    def __init__(self, name: str) -> None:
+        self._registry = Registry(self._announce, f"the server {name!r}")
         self._threads = ThreadLimiter(MAX_THREADS)
         self._middleware: list[server.CallMiddleware] = []
         self._message_middleware: list[MessageMiddleware] = []
@@ -140,10 +139,6 @@ class Registration:
             check_function(function, "tool")
             tool = make_tool(function, options, self._threads)
         tool = tool.without(self._fulfilled)
-        if tool.max_result is not None:
-            self._registry.keeps_results = True
-        if tool.task is not TaskSupport.FORBIDDEN:
-            self._registry.runs_tasks = True
         self._registry.tools.add(tool.name, tool)
         remember_home(tool.function, self)
         return tool
@@ -279,11 +274,15 @@ class Registration:
             return self.message_middleware
         check_sync_callback("message_middleware", fn)
         self._check_not_served("message_middleware")
+        self._check_not_mounted("message_middleware")
         self._message_middleware.append(fn)
         return fn
 
     def _check_not_served(self, what: str) -> None:
         """Raise `RuntimeError` if the server is being served; `Server` overrides it."""
+
+    def _check_not_mounted(self, what: str) -> None:
+        """Raise `RuntimeError` if the server is mounted in another one; `Composition` overrides it."""
 
     # completion
 

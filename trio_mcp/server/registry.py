@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 
+from .. import server
 from ..protocol.meta import TASKS_EXTENSION
+from ..protocol.uri.matching import ascii_uri
+from ..session.calls.facts import TaskSupport
 from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
-from .catalog import Catalog
+from .catalog import CHANGING, Catalog
 from .completion import Completions
 from .tool import Tool
 
 if TYPE_CHECKING:
+    from .mounts import MountPoint, Mounts
     from .prompts import Prompt
     from .resources import Resource, Template
 
@@ -21,23 +25,123 @@ TASKS: Final[JsonObject] = {"list": {}, "cancel": {}, "requests": {"tools": {"ca
 """What a server declares for 2025-11-25 if a tool of it runs as a task. A host looks for the innermost object."""
 
 
+class MountableItem(Protocol):
+    """An item that knows the servers that it comes through, and what it is in one more."""
+
+    @property
+    def mounts(self) -> Mounts: ...
+
+    def mounted(self, mount: MountPoint, /) -> Self: ...
+
+
+T = TypeVar("T", bound=MountableItem)
+
+
+class ByName(Generic[T]):
+    """The names of tools and prompts in the outer server."""
+
+    __slots__ = ("mount",)
+
+    def __init__(self, mount: MountPoint) -> None:
+        self.mount = mount
+
+    def key(self, key: str, /) -> str:
+        return self.mount.outer_name(key)
+
+    def item(self, item: T, /) -> T:
+        return item.mounted(self.mount)
+
+
+class ByUri(ByName[T]):
+    """The URIs of resources and templates in the outer server."""
+
+    __slots__ = ()
+
+    def key(self, key: str, /) -> str:
+        return self.mount.outer_uri(key)
+
+
+def source(item: MountableItem) -> str | None:
+    """Return from which mounted server an item is, for errors; None for one of the server itself."""
+    return server.mounts.source_of(item.mounts) if item.mounts else None
+
+
 class Registry:
     """Everything by its name or URI.
 
     Args:
         on_change: called with each change, to notify the clients.
+        owner: the server, for errors.
+
+    Attributes:
+        mounts: the registries of the servers that are mounted in this one.
     """
 
-    def __init__(self, on_change: Callable[[Change], None]) -> None:
-        self.tools: Catalog[Tool] = Catalog("tool", lambda: on_change(TOOLS))
-        self.prompts: Catalog[Prompt] = Catalog("prompt", lambda: on_change(PROMPTS))
-        self.resources: Catalog[Resource] = Catalog("resource", lambda: on_change(RESOURCES))
-        self.templates: Catalog[Template] = Catalog("resource template", lambda: on_change(RESOURCES))
+    def __init__(self, on_change: Callable[[Change], None], owner: str = "the server") -> None:
+        self.owner = owner
+        self.tools: Catalog[Tool] = Catalog("tool", lambda: on_change(TOOLS), owner, source, self._note_tool)
+        self.prompts: Catalog[Prompt] = Catalog("prompt", lambda: on_change(PROMPTS), owner, source)
+        self.resources: Catalog[Resource] = Catalog("resource", lambda: on_change(RESOURCES), owner, source)
+        self.templates: Catalog[Template] = Catalog("resource template", lambda: on_change(RESOURCES), owner, source)
         self.runs_tasks = False
         """Whether a tool was ever offered whose calls run as tasks."""
         self.keeps_results = False
         """Whether a tool has a `max_result`, so that clients read results as resources."""
         self.completions = Completions(self.prompts, self.resources, self.templates)
+        self.mounts: dict[MountPoint, Registry] = {}
+
+    def mount(self, mount: MountPoint, other: Registry) -> None:
+        """Take over what another registry has now and will have later.
+
+        Raises:
+            ValueError: a name, URI or prefix is taken, or an item cannot be here; or the other one has this one in it. Nothing
+                has changed then.
+        """
+        tools: ByName[Tool] = ByName(mount)
+        prompts: ByName[Prompt] = ByName(mount)
+        resources: ByUri[Resource] = ByUri(mount)
+        templates: ByUri[Template] = ByUri(mount)
+        with CHANGING:
+            if other.contains(self):
+                raise ValueError(
+                    f"{mount.source} cannot be mounted in {self.owner}, which is mounted in it, or is itself"
+                )
+            for known in self.mounts:
+                if known.prefix == mount.prefix:
+                    raise ValueError(
+                        f"{mount.source} cannot be mounted: {known.source} has the same prefix in {self.owner}"
+                    )
+            self.tools.check_follow(other.tools, tools)
+            self.prompts.check_follow(other.prompts, prompts)
+            self.resources.check_follow(other.resources, resources)
+            self.templates.check_follow(other.templates, templates)
+            # Before the items: whoever finds one of them looks here for its completions.
+            self.completions.mounted[mount] = other.completions
+            self.mounts = {**self.mounts, mount: other}
+            self.tools.follow(other.tools, tools)
+            self.prompts.follow(other.prompts, prompts)
+            self.resources.follow(other.resources, resources)
+            self.templates.follow(other.templates, templates)
+        for own, theirs in ((self.tools, other.tools), (self.prompts, other.prompts)):
+            if len(theirs):
+                own.announce()
+        if len(other.resources) or len(other.templates):
+            self.resources.announce()
+
+    def contains(self, other: Registry) -> bool:
+        """Return whether another registry is this one, or is mounted in it, however deep."""
+        return other is self or any(mounted.contains(other) for mounted in self.mounts.values())
+
+    def offers(self, uri: str) -> bool:
+        """Return whether there is a resource of this URI, or a template that it fits."""
+        if uri in self.resources.by_key:
+            return True
+        encoded = ascii_uri(uri)
+        return encoded is not None and any(template.pattern.match(encoded) is not None for template in self.templates)
+
+    def _note_tool(self, tool: Tool) -> None:
+        self.keeps_results = self.keeps_results or tool.max_result is not None
+        self.runs_tasks = self.runs_tasks or tool.task is not TaskSupport.FORBIDDEN
 
     def with_tool(self, tool: Tool) -> Registry:
         """Return a registry that shares everything with this one but its list of tools, which has one more."""

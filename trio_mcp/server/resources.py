@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple, cast
 
@@ -33,6 +33,7 @@ from .catalog import Catalog
 from .content import to_json_text
 from .handler import Function, Handler, make_handler
 from .large_results import PREFIX, read_result
+from .mounts import MountPoint, Mounts, inner_uri, mounted_body
 from .options import (
     OfferKeywords,
     check_caching,
@@ -69,17 +70,28 @@ class ResourceKeywords(OfferKeywords, total=False):
 
 
 class ResourceReader(NamedTuple):
-    """A function that reads a resource, and what is the same for all that it reads."""
+    """A function that reads a resource, and what is the same for all that it reads.
+
+    Attributes:
+        mounts: the servers that it comes through; empty for a resource of the server itself.
+    """
 
     arguments: Arguments
     handler: Handler
     options: ResourceKeywords
     resume: ResumeMode
+    mounts: Mounts = ()
 
     def plan(self, uri: str, values: dict[str, object]) -> Plan:
         """Return how to read the resource of this URI."""
-        run = partial(self.handler.run, values, partial(self._convert, uri))
-        return Plan(run, uri, self.options.get("timeout", math.inf), resume=self.resume)
+        own = inner_uri(self.mounts, uri) if self.mounts else uri
+        run = partial(self.handler.run, values, partial(self._convert, own))
+        body = mounted_body(self.mounts, "resource", uri, {}, run) if self.mounts else run
+        return Plan(body, uri, self.options.get("timeout", math.inf), resume=self.resume)
+
+    def mounted(self, mount: MountPoint) -> ResourceReader:
+        """Return the reader as the outer server of a mount has it."""
+        return self._replace(mounts=(*self.mounts, mount))
 
     def _convert(self, uri: str, value: object) -> ReadResourceResult:
         options = self.options
@@ -102,6 +114,16 @@ class Resource:
     model: ResourceModel
     reader: ResourceReader
 
+    @property
+    def mounts(self) -> Mounts:
+        """The servers that it comes through; empty for a resource of the server itself."""
+        return self.reader.mounts
+
+    def mounted(self, mount: MountPoint) -> Resource:
+        """Return the resource as the outer server of a mount has it. Raises `ValueError` if it can have no URI there."""
+        model = self.model.model_copy(update={"uri": mount.outer_uri(self.model.uri)})
+        return Resource(model, self.reader.mounted(mount))
+
     def __repr__(self) -> str:
         return f"<Resource {self.model.uri}>"
 
@@ -113,6 +135,17 @@ class Template:
     model: ResourceTemplate
     pattern: UriTemplate
     _reader: ResourceReader
+
+    @property
+    def mounts(self) -> Mounts:
+        """The servers that it comes through; empty for a template of the server itself."""
+        return self._reader.mounts
+
+    def mounted(self, mount: MountPoint) -> Template:
+        """Return the template as the outer server of a mount has it. Raises `ValueError` if it can have no URI there."""
+        text = mount.outer_uri(self.model.uri_template)
+        model = self.model.model_copy(update={"uri_template": text})
+        return replace(self, model=model, pattern=UriTemplate(text), _reader=self._reader.mounted(mount))
 
     def plan(self, uri: str, found: Mapping[str, str]) -> Plan:
         """Return how to read the resource of that URI, of which these values were found.

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
-
-import trio
 
 from .. import server
 from ..checks import check_no_options, check_str
@@ -22,6 +19,7 @@ from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
 from ..session import (
     AnyChannel,
+    Call,
     MessageMiddleware,
     Route,
     Service,
@@ -31,17 +29,17 @@ from ..session import (
     open_service,
     serve_channel,
 )
+from ..session.calls.services import CallServices
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
-from ..session.transport import owned_process
 from ..types import CacheScope, Icon, Implementation
+from .composing import Composition, mounted_services, open_mounts, seconds_of, threads_of, watchers
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .options import check_service
 from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
-from .registration import Registration
 from .router import request_checks_of, routes_of
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
@@ -54,19 +52,13 @@ HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
 
 call_logger = logging.getLogger("trio_mcp.calls")
 
-GC_THRESHOLD = 10_000
-"""New objects after which the garbage collector scans the youngest generation."""
-# Python's default is 700 or 2,000. A call makes about sixty objects that the collector tracks, and reference counting frees
-# nearly all of them when it ends, so that a scan after every few calls finds nothing.
-
-
 NO_ASGI_APP = (
     "a trio_mcp Server is not an ASGI application: write `from trio_mcp_transports.http import asgi_app` and "
     "`app = asgi_app(server)`, and serve that: `hypercorn -k trio module:app`"
 )
 
 
-class Server(Registration):
+class Server(Composition):
     """An MCP server: register its tools, resources and prompts with decorators, then `run` or `serve` it.
 
         server = Server("weather", version="1.0")
@@ -122,7 +114,7 @@ class Server(Registration):
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, Server, "Server()")
-        super().__init__()
+        super().__init__(check_str("the name of a server", name))
         if sampling_prefer != "client":
             server.sampling.routing.check_preference(sampling_prefer)
         if sampling is None and sampling_prefer == "server":
@@ -137,7 +129,7 @@ class Server(Registration):
             check_lifespan(lifespan)
         self._lifespan = lifespan
         self.identity = Implementation(
-            name=check_str("the name of a server", name),
+            name=name,
             version=check_str("version", version),
             title=title,
             description=description,
@@ -206,8 +198,9 @@ class Server(Registration):
 
     @property
     def lifespan_seconds(self) -> float:
-        """How long the end of the lifespan may take; 0 without one. A transport that ends its process by force adds it."""
-        return 0.0 if self._lifespan is None else LIFESPAN_EXIT_SECONDS
+        """How long the ends of the lifespans may take; 0 without one. A transport that ends its process by force adds it."""
+        own = 0.0 if self._lifespan is None else LIFESPAN_EXIT_SECONDS
+        return own + seconds_of(self._registry)
 
     @property
     def services(self) -> tuple[Service, ...]:
@@ -263,6 +256,7 @@ class Server(Registration):
                 f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, like file:, and at most {MAX_URI} characters"
             )
         self._announce(Change("updated", uri))
+        self._outer_resource_updated(uri)
 
     def complete_elicitation(self, elicitation_id: str) -> bool:
         """Report that a user has finished at the page of a URL elicitation (`ctx.elicit_url`, `UrlElicitationRequired`).
@@ -273,7 +267,9 @@ class Server(Registration):
         Returns:
             whether the elicitation was unfinished and known to this process.
         """
-        return any(service.calls.url_elicitations.complete(elicitation_id) for service in self.services)
+        if any(service.calls.url_elicitations.complete(elicitation_id) for service in self.services):
+            return True
+        return any(outer.complete_elicitation(elicitation_id) for _, outer in tuple(self._outer))
 
     def run(self, transport: str = "stdio", **options: object) -> None:
         """Run a Trio loop and serve in it until the transport ends: `run()` on stdio, `run("http", port=8000)` over HTTP.
@@ -284,14 +280,8 @@ class Server(Registration):
         Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong
         setting, such as a certificate that cannot be read, is one line on stderr and not a traceback.
         """
-        # Modules and tools live as long as the process. Frozen, they are never scanned again. Only what is young is collected
-        # first: to look through everything takes a tenth of the start, and finds little but what loading classes leaves behind.
-        gc.collect(1)
-        gc.freeze()
-        gc.set_threshold(GC_THRESHOLD)
         try:
-            with owned_process():
-                trio.run(partial(self.serve, transport, **options))
+            server.running.run_process(partial(self.serve, transport, **options))
         except (OSError, ConfigurationError) as error:
             server.one_line.show_in_one_line(error, self.identity.name)
             raise
@@ -338,44 +328,54 @@ class Server(Registration):
         self, options: ServiceOptions, channel: MessageChannel | None = None
     ) -> AsyncIterator[Service]:
         check_event_loop()
-        if self._lifespan is None:
-            async with self._open_with(None, options, channel) as service:
+        if self._lifespan is None and not self._registry.mounts:
+            async with self._open_with(None, {}, options, channel) as service:
                 yield service
             return
         if self.options.keys is None:
             KeyRing.from_environment()
-        async with open_lifespan(partial(self._lifespan, self), self.identity.name) as state:
-            async with self._open_with(state, options, channel) as service:
+        async with self.open_mounted() as state, open_mounts(self._registry) as states:
+            async with self._open_with(state, states, options, channel) as service:
                 yield service
 
     @asynccontextmanager
     async def _open_with(
-        self, state: object, options: ServiceOptions, channel: MessageChannel | None
+        self,
+        state: object,
+        states: Mapping[object, object],
+        options: ServiceOptions,
+        channel: MessageChannel | None,
     ) -> AsyncIterator[Service]:
-        search = None
-        if self._tool_search is not None:
-            search = server.tool_search.SearchedTools(self._registry.tools, self._tool_search, self._threads)
-        routes = routes_of(self._registry, self._pages.with_keys(self.options.keys), search)
-        if self._middleware:
-            routes = server.middleware.with_middleware(routes, self._middleware)
-        opened = open_service(
-            self._logged(routes if search is None else search.unwrapping(routes)),
-            self.identity,
-            self._registry.capabilities,
-            self.instructions,
-            options,
-            request_checks_of(self._registry, search),
-            self._threads,
-            (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
-            state,
-            self._message_middleware,
-        )
-        async with opened as service:
+        """Open the service.
+
+        Args:
+            state, states: of the lifespan, and of those of the mounted servers.
+        """
+
+        def prepare(service: Service) -> None:
             if channel is not None:
                 service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
             service.calls.provider = self._sampling
             service.calls.prefers_provider = self._sampling_prefer == "server"
             service.calls.tools = ServerTools(self._registry.tools, self._threads)
+            if states:
+                service.calls.mounted = mounted_services(self._registry, service.calls, states)
+
+        search = self._searched_tools()
+        opened = open_service(
+            self._logged(self._routes(options, search)),
+            self.identity,
+            self._registry.capabilities,
+            self.instructions,
+            options,
+            request_checks_of(self._registry, search),
+            [self._threads, *threads_of(self._registry)],
+            (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
+            state,
+            [*self._message_middleware, *watchers(self._registry, states)],
+            prepare,
+        )
+        async with opened as service:
             self._services[service] = None
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
@@ -383,6 +383,56 @@ class Server(Registration):
                 yield service
             finally:
                 del self._services[service]
+
+    def _searched_tools(self) -> server.tool_search.SearchedTools | None:
+        """Return what is listed in place of the tools, if the server has a search."""
+        if self._tool_search is None:
+            return None
+        return server.tool_search.SearchedTools(self._registry.tools, self._tool_search, self._threads)
+
+    def _routes(
+        self, options: ServiceOptions, search: server.tool_search.SearchedTools | None = None
+    ) -> Mapping[str, Route]:
+        routes = routes_of(self._registry, self._pages.with_keys(options.keys), search)
+        if self._middleware:
+            routes = server.middleware.with_middleware(routes, self._middleware)
+        return routes if search is None else search.unwrapping(routes)
+
+    # mounted in another server
+
+    def open_mounted(self) -> AbstractAsyncContextManager[object]:
+        """Enter the lifespan for one service; its value is the state."""
+        if self._lifespan is None:
+            return nullcontext()
+        return open_lifespan(partial(self._lifespan, self), self.identity.name)
+
+    def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
+        """Return what calls of this server need of the service of another one, in which it is mounted."""
+        # The model of the outer server is one for all, as its options are.
+        prefers = services.prefers_provider if self._sampling is None else self._sampling_prefer == "server"
+        own = replace(
+            services,
+            routes=self._routes(services.options),
+            state=state,
+            provider=self._sampling or services.provider,
+            prefers_provider=prefers,
+            tools=ServerTools(self._registry.tools, self._threads),
+            open_tasks=lambda: services.tasks,
+        )
+        # Both servers keep their results in one place, where the outer one's clients read them.
+        own.kept = services.kept
+        return own
+
+    async def wait_ready(self, state: object, /) -> None:
+        """Return at once: what it offers is known."""
+
+    @property
+    def follows_resources(self) -> bool:
+        """Whether `watch` does anything."""
+        return False
+
+    def watch(self, state: object, uri: str, /) -> None:
+        """A client has subscribed to a resource, whose changes `resource_updated` announces."""
 
     async def __call__(
         self,
@@ -408,8 +458,11 @@ class Server(Registration):
 
     def _check_not_served(self, what: str) -> None:
         # A session and the routes decide when they are made whether there is any, so that a server without pays nothing.
-        if self._services:
+        if self._is_served():
             raise RuntimeError(f"{what} has to be registered before the server is served")
+
+    def _is_served(self) -> bool:
+        return bool(self._services) or any(outer._is_served() for _, outer in self._outer)  # noqa: SLF001
 
     def _announce(self, change: Change) -> None:
         # First the capabilities: a client that is notified of a new kind of list must find it declared.
@@ -422,6 +475,8 @@ class Server(Registration):
         with self._declaring:
             for service in list(self._services):
                 service.declare(self._registry.capabilities)
+        for _, outer in tuple(self._outer):
+            outer._declare()  # noqa: SLF001  it is of this class
 
     def __repr__(self) -> str:
         return f"<Server {self.identity.name} {self.identity.version} tools={len(self.tools)}>"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import islice
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, Union, cast, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -21,6 +21,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_schema
+from pydantic_core.core_schema import DefinitionsSchema, ModelFieldsSchema, ModelSchema
 
 from ..protocol.schema.json_schema import Schema
 from ..types import JsonObject
@@ -175,19 +176,21 @@ def keywords_schema(schema: CoreSchema, names: Mapping[str, str]) -> CoreSchema:
         names: the names of the parameters by the fields of the model.
     """
     if schema["type"] == "definitions":
-        return {**schema, "schema": keywords_schema(schema["schema"], names)}
+        whole = cast("DefinitionsSchema", schema)
+        return core_schema.definitions_schema(keywords_schema(whole["schema"], names), whole["definitions"])
     assert schema["type"] == "model", schema["type"]
-    members = schema["schema"]
+    model = cast("ModelSchema", schema)
+    members = cast("ModelFieldsSchema", model["schema"])
     assert members["type"] == "model-fields", members["type"]
     fields = {
         names[field]: core_schema.typed_dict_field(
             member["schema"],
             required=member["schema"]["type"] != "default",
-            validation_alias=member["validation_alias"],
+            validation_alias=member.get("validation_alias"),
         )
         for field, member in members["fields"].items()
     }
-    return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=schema["config"])
+    return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=model.get("config"))
 
 
 def argument_name(where: str, parameter: inspect.Parameter) -> str:

@@ -80,6 +80,7 @@ class Tool:
         mirrored: the arguments that headers repeat, if any.
         access: who may see and call it; None for everybody.
         task: whether its calls run as tasks.
+        mounts: the servers that it comes through; empty for a tool of the server itself.
     """
 
     name: str
@@ -98,6 +99,7 @@ class Tool:
     _make: Callable[[ThreadLimiter], Tool]
     max_result: int | None
     task: TaskSupport = TaskSupport.FORBIDDEN
+    mounts: server.mounts.Mounts = ()
 
     @property
     def token_budget(self) -> int | None:
@@ -118,6 +120,13 @@ class Tool:
         if requires:
             meta[REQUIRES_META_KEY] = [*requires]
         return replace(self, requires=requires, model=self.model.model_copy(update={"meta": meta or None}))
+
+    def mounted(self, mount: server.mounts.MountPoint) -> Tool:
+        """Return the tool as the outer server of a mount has it. Raises `ValueError` if its name is too long there."""
+        name = mount.outer_name(self.name)
+        check_tool_name(name)
+        model = self.model.model_copy(update={"name": name})
+        return replace(self, name=name, model=model, mounts=(*self.mounts, mount)).without(mount.fulfilled)
 
     def callable_by(self, client: ClientCapabilities) -> bool:
         """Return whether a client with these capabilities can call it."""
@@ -153,6 +162,8 @@ class Tool:
             run = partial(self._run_if_valid, check.with_traceback(None))
         if handler.admit is not None:
             handler.admit()
+        if self.mounts:
+            run = server.mounts.mounted_body(self.mounts, "tool", self.name, arguments, run)
         body = run if self.max_result is None else server.large_results.LimitedBody(run, self.name, self.max_result)
         repeatable, error_result = self._repeatable, self._error_result
         return make_tuple(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from types import MappingProxyType
-from typing import Final, Generic, NamedTuple, TypeAlias
+from typing import Final, Generic, NamedTuple, TypeAlias, cast
 
 from typing_extensions import TypeVar
 
@@ -84,8 +84,7 @@ class Envelope(NamedTuple, Generic[M_co]):
     raw: bytes | None = None
 
 
-_RECEIVED: Final[type[Envelope[Received]]] = Envelope
-_SENT: Final[type[Envelope[Sent]]] = Envelope
+_RECEIVED: Final = cast("type[Envelope[Received]]", Envelope)
 
 
 class MessageFacts(NamedTuple):
@@ -123,7 +122,7 @@ def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelop
 
 def answer_envelope(answer: Response | ErrorResponse, request_id: RequestId) -> Envelope[Sent]:
     """Return the envelope in which a request is answered."""
-    return make_tuple(_SENT, (answer, request_id, ANONYMOUS, 0, False, None))
+    return make_tuple(Envelope, (answer, request_id, ANONYMOUS, 0, False, None))
 
 
 def sent_size(envelope: Envelope) -> int:

@@ -23,7 +23,7 @@ from ..protocol.jsonrpc import Encoded, Request
 from ..protocol.meta import IDEMPOTENCY
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
-from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor
+from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor, total_statistics
 from ..runtime.loop_turn import LoopTurn
 from ..storage import Store
 from ..stores import open_store
@@ -74,7 +74,7 @@ class Service:
     options: ServiceOptions
     request_checks: Mapping[str, RequestCheck]
     keys: InitVar[KeyRing | None]
-    _threads: ThreadLimiter | None
+    _threads: Sequence[ThreadLimiter]
     store: Store
     missing_scopes: MissingScopes = no_scopes
     state: object = None
@@ -157,7 +157,7 @@ class Service:
             dropped=session.statistics.ReplyStatistics(
                 **{kind.value: self.calls.stray_replies[kind] for kind in StrayKind}
             ),
-            threads=None if self._threads is None else self._threads.statistics(),
+            threads=total_statistics(self._threads) if self._threads else None,
             memory=self.options.memory.statistics(),
             blocked=self.supervisor.watchdog.incidents,
         )
@@ -194,16 +194,18 @@ async def open_service(
     instructions: str | None = None,
     options: ServiceOptions | None = None,
     request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
-    threads: ThreadLimiter | None = None,
+    threads: Sequence[ThreadLimiter] = (),
     missing_scopes: MissingScopes = no_scopes,
     state: object = None,
     message_middleware: Sequence[MessageMiddleware] = (),
+    prepare: Callable[[Service], None] = lambda _service: None,
 ) -> AsyncIterator[Service]:
     """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
     Args:
         threads: where plain functions run, for the statistics.
         state, message_middleware: for `Service`.
+        prepare: called with the service before anything runs in it; tasks of processes that have ended go on at once.
 
     Raises:
         ConfigurationError: `TRIO_MCP_KEYS` holds no keys, or the store cannot be opened.
@@ -229,6 +231,7 @@ async def open_service(
             state,
             tuple(message_middleware),
         )
+        prepare(service)
         with closing(service.records), closing(service.calls.keyed), closing(service.calls.directory) as directory:
             supervisor.spawn(directory.evict_in_time)
             supervisor.spawn(service.calls.keyed.drop_in_time)

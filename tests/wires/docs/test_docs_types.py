@@ -15,6 +15,7 @@ PAGES = [
     "branches",
     "cancellation",
     "clients",
+    "composition",
     "agents",
     "forms",
     "groups",

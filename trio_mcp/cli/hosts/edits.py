@@ -1,4 +1,4 @@
-"""Changing the file of a host: the change as a diff, a backup, and one write that is whole or not made."""
+"""Changing the file of a host: the change as a diff, a backup, and an atomic write."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Change:
         Raises:
             CommandError: it cannot be written, or another program has changed it since it was read. It is as it was.
         """
-        # What a link leads to is replaced, and not the link.
+        # The file that a link points to is replaced, and not the link.
         path = self.path.resolve()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def written(file: ConfigFile) -> str:
         new = json.dumps(file.document, indent=indent, ensure_ascii=False)
         new.encode()
     except UnicodeEncodeError:
-        # Half of a surrogate pair, which has no form but the escaped one.
+        # A lone surrogate can only be written as an escape.
         new = json.dumps(file.document, indent=indent)
     if not text or text.endswith("\n"):
         new += "\n"
@@ -96,7 +96,7 @@ def back_up(path: Path) -> Path:
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file as a whole: who reads it meanwhile reads the old one or the new one."""
+    """Replace a file atomically: a reader sees the old content or the new content."""
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         with open(new, "xb") as file:

@@ -1,4 +1,4 @@
-"""Reading the file of a host, so that it can be written again with nothing lost."""
+"""Reading the file of a host without losing anything that has to be written back."""
 
 from __future__ import annotations
 

@@ -128,6 +128,7 @@ class CallServices(Generic[C]):
         prefers_provider: whether it is asked although the client offers a model.
         tools: the server's tools, for calls that run them; None where a service has none.
         open_tasks: returns what makes tasks of calls; None where a service has none.
+        mounted: what the calls of the servers need that are mounted in this one.
     """
 
     supervisor: Supervisor
@@ -150,7 +151,8 @@ class CallServices(Generic[C]):
     provider: SamplingProvider | None = None
     prefers_provider: bool = False
     tools: OwnTools | None = None
-    open_tasks: Callable[[], TaskStarter[C]] | None = None
+    open_tasks: Callable[[], TaskStarter[C] | None] | None = None
+    mounted: Mapping[object, CallServices[C]] = field(default_factory=dict[object, "CallServices[C]"])
 
     @cached_property
     def tasks(self) -> TaskStarter[C] | None:

@@ -1,0 +1,242 @@
+"""The connections of a mounted proxy to its server: one for each host, since each host has its own user and capabilities.
+
+a legacy session                             a connection of its own
+modern requests over one pipe or WebSocket   one for all of them
+modern requests over HTTP                    one for each principal; without principals, one for all hosts that declare the same
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple
+
+import trio
+
+from ..errors import LimitExceeded, RemoteProtocolError
+from ..groups import single_exception
+from ..logs import peer_logger
+from ..protocol.jsonrpc import INTERNAL_ERROR
+from ..session import AnyChannel, Call
+from ..session.calls.facts import SessionFacts
+from ..session.changes import Change
+from ..types import ClientCapabilities, Implementation, Tool
+from .answers import Answers, Backfill
+from .offers import host_of
+from .questions import Questions
+from .server_client import MAX_WATCHED, ServerClient
+
+logger = peer_logger("trio_mcp.relay")
+
+IDLE_SECONDS: Final = 300.0
+"""How long a connection is kept that no call uses; that of a legacy session is kept until the session has ended."""
+
+OnChange = Callable[[ServerClient, Change], None]
+Connect = Callable[[], AbstractAsyncContextManager[AnyChannel]]
+"""Opens a connection to the server."""
+
+
+class HostKey(NamedTuple):
+    """What tells hosts apart, and what the server is told of one.
+
+    Attributes:
+        session: the legacy session; None for modern requests.
+        connection: of modern requests that share one; None over HTTP.
+        principal: of the caller.
+        capabilities, info: what the host declares, and who it is, as JSON.
+    """
+
+    session: SessionFacts | None
+    connection: Hashable
+    principal: str | None
+    capabilities: bytes
+    info: bytes
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the session of the host has ended."""
+        return self.session is not None and self.session.notify is None
+
+
+def key_of(call: Call) -> HostKey:
+    """Return the host of a call."""
+    facts = call.facts
+    info = b"" if facts.client_info is None else facts.client_info.encode()
+    connection: Hashable = None
+    if facts.session is None and not facts.own_headers and call.actor.account is not None:
+        connection = call.actor.account.connection
+    session = None if facts.session is None else facts.session.facts
+    return HostKey(session, connection, facts.principal, facts.client_capabilities.encode(), info)
+
+
+@dataclass(eq=False)
+class HostLink:
+    """The connection for one host.
+
+    Attributes:
+        client: None while it is not open.
+        users: the calls that use it.
+        opening: held by the call that opens it.
+        unused: set when no call uses it any more.
+    """
+
+    client: ServerClient | None = None
+    users: int = 0
+    opening: trio.Lock = field(default_factory=trio.Lock)
+    unused: trio.Event = field(default_factory=trio.Event)
+
+
+class HostLinks:
+    """The connections of one mounted proxy, while its outer server is served.
+
+    Args:
+        connect: opens one.
+        name: of the server, for errors.
+        nursery: closes those that no host needs any more.
+        limit: how many there may be.
+        on_change: called with what the server reports on any of them.
+
+    Attributes:
+        tools: those of the server, whose calls may need headers.
+    """
+
+    def __init__(self, connect: Connect, name: str, nursery: trio.Nursery, limit: int, on_change: OnChange) -> None:
+        self._connect = connect
+        self._name = name
+        self._nursery = nursery
+        self._limit = limit
+        self._on_change = on_change
+        self._links: dict[HostKey, HostLink] = {}
+        self._watched: dict[str, None] = {}
+        self.tools: list[Tool] = []
+
+    @asynccontextmanager
+    async def client_for(self, call: Call) -> AsyncIterator[ServerClient]:
+        """Hold the client for the host of a call in the block.
+
+        Raises:
+            LimitExceeded: there are as many connections as there may be, and calls use all of them.
+            RemoteProtocolError: -32603, the server cannot be reached; the message names it.
+        """
+        key = key_of(call)
+        link = self._links.get(key)
+        if link is None:
+            self._make_room()
+            link = self._links[key] = HostLink()
+            self._nursery.start_soon(self._close_in_time, key, link)
+        link.users += 1
+        try:
+            async with link.opening:
+                client = link.client
+                if client is None or not client.link.is_connected:
+                    link.client = None
+                    client = link.client = await self._opened(call, key, client)
+            yield client
+        finally:
+            link.users -= 1
+            if not link.users:
+                link.unused.set()
+
+    def make_client(
+        self, declared: ClientCapabilities, info: Implementation | None, *, several_hosts: bool = False
+    ) -> ServerClient:
+        """Return a client that is not open."""
+        questions = Questions(Answers(Backfill()), host_of(declared.wire()), several_hosts=several_hosts)
+        client = ServerClient(self._connect(), questions, declared, info, name=f"the server {self._name!r}")
+        client.announce = partial(self._on_change, client)
+        return client
+
+    def learn(self, tools: list[Tool]) -> None:
+        """Let all clients know the tools of the server."""
+        self.tools = tools
+        for client in self._clients():
+            client.learn(tools)
+
+    def watch(self, uri: str) -> None:
+        """Subscribe to a resource, on all connections: whichever changes it reports that.
+
+        Of more than `MAX_WATCHED` those that were subscribed to last are kept.
+        """
+        self._watched.pop(uri, None)
+        self._watched[uri] = None
+        oldest = next(iter(self._watched)) if len(self._watched) > MAX_WATCHED else None
+        if oldest is not None:
+            del self._watched[oldest]
+        for client in self._clients():
+            if oldest is not None:
+                client.unwatch(oldest)
+            client.watch(uri)
+
+    def watch_all(self, client: ServerClient) -> None:
+        """Subscribe a client to the resources that hosts have subscribed to."""
+        for uri in self._watched:
+            client.watch(uri)
+
+    async def _opened(self, call: Call, key: HostKey, before: ServerClient | None) -> ServerClient:
+        """Open a client for the host of a call.
+
+        Args:
+            before: the client whose connection has ended.
+        """
+        if before is not None:
+            await close(before)
+        facts = call.facts
+        several = key.session is None and key.principal is None and facts.own_headers
+        client = self.make_client(facts.client_capabilities, facts.client_info, several_hosts=several)
+        try:
+            await client.link.open()
+        except Exception as error:  # noqa: BLE001  whatever a transport raises is an error of this call
+            failure = single_exception(error)
+            logger.info("the server %r could not be reached: %s", self._name, failure)
+            text = f"the server {self._name!r} cannot be reached: {failure}"
+            raise RemoteProtocolError(text, code=INTERNAL_ERROR) from None
+        client.learn(self.tools)
+        client.watch_lists()
+        self.watch_all(client)
+        return client
+
+    def _clients(self) -> list[ServerClient]:
+        found = [link.client for link in self._links.values()]
+        return [client for client in found if client is not None and client.link.is_connected]
+
+    def _make_room(self) -> None:
+        """Give up a connection that no call uses, if there are too many. Raises `LimitExceeded` if there is none."""
+        if len(self._links) < self._limit:
+            return
+        idle = [(key, link) for key, link in self._links.items() if not link.users]
+        if not idle:
+            raise LimitExceeded(
+                f"{self._limit} hosts use the server {self._name!r} at once, and no more may (max_sessions)"
+            )
+        key, link = min(idle, key=lambda pair: not pair[0].has_ended)
+        del self._links[key]
+        link.unused.set()
+
+    async def _close_in_time(self, key: HostKey, link: HostLink) -> None:
+        """Close a connection when its host has left, or no call has used it for `IDLE_SECONDS`; or at the end of all."""
+        try:
+            while self._links.get(key) is link:
+                await link.unused.wait()
+                link.unused = trio.Event()
+                with trio.move_on_after(IDLE_SECONDS):
+                    await link.unused.wait()
+                    continue
+                if not link.users and (key.session is None or key.has_ended):
+                    del self._links[key]
+                elif not link.users:
+                    link.unused.set()
+        finally:
+            if self._links.get(key) is link:
+                del self._links[key]
+            if link.client is not None:
+                await close(link.client)  # noqa: ASYNC102  it is shielded and bounded itself
+
+
+async def close(client: ServerClient) -> None:
+    """Close a client. What a server in this process raises at its end is logged."""
+    try:
+        await client.link.aclose()
+    except Exception as error:  # noqa: BLE001  there is no call left to raise it in
+        logger.warning("the server of a proxy failed at its end: %s", error)

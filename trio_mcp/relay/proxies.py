@@ -1,0 +1,253 @@
+"""`proxy(target)`: a server that passes everything on to another one; served by itself, or mounted in a `Server`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from copy import copy
+from dataclasses import replace
+from functools import partial
+from typing import Final, TypeAlias, cast
+from urllib.parse import urlsplit
+
+import trio
+
+from ..checks import check_str
+from ..client import Client
+from ..client.target import open_lasting_target
+from ..errors import Disconnected
+from ..groups import single_exception
+from ..logs import peer_logger
+from ..protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF
+from ..runtime import Lane
+from ..server.composing import Composition
+from ..server.middleware import CallMiddleware
+from ..server.mounts import MountPoint
+from ..server.registry import Registry
+from ..server.running import run_process
+from ..session import (
+    AnyChannel,
+    Call,
+    ChannelServer,
+    MessageChannel,
+    ServiceOptions,
+    as_message_channel,
+    check_options,
+    find_transport,
+)
+from ..session.calls.services import CallServices
+from ..session.event_loop import check_event_loop
+from ..types import Implementation, JsonValue, Model, RequestParams
+from .answers import Backfill
+from .mirroring import Following, Mirror
+from .server import MAX_SESSIONS, RelayServer
+
+logger = peer_logger("trio_mcp.relay")
+
+Target: TypeAlias = str | os.PathLike[str] | Sequence[str] | ChannelServer | Client
+"""What a proxy stands for: a URL, a Python file, a command, a server in this process, or a client that is not open."""
+
+START_SECONDS: Final = 10.0
+"""How long the start of an outer server waits for the lists of a mounted proxy. It then starts without, and they come later."""
+
+
+def proxy(
+    target: Target,
+    *,
+    name: str | None = None,
+    options: ServiceOptions | None = None,
+    max_sessions: int = MAX_SESSIONS,
+    **transport_options: object,
+) -> Proxy:
+    """Return a server that passes everything on to another one, and back: calls, questions, reports, changes, in both eras.
+
+        proxy("https://weather.example.com/mcp").run()              # a remote server, for a host that starts commands
+        proxy(["python", "server.py"]).run("http", port=8000)       # a command, for hosts over HTTP
+        server.mount("weather", proxy("https://weather.example.com/mcp"))
+
+    Served by itself, each host has a connection of its own to the server, on which messages pass as they are if both speak one
+    revision. Mounted in a `Server`, it offers what the server lists. See docs/composition.md.
+
+    Args:
+        target: the URL of a server; the path of a Python file, `FILE.py` or `FILE.py:name`; a command, as a list; a server in
+            this process; or a client that is not open, whose target and transport options are used.
+        name: of the server, in errors and logs; by default the target's own name.
+        options: limits and times of the service, when it is served by itself.
+        max_sessions: how many connections to the server may be open, one for each host.
+        transport_options: those of `Client.connect` for the target, such as `headers` for a URL and `env` for a command.
+
+    Raises:
+        TypeError, ValueError: nothing can connect to the target, or an option is invalid. Nothing was started.
+    """
+    return Proxy(target, name=name, options=options, max_sessions=max_sessions, **transport_options)
+
+
+class Proxy(RelayServer):
+    """A server that is another one; made by `proxy`."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        name: str | None = None,
+        options: ServiceOptions | None = None,
+        max_sessions: int = MAX_SESSIONS,
+        **transport_options: object,
+    ) -> None:
+        self._connect_to: Callable[[], AbstractAsyncContextManager[AnyChannel]]
+        if isinstance(target, Client):
+            if transport_options:
+                raise TypeError("a client has its transport options already: leave them out, or pass its target")
+            self._connect_to = target.new_channel
+        else:
+            self._connect_to = partial(open_lasting_target, connectable(target), transport_options)
+        # Made once for its checks, and not entered.
+        self._connect_to()
+        name = target_name(target) if name is None else check_str("name", name)
+        super().__init__(self._channel, Backfill(), options, max_sessions=max_sessions, name=name)
+        self._outer: list[tuple[MountPoint, Composition]] = []
+        self._mirror = Mirror(name, self._forward)
+
+    def with_options(self, options: ServiceOptions) -> Proxy:
+        """Return a proxy of the same server with other limits and times."""
+        other = copy(self)
+        other.options = options
+        return other
+
+    # served by itself
+
+    def run(self, transport: str = "stdio", **options: object) -> None:
+        """Run a Trio loop and serve in it until the transport ends; see `Server.run`."""
+        run_process(partial(self.serve, transport, **options))
+
+    async def serve(self, transport: str = "stdio", **options: object) -> None:
+        """Serve over a transport until it ends; see `Server.serve`.
+
+        Raises:
+            Disconnected: the server has gone, and with it the session of the only host, before the host has left.
+            OSError: the server of the only host cannot be started or reached.
+        """
+        check_event_loop()
+        check_options(transport, "serve", options)
+        failure: Exception | None = None
+        try:
+            await find_transport(transport).serve(self, **options)
+        except ExceptionGroup as group:
+            failure = single_exception(group)
+        # After the block, so that the group is not its context.
+        if failure is not None:
+            try:
+                raise failure
+            finally:
+                del failure
+        if self.failure is not None:
+            raise Disconnected(f"the server {self.identity.name!r} has gone: {self.failure}")
+
+    @asynccontextmanager
+    async def _channel(self) -> AsyncIterator[MessageChannel]:
+        async with self._connect_to() as channel:
+            yield as_message_channel(channel)
+
+    # mounted in another server
+
+    @property
+    def registry(self) -> Registry:
+        """What the server listed when it was last asked; empty before an outer server is served."""
+        return self._mirror.registry
+
+    @property
+    def layers(self) -> Sequence[CallMiddleware]:
+        """No middleware: the server has its own, where it is."""
+        return ()
+
+    @property
+    def threads(self) -> None:
+        """No threads: the functions run at the server."""
+        return
+
+    @property
+    def follows_resources(self) -> bool:
+        """Whether `watch` does anything."""
+        return True
+
+    def check_mountable(self) -> None:
+        """Every proxy can be mounted."""
+
+    def add_outer(self, mount: MountPoint, outer: Composition, /) -> None:
+        """Note a server in which it is mounted."""
+        self._outer.append((mount, outer))
+
+    @asynccontextmanager
+    async def open_mounted(self) -> AsyncIterator[Following]:
+        """Connect to the server, and follow its lists in the block."""
+        async with trio.open_nursery() as nursery:
+            following = Following(self._mirror, self._connect_to, nursery, self.max_sessions, self._on_updated)
+            nursery.start_soon(following.run)
+            try:
+                yield following
+            finally:
+                nursery.cancel_scope.cancel()
+
+    async def wait_ready(self, state: object, /) -> None:
+        """Wait until the lists have been read, for `START_SECONDS` at most."""
+        assert isinstance(state, Following)
+        with trio.move_on_after(START_SECONDS):
+            await state.listed.wait()
+            return
+        logger.warning("the server %r has not answered yet: what it offers is added when it does", self.identity.name)
+
+    def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
+        """Return what its calls need of a service: the connections to the server."""
+        return replace(services, state=state)
+
+    def watch(self, state: object, uri: str, /) -> None:
+        """Subscribe to a resource at the server."""
+        assert isinstance(state, Following)
+        state.links.watch(uri)
+
+    def _on_updated(self, uri: str) -> None:
+        for mount, outer in tuple(self._outer):
+            outer.resource_updated(mount.outer_uri(uri))
+
+    async def _forward(self, call: Call, lane: Lane, method: str, params: RequestParams) -> Model:
+        """Send a request for a call to the server, and return its result."""
+        following = call.services.state
+        assert isinstance(following, Following)
+        # What the host says in `_meta` goes on, but not with what the call requests besides its own request.
+        if lane.depth == 0 and call.facts.method == method and (meta := own_meta(call)):
+            params = params.model_copy(update={"meta": meta})
+        async with following.links.client_for(call) as client:
+            return await client.run(call, lane, method, params)
+
+    def __repr__(self) -> str:
+        return f"<Proxy {self.identity.name}>"
+
+
+def connectable(target: str | os.PathLike[str] | Sequence[str] | ChannelServer) -> str | Sequence[str] | ChannelServer:
+    """Return a target as a client takes it: for the path of a Python file the command that serves it."""
+    path = os.fspath(target) if isinstance(target, str | os.PathLike) else None
+    if path is None or "://" in path:
+        return target if path is None else path  # type: ignore[return-value]  # only a path is a PathLike
+    if (path.partition(":")[0].endswith(".py") and len(path.split()) == 1) or isinstance(target, os.PathLike):
+        return [sys.executable, "-m", "trio_mcp", "run", path]
+    return path
+
+
+def target_name(target: Target) -> str:
+    """Return what a target is called if its user does not say: the host of a URL, the last word of a command, a server's name."""
+    if isinstance(target, Client):
+        return target_name(cast("Target", target.target))
+    if isinstance(target, str | os.PathLike):
+        text = os.fspath(target)
+        return urlsplit(text).hostname or text if "://" in text else os.path.basename(text)
+    if isinstance(target, Sequence):
+        return os.path.basename(os.fspath(target[-1]))
+    identity = getattr(target, "identity", None)
+    return identity.name if isinstance(identity, Implementation) else type(target).__name__
+
+
+def own_meta(call: Call) -> dict[str, JsonValue]:
+    """Return what a host says in the `_meta` of its request to the server, and not to the one in between."""
+    return {name: value for name, value in call.facts.meta.items() if name not in (IDEMPOTENCY_KEY, REPEAT_OF)}

@@ -1,0 +1,282 @@
+"""The client of a server behind a proxy, which makes the calls of its hosts there and puts the server's questions to them.
+
+A translated connection has one; where a proxy is mounted in a server, each host of that server has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Final, TypeAlias
+
+import trio
+
+from ..client.calls import CallOptions, Calls
+from ..client.changes import Changes
+from ..client.link import Link
+from ..client.listed_tools import ListedTools
+from ..client.lists import Lists
+from ..client.options import ClientOptions
+from ..client.task_calls import TaskCalls
+from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
+from ..logs import peer_logger
+from ..protocol.jsonrpc import INTERNAL_ERROR
+from ..protocol.meta import PROGRESS_TOKEN, RESERVED, TASKS_EXTENSION
+from ..runtime import Actor, Lane
+from ..session import AnyChannel, Call, MessageFacts, Plan, RequestFacts, Route
+from ..session.changes import LISTS, Change, filter_of
+from ..session.idle_timeout import OnProgress
+from ..types import (
+    CallToolRequestParams,
+    ClientCapabilities,
+    GetPromptRequestParams,
+    Implementation,
+    ListToolsResult,
+    LoggingMessageNotificationParams,
+    Model,
+    ReadResourceRequestParams,
+    RequestParams,
+    SubscribeRequestParams,
+    SubscriptionsListenRequestParams,
+    Tool,
+)
+from .questions import ForwardedQuestions, Questions
+from .rounds import MAX_ROUNDS
+
+logger = peer_logger("trio_mcp.relay")
+
+MAX_WATCHED: Final = 1000
+"""Resources whose changes the proxy subscribes to at the server, over one connection."""
+
+SUBSCRIBED_WITHIN: Final = 5.0
+"""Seconds that a call waits for the server to agree to the subscriptions before it."""
+
+PAGED: Final = ("tools/list", "prompts/list", "resources/list", "resources/templates/list")
+Send: TypeAlias = Callable[[str, RequestParams, OnProgress], Awaitable[Model]]
+"""Sends the request of a call to the server and returns its result."""
+
+
+class ServerClient:
+    """The client of the server for one host, or for several that cannot be told apart.
+
+    Args:
+        channel: opens the connection to the server.
+        declared: what the host can do.
+        info: who the host is.
+        mode: the server's era, as `Client.connect` takes it.
+        name: what errors call the server.
+
+    Attributes:
+        announce: called with each change that the server reports.
+    """
+
+    def __init__(
+        self,
+        channel: AbstractAsyncContextManager[AnyChannel],
+        questions: Questions,
+        declared: ClientCapabilities,
+        info: Implementation | None,
+        *,
+        mode: str = "auto",
+        name: str = "the server",
+    ) -> None:
+        self.announce: Callable[[Change], None] = lambda _change: None
+        self._questions = questions
+        self._name = name
+        self._tools = ListedTools()
+        self._watched: dict[str, trio.CancelScope] = {}
+        self._subscribing = 0
+        """Subscriptions that the server has not agreed to yet."""
+        self._subscribed = trio.Event()
+        options = ClientOptions(
+            info=info or Implementation(name="unnamed", version="0"),
+            handlers=ForwardedQuestions(
+                declared=ClientCapabilities(
+                    roots=declared.roots,
+                    sampling=declared.sampling,
+                    elicitation=declared.elicitation,
+                    # The calls here follow them for the host, whose revision has other ones or none.
+                    extensions={TASKS_EXTENSION: {}},
+                ),
+                questions=questions,
+            ),
+            on_log=self.on_log,
+            on_change=self.on_change,
+            log_level="debug",
+            mode=mode,
+        )
+        self.link = Link(channel, options)
+        self.lists = Lists(self.link, options.cache, self._tools)
+        tasks = TaskCalls(self.link, self._tools, self.lists.refresh_tools)
+        calls = Calls(self.link, options, self._tools, self.lists.refresh_tools, tasks)
+        self._sends: dict[str, Send] = {
+            **dict.fromkeys(PAGED, self._list),
+            "completion/complete": self._request,
+            "tools/call": partial(call_tool, calls),
+            "prompts/get": partial(get_prompt, calls),
+            "resources/read": partial(read_resource, calls),
+        }
+
+    # what the host requests
+
+    def routes(self) -> dict[str, Route]:
+        """Return the functions that serve the host's requests, by method."""
+        return dict.fromkeys(self._sends, self._route)
+
+    def _route(self, facts: RequestFacts, params: Model) -> Plan:
+        assert isinstance(params, RequestParams)
+        target: object = getattr(params, "name", None) or getattr(params, "uri", None)
+        return Plan(partial(self._run, facts.method, params), str(target or facts.method))
+
+    def _run(self, method: str, params: RequestParams, call: Call, place: Actor | Lane) -> Awaitable[Model]:
+        return self.run(call, place if isinstance(place, Lane) else Lane(place), method, params)
+
+    async def run(self, call: Call, lane: Lane, method: str, params: RequestParams) -> Model:
+        """Send a request for a call of the host, whose lane waits for it, and return the result.
+
+        Raises:
+            RemoteProtocolError: the server answered with an error, which this is, or has gone.
+            McpError: as from the methods of `Client`.
+        """
+        failure: McpError
+        # What the call changes is announced to those who have subscribed before it.
+        if self._subscribing:
+            await self._wait_subscribed()
+        # The result is returned below the block, whose end sends what was reported.
+        try:
+            async with self._questions.during(call, lane) as running:
+                try:
+                    result = await self._sends[method](method, without_own_meta(params), running.on_progress)
+                except McpError as error:
+                    failure = error
+                else:
+                    return result
+            raise failure
+        except PeerError as error:
+            raise RemoteProtocolError(error.message, code=error.code, data=error.data) from None
+        except Disconnected as error:
+            raise RemoteProtocolError(f"{self._name} has gone: {error}", code=INTERNAL_ERROR) from None
+
+    async def _request(self, method: str, params: RequestParams, _on_progress: OnProgress) -> Model:
+        return await self.link.request(method, params)
+
+    async def _list(self, method: str, params: RequestParams, _on_progress: OnProgress) -> Model:
+        result = await self.link.request(method, params)
+        if isinstance(result, ListToolsResult):
+            result = result.model_copy(update={"tools": self.learn(result.tools)})
+        return result
+
+    def learn(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Remember which arguments of listed tools are repeated in headers; return the tools that can be offered."""
+        # Without output schemas: whether a result matches its schema is for the host to say.
+        bare = [tool.model_copy(update={"output_schema": None}) for tool in tools]
+        known = {tool.name for tool in self._tools.add(bare, self.link.dialect)}
+        return [tool for tool in tools if tool.name in known]
+
+    # what the server reports
+
+    def on_log(self, entry: LoggingMessageNotificationParams) -> None:
+        """Pass a log message on, on the call that it is most likely about."""
+        running = self._questions.latest
+        if running is not None:
+            running.on_log(entry)
+
+    def on_change(self, change: Change) -> None:
+        """Announce a change to the host."""
+        self.announce(change)
+
+    def watch_lists(self) -> None:
+        """Subscribe to the changes of the server's lists; a legacy server announces them anyway."""
+        if not self.link.dialect.can_reopen:
+            changes = self.list_changes()
+            if changes.wanted.wire():
+                self._watch(changes)
+
+    def list_changes(self) -> Changes:
+        """Return the changes of all lists that the server announces, to subscribe to."""
+        wanted = filter_of([kind for kind in LISTS if self._announces(kind)])
+        return Changes(lambda: self.link.dialect.listeners, wanted)
+
+    def on_message(self, message: MessageFacts) -> None:
+        """Subscribe at the server to the resources that the host subscribes to."""
+        uris: Iterable[str] = ()
+        match message.params:
+            case SubscribeRequestParams(uri=uri):
+                uris = (uri,)
+            case SubscriptionsListenRequestParams(notifications=wanted):
+                uris = wanted.resource_subscriptions or ()
+        for uri in uris:
+            self.watch(uri)
+
+    def watch(self, uri: str) -> None:
+        """Subscribe at the server to a resource, once; there is no more than `MAX_WATCHED`."""
+        if uri not in self._watched and len(self._watched) < MAX_WATCHED:
+            scope = self._watched[uri] = trio.CancelScope()
+            self._watch(Changes(lambda: self.link.dialect.listeners, filter_of([], [uri])), scope)
+
+    def unwatch(self, uri: str) -> None:
+        """End the subscription to a resource, if there is one."""
+        scope = self._watched.pop(uri, None)
+        if scope is not None:
+            scope.cancel()
+
+    def _announces(self, kind: str) -> bool:
+        capability = getattr(self.link.facts.capabilities, kind, None)
+        return bool(getattr(capability, "list_changed", None))
+
+    def _watch(self, changes: Changes, scope: trio.CancelScope | None = None) -> None:
+        self._subscribing += 1
+        self.link.start(self._read_changes, changes, scope or trio.CancelScope())
+
+    async def _read_changes(self, changes: Changes, scope: trio.CancelScope) -> None:
+        """Keep a subscription until the scope is cancelled; `on_change` gets what it brings."""
+        begun = False
+        try:
+            with scope:
+                async with changes:
+                    self._note_subscribed()
+                    begun = True
+                    async for _ in changes:
+                        pass
+        except McpError as error:
+            logger.info("changes of the server do not reach the host: %s", error)
+        finally:
+            if not begun:
+                self._note_subscribed()
+
+    def _note_subscribed(self) -> None:
+        self._subscribing -= 1
+        self._subscribed.set()
+        self._subscribed = trio.Event()
+
+    async def _wait_subscribed(self) -> None:
+        with trio.move_on_after(SUBSCRIBED_WITHIN):
+            while self._subscribing:
+                await self._subscribed.wait()
+
+
+def without_own_meta(params: RequestParams) -> RequestParams:
+    """Return params without what their `_meta` says about the host's side of the connection."""
+    own = RESERVED | {PROGRESS_TOKEN}
+    meta = {name: value for name, value in (params.meta or {}).items() if name not in own}
+    return params.model_copy(update={"meta": meta or None})
+
+
+async def call_tool(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress) -> Model:
+    assert isinstance(params, CallToolRequestParams)
+    return await calls.tool(params.name, params.arguments, call_options(params, on_progress))
+
+
+async def get_prompt(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress) -> Model:
+    assert isinstance(params, GetPromptRequestParams)
+    return await calls.prompt(params.name, params.arguments, call_options(params, on_progress))
+
+
+async def read_resource(calls: Calls, _method: str, params: RequestParams, on_progress: OnProgress) -> Model:
+    assert isinstance(params, ReadResourceRequestParams)
+    return await calls.resource(params.uri, call_options(params, on_progress))
+
+
+def call_options(params: RequestParams, on_progress: OnProgress) -> CallOptions:
+    return CallOptions(meta=params.meta, on_progress=on_progress, max_rounds=MAX_ROUNDS)

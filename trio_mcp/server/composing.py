@@ -1,0 +1,266 @@
+"""`server.mount(prefix, other)`: a server whose tools, prompts, resources and completions are those of others, too."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Protocol, cast
+
+import trio
+
+from .. import server, types
+from ..checks import check_str, mistake
+from ..runtime import ThreadLimiter
+from ..session import Call, MessageFacts, MessageMiddleware
+from ..session.calls.services import CallServices
+from ..types import Implementation
+from .registration import Registration
+from .registry import Registry
+
+if TYPE_CHECKING:
+    from .mounts import Mounts
+
+
+class Mountable(Protocol):
+    """What can be mounted in a server: another `Server`, or a proxy of one."""
+
+    @property
+    def identity(self) -> Implementation:
+        """Its name, for errors."""
+        ...
+
+    @property
+    def registry(self) -> Registry:
+        """What it offers, now and later."""
+        ...
+
+    @property
+    def layers(self) -> Sequence[server.CallMiddleware]:
+        """Its middleware, the outermost first."""
+        ...
+
+    @property
+    def threads(self) -> ThreadLimiter | None:
+        """Where its plain functions run; None without any."""
+        ...
+
+    @property
+    def lifespan_seconds(self) -> float:
+        """How long its end may take."""
+        ...
+
+    @property
+    def follows_resources(self) -> bool:
+        """Whether `watch` does anything."""
+        ...
+
+    def check_mountable(self) -> None:
+        """Raise `ValueError` if it cannot be mounted."""
+        ...
+
+    def add_outer(self, mount: server.mounts.MountPoint, outer: Composition, /) -> None:
+        """Note a server in which it is mounted, which its changes are to be announced to."""
+        ...
+
+    def open_mounted(self) -> AbstractAsyncContextManager[object]:
+        """Enter its lifespan for one service; the value is its state there."""
+        ...
+
+    async def wait_ready(self, state: object, /) -> None:
+        """Wait until it knows what it offers, for a bounded time."""
+        ...
+
+    def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
+        """Return what its calls need of a service: all of `services`, apart from what it has for itself."""
+        ...
+
+    def watch(self, state: object, uri: str, /) -> None:
+        """A client has subscribed to a resource."""
+        ...
+
+
+class Composition(Registration):
+    """The methods of a server that mount other servers in it."""
+
+    identity: Implementation
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        # A list, which the copies of a server share.
+        self._outer: list[tuple[server.mounts.MountPoint, Composition]] = []
+        """The servers in which this one is mounted."""
+
+    def mount(self, prefix: str, other: Mountable) -> None:
+        """Offer everything that another server offers, now and later: its tools, prompts, resources and completions.
+
+            server.mount("weather", weather)        # a Server
+            server.mount("search", proxy("https://search.example.com/mcp"))
+
+        The tool or prompt `name` of the other server is `prefix_name` here, and its resource `scheme://rest` is
+        `scheme://prefix/rest`. Calls run as they do there: inside of its middleware, with its lifespan's state, its model and its
+        limits. Its lifespan is entered after that of this server. See docs/composition.md.
+
+        Args:
+            prefix: 1 to 64 letters, digits, '_', '-' and '.'; the first is a letter or a digit.
+
+        Raises:
+            ValueError: something that it offers has a name that is taken here, or in a server in which this one is mounted; the
+                prefix is taken or invalid; the other server has this one in it; it authenticates its callers, and this one does
+                not; or it has message middleware, which sees connections and not calls.
+            TypeError: it is not a server.
+            RuntimeError: this server is being served.
+        """
+        if server.mounts.PREFIX.fullmatch(check_str("prefix", prefix)) is None:
+            raise ValueError(
+                f"{prefix[:80]!r} is no prefix: 1 to 64 letters, digits, '_', '-' and '.'; the first is a letter or a digit"
+            )
+        if isinstance(other, type) or not hasattr(other, "open_mounted"):
+            raise TypeError(mistake("mount()", "a Server, or a proxy of one", other))
+        self._check_not_served("what is mounted")
+        other.check_mountable()
+        if asks_authentication(other) and not asks_authentication(self):
+            raise ValueError(
+                f"the server {other.identity.name!r} authenticates its callers, and {self.identity.name!r} does not: mounted "
+                "there, it would be open to everybody. Give the outer server authenticate=, too"
+            )
+        point = server.mounts.MountPoint(
+            prefix, other, other.identity.name, lambda: other.layers, other.registry.offers, self._fulfilled
+        )
+        self._registry.mount(point, other.registry)
+        other.add_outer(point, self)
+        self._declare()
+
+    @property
+    def registry(self) -> Registry:
+        """What it offers."""
+        return self._registry
+
+    @property
+    def layers(self) -> Sequence[server.CallMiddleware]:
+        """Its middleware, the outermost first."""
+        return self._middleware
+
+    @property
+    def threads(self) -> ThreadLimiter | None:
+        """Where its plain functions run."""
+        return self._threads
+
+    def add_outer(self, mount: server.mounts.MountPoint, outer: Composition, /) -> None:
+        """Note a server in which this one is mounted."""
+        self._outer.append((mount, outer))
+
+    def check_mountable(self) -> None:
+        """Raise `ValueError` if it has message middleware, which would not run for what it offers elsewhere."""
+        if self._message_middleware:
+            raise ValueError(f"{self._registry.owner} has message middleware: register that at the outer server")
+
+    def _check_not_mounted(self, what: str) -> None:
+        if self._outer:
+            _, outer = self._outer[0]
+            raise RuntimeError(
+                f"{what} of {self._registry.owner}, which is mounted: register it at {outer.registry.owner}"
+            )
+
+    def _outer_resource_updated(self, uri: str) -> None:
+        for mount, outer in tuple(self._outer):
+            outer.resource_updated(mount.outer_uri(uri))
+
+    # what a server does, for those that are mounted in it
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify the clients that subscribe to a resource; `Server` overrides it."""
+
+    def complete_elicitation(self, elicitation_id: str) -> bool:  # noqa: ARG002
+        """Report that a user has finished at a page; `Server` overrides it."""
+        return False
+
+    def _is_served(self) -> bool:
+        """Return whether it runs, alone or mounted in another one; `Server` overrides it."""
+        return False
+
+
+def asks_authentication(server: object) -> bool:
+    """Return whether a server says of itself that it authenticates its callers wherever it is served over HTTP."""
+    return getattr(getattr(server, "http", None), "authenticate", None) is not None
+
+
+@asynccontextmanager
+async def open_mounts(registry: Registry) -> AsyncIterator[dict[object, object]]:
+    """Enter the lifespans of all servers that are mounted, however deep, each once; the value has their states."""
+    states: dict[object, object] = {}
+    async with AsyncExitStack() as stack:
+        for server in all_servers(registry):
+            states[server] = await stack.enter_async_context(server.open_mounted())
+        # Together: each of them may be a server that is slow to start.
+        async with trio.open_nursery() as nursery:
+            for server in all_servers(registry):
+                nursery.start_soon(server.wait_ready, states[server])
+        yield states
+
+
+def all_mounts(registry: Registry, outer: Mounts = ()) -> list[tuple[Mounts, Registry]]:
+    """Return the way to each server that is mounted, however deep, and what it offers; those outside first."""
+    found: list[tuple[Mounts, Registry]] = []
+    for mount, inner in registry.mounts.items():
+        path = (*outer, mount)
+        found += [(path, inner), *all_mounts(inner, path)]
+    return found
+
+
+def mounted_services(
+    registry: Registry, services: CallServices[Call], states: Mapping[object, object]
+) -> dict[object, CallServices[Call]]:
+    """Return what the calls of each mounted server need, by server."""
+    found: dict[object, CallServices[Call]] = {}
+    for mount, inner in registry.mounts.items():
+        own = server_of(mount).services_within(services, states[mount.server])
+        own.mounted = mounted_services(inner, own, states)
+        found[mount.server] = own
+    return found
+
+
+def watchers(registry: Registry, states: Mapping[object, object]) -> Sequence[MessageMiddleware]:
+    """Return the message middleware that tells mounted servers which resources clients subscribe to; none if none wants it."""
+    followed = [path for path, _ in all_mounts(registry) if server_of(path[-1]).follows_resources]
+
+    def watch(uri: str) -> None:
+        for path in followed:
+            inner: str | None = uri
+            for mount in path:
+                inner = None if inner is None else mount.inner_uri(inner)
+            if inner is not None:
+                server_of(path[-1]).watch(states[path[-1].server], inner)
+
+    def on_message(message: MessageFacts) -> None:
+        match message.params:
+            case types.SubscribeRequestParams(uri=uri):
+                watch(uri)
+            case types.SubscriptionsListenRequestParams(notifications=wanted):
+                for uri in wanted.resource_subscriptions or ():
+                    watch(uri)
+
+    return [on_message] if followed else []
+
+
+def server_of(mount: server.mounts.MountPoint) -> Mountable:
+    """Return the mounted server."""
+    # Not the type of the attribute: items know their mounts, and a registry, which a server has, knows its items.
+    return cast("Mountable", mount.server)
+
+
+def all_servers(registry: Registry) -> list[Mountable]:
+    """Return all servers that are mounted, however deep, each once."""
+    return list(dict.fromkeys(server_of(mount[-1]) for mount, _ in all_mounts(registry)))
+
+
+def seconds_of(registry: Registry) -> float:
+    """Return how long the ends of all mounted servers may take."""
+    # Each counts those that are mounted in it.
+    return sum(
+        server.lifespan_seconds for server in {mount.server: server_of(mount) for mount in registry.mounts}.values()
+    )
+
+
+def threads_of(registry: Registry) -> list[ThreadLimiter]:
+    """Return where the plain functions of all mounted servers run."""
+    return [server.threads for server in all_servers(registry) if server.threads is not None]

@@ -1,0 +1,267 @@
+"""One server in another: how its items are called there, and how their calls run with what belongs to their own server."""
+
+# A call of a mounted item runs the layers of each server on the way to it, and each of these sees the call with the name and the
+# services of its own server. A tool "find" of the server `notes`, which is mounted as "n" in `desk`, which is mounted as "d" in
+# `all`, is called as "d_n_find":
+#
+#   what runs                 sees the name     and the services of
+#   middleware of `all`       d_n_find          `all`
+#   middleware of `desk`      n_find            `desk`
+#   middleware of `notes`     find              `notes`
+#   the body                                    `notes`
+#
+# The services of a call are those of the process (actors, limits, tasks, kept results), apart from what a server has for itself:
+# its lifespan's state, its model, its tools, and the routes for what its handlers read.
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar, cast
+
+from ..errors import ResourceNotFound
+from ..protocol.uri.uris import MAX_URI
+from ..runtime import Actor, Lane
+from ..session import Call
+from ..session.calls.services import CallServices
+from ..types import (
+    CallToolResult,
+    EmbeddedResource,
+    GetPromptResult,
+    JsonValue,
+    Model,
+    ReadResourceResult,
+    ResourceLink,
+)
+from .branching import BranchTerms
+from .middleware import CallKind, CallMiddleware, CallTarget, run_layers
+
+T = TypeVar("T")
+B = TypeVar("B")
+
+PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+
+LAYERS_OF_SERVER: Final = 1000
+"""Numbers of layers for the middleware of each server, so that runs of the body by two of them are told apart."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MountPoint:
+    """Where a server is mounted in another one.
+
+    Attributes:
+        prefix: begins the names of its items.
+        server: the mounted server, which is the key of its services.
+        name: of that server.
+        layers: returns its middleware, the outermost first.
+        offers: returns whether it has a resource of this URI.
+        fulfilled: the client capabilities that its tools need not require, because the outer server has them.
+    """
+
+    prefix: str
+    server: object
+    name: str
+    layers: Callable[[], Sequence[CallMiddleware]]
+    offers: Callable[[str], bool]
+    fulfilled: frozenset[str]
+
+    @property
+    def source(self) -> str:
+        """The mounted server, for errors."""
+        return source_of((self,))
+
+    def outer_name(self, name: str) -> str:
+        """Return the name in the outer server of a tool or a prompt of the mounted one."""
+        return f"{self.prefix}_{name}"
+
+    def inner_name(self, name: str) -> str:
+        """Return the name in the mounted server of a tool or prompt that the outer one has from it."""
+        return name[len(self.prefix) + 1 :]
+
+    def outer_uri(self, uri: str) -> str:
+        """Return the URI, or the template, in the outer server: `notes://today` becomes `notes://prefix/today`.
+
+        Raises:
+            ValueError: it has no scheme that is written out, or is too long with the prefix.
+        """
+        if SCHEME.match(uri) is None:
+            raise ValueError(
+                f"{uri[:128]!r} of {self.source} cannot be mounted: it has to begin with a scheme that is written out, such as "
+                "notes://"
+            )
+        scheme, rest = uri.split(":", 1)
+        slashes = "//" if rest.startswith("//") else ""
+        found = f"{scheme}:{slashes}{self.prefix}/{rest.removeprefix(slashes)}"
+        if len(found) > MAX_URI:
+            raise ValueError(f"{uri[:128]!r} of {self.source} is longer than {MAX_URI} characters with its prefix")
+        return found
+
+    def inner_uri(self, uri: str) -> str | None:
+        """Return the URI in the mounted server; None if it is not one of that server."""
+        scheme, colon, rest = uri.partition(":")
+        slashes = "//" if rest.startswith("//") else ""
+        start = f"{slashes}{self.prefix}/"
+        return f"{scheme}:{slashes}{rest.removeprefix(start)}" if colon and rest.startswith(start) else None
+
+
+Mounts = tuple[MountPoint, ...]
+"""The servers that an item comes through, the one that registered it first."""
+
+
+def source_of(mounts: Mounts) -> str:
+    """Return the server that registered an item, for errors, and where it is mounted in the outermost one."""
+    prefix = "_".join(mount.prefix for mount in reversed(mounts))
+    return f"the server {mounts[0].name!r} (mounted as {prefix!r})"
+
+
+class MountedCall(Generic[B]):
+    """A call as the handlers of a mounted server see it: with the services of their server.
+
+    Attributes:
+        depth: how many servers are round theirs.
+    """
+
+    __slots__ = ("_call", "depth", "services")
+
+    def __init__(self, call: Call, services: CallServices[Call]) -> None:
+        self._call = call
+        self.services = services
+        self.depth: int = getattr(call, "depth", 0) + 1
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._call, name)
+
+    def __repr__(self) -> str:
+        return repr(self._call)
+
+
+@dataclass(frozen=True, slots=True)
+class MountedBody:
+    """The body of a call as the outer server runs it.
+
+    Attributes:
+        run: the body as the mounted server runs it, without its middleware.
+        target: what is called, as the mounted server names it; None for what has no middleware, such as a completion.
+    """
+
+    mount: MountPoint
+    run: Callable[..., Awaitable[Model]]
+    target: CallTarget | None
+
+    async def __call__(self, call: Call, place: Actor | Lane, *parent: BranchTerms) -> Model:
+        """Run the body inside of the middleware of its server; return its result with the URIs of the outer server.
+
+        Args:
+            parent: the terms of the handler that runs it, if one does.
+        """
+        mount, target = self.mount, self.target
+        mounted: MountedCall[Model] = MountedCall(call, call.services.mounted[mount.server])
+        # All that a handler does with its call is in `MountedCall`: it reads its members, and sets none.
+        view = cast("Call", mounted)
+        layers = tuple(mount.layers()) if target is not None else ()
+        try:
+            if target is None or not layers:
+                result = await self.run(view, place, *parent)
+            else:
+                first = mounted.depth * LAYERS_OF_SERVER
+                result = await run_layers(layers, target, self.run, view, place, *parent, first=first)
+        except ResourceNotFound as error:
+            outer = self._outer_uri_of(error)
+            if outer is None:
+                raise
+            not_found = ResourceNotFound(outer)
+        else:
+            return outward(mount, result)
+        try:
+            raise not_found
+        finally:
+            # Its traceback holds this frame.
+            del not_found
+
+    def _outer_uri_of(self, error: ResourceNotFound) -> str | None:
+        """Return the URI for the outer server, if the resource that was read is the one that does not exist."""
+        target = self.target
+        if target is None or target.kind != "resource" or error.uri != target.name:
+            return None
+        return self.mount.outer_uri(error.uri)
+
+
+def mounted_body(
+    mounts: Mounts,
+    kind: CallKind | None,
+    name: str,
+    arguments: Mapping[str, JsonValue],
+    run: Callable[..., Awaitable[T]],
+) -> Callable[..., Awaitable[T]]:
+    """Return the body of an item as the outermost server runs it.
+
+    Args:
+        kind: of the call; None for one without middleware.
+        name: what the outermost server calls the item: its name, or its URI.
+    """
+    names = [name]
+    for mount in reversed(mounts):
+        names.append(inner(mount, kind, names[-1]))
+    body = cast("Callable[..., Awaitable[Model]]", run)
+    for mount, own in zip(mounts, reversed(names), strict=False):
+        body = MountedBody(mount, body, None if kind is None else CallTarget(kind, own, arguments))
+    return cast("Callable[..., Awaitable[T]]", body)
+
+
+def inner(mount: MountPoint, kind: CallKind | None, name: str) -> str:
+    if kind == "resource":
+        return mount.inner_uri(name) or name
+    return mount.inner_name(name)
+
+
+def inner_uri(mounts: Mounts, uri: str) -> str:
+    """Return the URI in the server that registered a resource; `uri` is that in the outermost one."""
+    for mount in reversed(mounts):
+        uri = mount.inner_uri(uri) or uri
+    return uri
+
+
+def outward(mount: MountPoint, result: Model) -> Model:
+    """Return a result of a mounted server with the URIs that its resources have in the outer one."""
+    match result:
+        case ReadResourceResult(contents=contents):
+            return with_items(result, "contents", [outer_item(mount, part) for part in contents], contents)
+        case CallToolResult(content=content):
+            return with_items(result, "content", [outer_block(mount, block) for block in content], content)
+        case GetPromptResult(messages=messages):
+            moved = []
+            for message in messages:
+                block = outer_block(mount, message.content)
+                moved.append(message if block is message.content else message.model_copy(update={"content": block}))
+            return with_items(result, "messages", moved, messages)
+        case _:
+            return result
+
+
+def with_items(result: Model, member: str, items: Sequence[object], before: Sequence[object]) -> Model:
+    """Return a result with other items; the same one if they are the same."""
+    if all(item is old for item, old in zip(items, before, strict=True)):
+        return result
+    return result.model_copy(update={member: items})
+
+
+def outer_block(mount: MountPoint, block: B) -> B:
+    """Return a content block with the URI of the outer server, if it refers to a resource of the mounted one."""
+    match block:
+        case ResourceLink():
+            return outer_item(mount, block)
+        case EmbeddedResource(resource=resource):
+            moved = outer_item(mount, resource)
+            return block if moved is resource else block.model_copy(update={"resource": moved})
+        case _:
+            return block
+
+
+def outer_item(mount: MountPoint, item: B) -> B:
+    """Return what has a URI with that of the outer server, if the mounted one has a resource there."""
+    uri = getattr(item, "uri", "")
+    if not mount.offers(uri):
+        return item
+    return cast("B", cast("Model", item).model_copy(update={"uri": mount.outer_uri(uri)}))
