@@ -28,8 +28,7 @@ from trio_mcp.storage import LogKey
 from trio_mcp.stores.memory import MemoryEventStore
 from trio_mcp_transports.asgi.direct import DirectRequest, OpenResponse
 from trio_mcp_transports.asgi.exchange import Exchange
-from trio_mcp_transports.http import HttpLimits
-from trio_mcp_transports.http.server.app import McpApp, asgi_app
+from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 from trio_mcp_transports.hypercorn.connection import Connection
 from trio_mcp_transports.hypercorn.open_request import GATHERING_SECONDS, OpenRequest

@@ -28,7 +28,7 @@ from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_post, check_upgrade, read_headers
-from ...asgi.access_log import App, check_shown, record_of, serve_logged
+from ...asgi.access_log import check_shown, record_of, serve_logged
 from ...asgi.authentication import authenticated_peer, wait_until_expired
 from ...asgi.direct import DirectApp, DirectRequest
 from ...asgi.forwarded import TrustedProxies
@@ -43,6 +43,7 @@ from ...asgi.messages import (
     connection_of,
     reject_upgrade,
     root_of,
+    route_of,
     routes_of,
     send_error,
 )
@@ -53,6 +54,7 @@ from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint
 from ..sessions.opening import legacy_endpoint
 from .custom_routes import CustomRoutes
+from .entrance import as_client_sent
 from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
 from .message_reader import MessageReader
 from .paths import Paths, no_websocket, not_found_text
@@ -100,6 +102,7 @@ class McpApp(DirectApp):
         self._root_path = options.root_path
         self._proxies = TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None
         self._logs_access = options.access_log
+        self._is_behind = bool(options.trusted_proxies or options.root_path or options.access_log)
         self._probes = Probes(options, self._readiness)
         self._records = RepeatedRecords(logger)
         self._reader = MessageReader(self.limits)
@@ -126,19 +129,21 @@ class McpApp(DirectApp):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
-                if not await self._probes.serve(scope, send):
-                    await self._logged(self._http, scope, receive, send)
+                # Nearly every request is one for MCP.
+                if scope["path"] != self._paths.streamable and await self._probes.serve(scope, send):
+                    return
+                await (self._logged_http if self._logs_access else self._http)(scope, receive, send)
             case "lifespan":
                 name, logs_startup = self._server.identity.name, not self.raises_failure
                 await serve_lifespan_events(self.lifespan(), name, receive, send, logs_startup=logs_startup)
             case "websocket":
-                await self._logged(self._websocket, scope, receive, send)
+                await (self._logged_websocket if self._logs_access else self._websocket)(scope, receive, send)
 
-    async def _logged(self, serve: App, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._logs_access:
-            await serve_logged(serve, scope, receive, send, self._proxies)
-        else:
-            await serve(scope, receive, send)
+    async def _logged_http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await serve_logged(self._http, scope, receive, send, self._proxies)
+
+    async def _logged_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await serve_logged(self._websocket, scope, receive, send, self._proxies)
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Reject new calls, give running ones `seconds` to finish, then cancel them and send their callers an error.
@@ -268,8 +273,9 @@ class McpApp(DirectApp):
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            scope = self._as_client_sent(scope)
-            public = self._custom.public(scope)
+            if self._is_behind:
+                scope = as_client_sent(scope, self._proxies, self._root_path)
+            public = self._custom.public(scope) if self._custom.has_public else None
             incoming = await self._authorized(scope, receive, send, is_public=public is not None)
             serve = self._route(scope) if public is None else public
             running = self._running or await self._ready()
@@ -279,21 +285,6 @@ class McpApp(DirectApp):
                 await serve(running, incoming)
         except ProtocolError as error:
             await send_error(send, error)
-
-    def _as_client_sent(self, scope: Scope) -> Scope:
-        """Return the scope of a request as its client sent it to the proxies before this server.
-
-        Raises:
-            HttpRejection: 400, what a trusted proxy says of it cannot be read.
-        """
-        if self._proxies is not None:
-            scope = self._proxies.seen_by_client(scope)
-        if self._root_path and not scope.get("root_path"):
-            scope = {**scope, "root_path": self._root_path}
-        record = record_of(scope)
-        if record is not None:
-            record.scope = scope
-        return scope
 
     async def _authorized(
         self, scope: Scope, receive: Receive, send: Send, *, is_public: bool = False
@@ -313,7 +304,7 @@ class McpApp(DirectApp):
         return AuthorizedRequest(scope, receive, send, peer, expiry)
 
     def _route(self, scope: Scope) -> Route | HttpRoute:
-        verbs = next((self._routes[path] for path in routes_of(scope) if path in self._routes), None)
+        verbs = self._routes.get(route_of(scope)) or self._routes.get(scope["path"])
         if verbs is None:
             custom = self._custom.find(scope)
             if custom is None:
@@ -395,7 +386,8 @@ class McpApp(DirectApp):
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an upgrade on the same path; a rejection is sent before the upgrade is accepted."""
         try:
-            scope = self._as_client_sent(scope)
+            if self._is_behind:
+                scope = as_client_sent(scope, self._proxies, self._root_path)
             incoming = await self._authorized(scope, receive, send)
             if self._paths.streamable not in routes_of(scope):
                 raise HttpRejection(404, no_websocket(self._paths, root_of(scope)))

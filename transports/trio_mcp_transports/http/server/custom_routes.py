@@ -25,12 +25,16 @@ class CustomRoutes:
     Args:
         body_seconds: how long the body of a request may take.
         records: of functions that fail, which every request may show again.
+
+    Attributes:
+        has_public: anybody may call one of them.
     """
 
     def __init__(self, routes: Iterable[HttpRoute], body_seconds: float, records: RepeatedRecords) -> None:
         self._routes: dict[str, list[HttpRoute]] = {}
         for route in routes:
             self._routes.setdefault(route.path, []).append(route)
+        self.has_public = any(route.public for each in self._routes.values() for route in each)
         self._body_seconds = body_seconds
         self._records = records
 
