@@ -57,9 +57,6 @@ def make(server: ChannelServer) -> list[ClientGroup]:
     return [
         ClientGroup(servers, only=is_harmless, for_server=options_for, on_state=on_state, on_change=on_change),
         ClientGroup.from_file("mcp.json", variables={"A": "b"}, without=["x_*"], log_level="debug"),
-        ClientGroup({"a": ["b"]}, headres={}),  # type: ignore[call-arg]
-        ClientGroup({"a": 7}),  # type: ignore[dict-item]
-        ClientGroup({"a": ["b"]}, log_level="loud"),  # type: ignore[arg-type]
     ]
 
 
@@ -67,8 +64,6 @@ def connect() -> list[Client]:
     return [
         Client.connect("https://example.org/mcp", headers={"a": "b"}, connect_timeout=3),
         Client.connect(["run"], env={"A": "b"}, cwd="/", shutdown_grace=1),
-        Client.connect("https://example.org/mcp", headres={}),  # type: ignore[call-arg]
-        Client.connect("https://example.org/mcp", headers=7),  # type: ignore[arg-type]
     ]
 
 
