@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import httpx2
@@ -47,6 +48,17 @@ async def under_hypercorn(app: str) -> AsyncIterator[str]:
             await process.stderr.aclose()
 
 
+PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+
+
+async def until(lines: AsyncIterator[str], start: str) -> str:
+    """The next line that begins so."""
+    async for line in lines:
+        if line.startswith(start):
+            return line
+    raise AssertionError("the stream has ended")
+
+
 @pytest.mark.parametrize("app", APPS)
 async def test_a_mounted_server_is_found_below_its_prefix_over_every_wire(app: str) -> None:
     async with under_hypercorn(app) as url, httpx2.AsyncClient() as http:
@@ -56,8 +68,11 @@ async def test_a_mounted_server_is_found_below_its_prefix_over_every_wire(app: s
                 async with Client.connect(f"{url}/tools/mcp", mode=mode, headers={"x-user": "ann"}) as client:
                     assert (await client.call_tool("whoami")).text == "ann, opened"
             # HTTP+SSE names the path to post to, which is below the prefix too.
-            async with Client.connect(f"{url}/tools/sse", mode="2024-11-05") as client:
-                assert (await client.call_tool("whoami")).text == "anybody, opened"
+            async with http.stream("GET", f"{url}/tools/sse") as stream, aclosing(stream.aiter_lines()) as lines:
+                path = (await until(lines, "data: "))[6:]
+                assert path.startswith("/tools/message?session_id=")
+                assert (await http.post(url + path, json=PING)).status_code == 202
+                assert json.loads((await until(lines, "data: "))[6:])["id"] == 7
             async with Client.connect(f"ws{url[4:]}/tools/mcp", headers={"x-user": "bob"}) as client:
                 assert (await client.call_tool("whoami")).text == "bob, opened"
             assert (await http.get(f"{url}/tools/where")).text == "/tools /where"
