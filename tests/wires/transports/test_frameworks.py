@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import httpx2
@@ -51,12 +51,14 @@ async def under_hypercorn(app: str) -> AsyncIterator[str]:
 PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
 
 
-async def until(lines: AsyncIterator[str], start: str) -> str:
-    """The next line that begins so."""
-    async for line in lines:
-        if line.startswith(start):
-            return line
-    raise AssertionError("the stream has ended")
+async def until(stream: trio.SocketStream, pattern: bytes) -> str:
+    """What the pattern captures in what comes next."""
+    data = b""
+    while not (found := re.search(pattern, data)):
+        more = bytes(await stream.receive_some())
+        assert more, data
+        data += more
+    return found[1].decode()
 
 
 @pytest.mark.parametrize("app", APPS)
@@ -68,11 +70,12 @@ async def test_a_mounted_server_is_found_below_its_prefix_over_every_wire(app: s
                 async with Client.connect(f"{url}/tools/mcp", mode=mode, headers={"x-user": "ann"}) as client:
                     assert (await client.call_tool("whoami")).text == "ann, opened"
             # HTTP+SSE names the path to post to, which is below the prefix too.
-            async with http.stream("GET", f"{url}/tools/sse") as stream, aclosing(stream.aiter_lines()) as lines:
-                path = (await until(lines, "data: "))[6:]
+            async with await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2])) as stream:
+                await stream.send_all(b"GET /tools/sse HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                path = await until(stream, rb"data: (\S+)\s")
                 assert path.startswith("/tools/message?session_id=")
                 assert (await http.post(url + path, json=PING)).status_code == 202
-                assert json.loads((await until(lines, "data: "))[6:])["id"] == 7
+                assert await until(stream, rb'"id":(\d+)') == "7"
             async with Client.connect(f"ws{url[4:]}/tools/mcp", headers={"x-user": "bob"}) as client:
                 assert (await client.call_tool("whoami")).text == "bob, opened"
             assert (await http.get(f"{url}/tools/where")).text == "/tools /where"
