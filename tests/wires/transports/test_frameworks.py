@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -47,6 +48,19 @@ async def under_hypercorn(app: str) -> AsyncIterator[str]:
             await process.stderr.aclose()
 
 
+PING = {"jsonrpc": "2.0", "id": 7, "method": "ping"}
+
+
+async def until(stream: trio.SocketStream, pattern: bytes) -> str:
+    """What the pattern captures in what comes next."""
+    data = b""
+    while not (found := re.search(pattern, data)):
+        more = bytes(await stream.receive_some())
+        assert more, data
+        data += more
+    return found[1].decode()
+
+
 @pytest.mark.parametrize("app", APPS)
 async def test_a_mounted_server_is_found_below_its_prefix_over_every_wire(app: str) -> None:
     async with under_hypercorn(app) as url, httpx2.AsyncClient() as http:
@@ -56,8 +70,12 @@ async def test_a_mounted_server_is_found_below_its_prefix_over_every_wire(app: s
                 async with Client.connect(f"{url}/tools/mcp", mode=mode, headers={"x-user": "ann"}) as client:
                     assert (await client.call_tool("whoami")).text == "ann, opened"
             # HTTP+SSE names the path to post to, which is below the prefix too.
-            async with Client.connect(f"{url}/tools/sse", mode="2024-11-05") as client:
-                assert (await client.call_tool("whoami")).text == "anybody, opened"
+            async with await trio.open_tcp_stream("127.0.0.1", int(url.rpartition(":")[2])) as stream:
+                await stream.send_all(b"GET /tools/sse HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                path = await until(stream, rb"data: (\S+)\s")
+                assert path.startswith("/tools/message?session_id=")
+                assert (await http.post(url + path, json=PING)).status_code == 202
+                assert await until(stream, rb'"id":(\d+)') == "7"
             async with Client.connect(f"ws{url[4:]}/tools/mcp", headers={"x-user": "bob"}) as client:
                 assert (await client.call_tool("whoami")).text == "bob, opened"
             assert (await http.get(f"{url}/tools/where")).text == "/tools /where"
