@@ -1054,3 +1054,32 @@ async def test_a_request_that_came_ahead_goes_the_direct_way_when_its_turn_comes
         for text in (b"first", b"second", b"third"):
             assert text in await peer.raw_response()
     assert taken == [True, True, True]
+
+
+async def test_a_response_that_is_ended_early_leaves_the_stream_to_the_grace_and_to_a_get(tasks: list[object]) -> None:
+    server, ended, opened = Server("polled"), trio.Event(), trio.Event()
+
+    @server.tool
+    async def poll(ctx: Context) -> str:
+        """End the response, go on when the test says so, and report then."""
+        await ctx.progress(1)
+        await ctx.end_stream(retry=0.01)
+        ended.set()
+        await opened.wait()
+        await ctx.progress(2)
+        return "done"
+
+    async with connected(server, "2025-11-25") as peer, peer.server.client() as client:
+        await peer.client.send(peer.call("poll", meta=PROGRESS))
+        first = await peer.raw_response()
+        last = re.findall(rb"\nid: ([^\n]*)", b"\n" + first)[-1].decode().replace("N", "1")
+        await soon(ended)
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        # The connection goes on, and so does the server.
+        await peer.client.send(peer.request("ping", {}, id=7))
+        assert b'"id":7' in await peer.raw_response()
+        await client.send(get_stream(peer, DIRECT, f"Last-Event-ID: {last}"))
+        await client.until(b"\r\n\r\n")
+        opened.set()
+        assert b"done" in await client.until(b"\r\n0\r\n\r\n")
+    assert tasks == []

@@ -181,8 +181,11 @@ class Exchange(OpenResponse):
     def end_response(self) -> None:
         """End the response after what it is sending now."""
         self.is_ending = True
-        if self._wake is not None:
-            self._wake()
+        wake = self._wake
+        if wake is not None:
+            # Who reads the outbox next must find nobody else waiting for it.
+            self.stop_watching()
+            wake()
 
     async def reject(self, statuses: Mapping[int, int], other: int = 200) -> None:
         """Send the error of a message that was rejected before anything was started, or the errors of a batch.
