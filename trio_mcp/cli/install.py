@@ -18,11 +18,13 @@ from .command import command
 from .connecting import started
 from .errors import CommandError, Status
 from .hosts import HOSTS, Change, CommandEntry, Entry, Host, UrlEntry, as_member, read_file, with_server
+from .interrupts import run_command
 from .loading import load_python
 from .options import header_option, json_option, target_argument
 from .output import note, rich_screen, show_json, show_lines
 from .parameters import Pair
 from .targets import CommandTarget, PythonTarget, Target, UrlTarget, read_target
+from .terminal import Terminal
 
 EXAMPLES = f"""\
 examples:
@@ -205,7 +207,20 @@ def show_diff(change: Change, *, as_json: bool) -> None:
 
 
 def confirmed(path: Path) -> bool:
-    """Ask whether to write. Raises `CommandError` without a terminal, `click.Abort` for Ctrl-C."""
-    if not sys.stdin.isatty():
+    """Ask whether to write. Raises `CommandError` without a terminal, `click.exceptions.Exit` for Ctrl-C."""
+    terminal = Terminal()
+    if not terminal.is_interactive:
         raise CommandError("nothing was written: there is no terminal to ask at, and no --yes")
-    return click.confirm(f"Write {path}?", err=True)
+
+    # In an event loop: a Ctrl-C that comes before `input()` waits is noticed only at the next key.
+    async def ask() -> int:
+        answer = ""
+        while answer not in ("y", "yes", "n", "no"):
+            line = await terminal.ask(f"Write {path}? [y/N]: ")
+            answer = "n" if line is None else line.strip().lower() or "n"
+        return int(answer in ("n", "no"))
+
+    status = run_command(ask)
+    if status > 1:
+        raise click.exceptions.Exit(status)
+    return status == 0

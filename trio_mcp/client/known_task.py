@@ -49,6 +49,7 @@ class KnownTask:
         details: that state as it came, None if it came without its questions and its outcome.
         outcome: what came of it: the result, or what to raise; None until it is known.
         on_change: called with each change.
+        changes: how many there were.
     """
 
     def __init__(self, task_id: str, *, has_outcome: bool) -> None:
@@ -59,6 +60,7 @@ class KnownTask:
         self.outcome: CallToolResult | Exception | None = None
         self.details: DetailedTask | None = None
         self.on_change: Callable[[], None] | None = None
+        self.changes = 0
         self._waiting = trio.lowlevel.ParkingLot()
 
     @property
@@ -83,6 +85,7 @@ class KnownTask:
         self.questions = (asked or {}) if task.status == "input_required" else {}
         if before == (self.newest, self.questions.keys(), self.is_over):
             return
+        self.changes += 1
         if self.on_change is not None:
             self.on_change()
         self.wake()

@@ -48,7 +48,7 @@ from ..types import (
 from .known_task import KnownTask
 from .link import Link
 from .option_names import add_option_note
-from .task_watch import SessionWatch, StreamWatch, TaskWatch, get_task, read_payload, request_again
+from .task_watch import SessionWatch, StreamWatch, TaskWatch, ask_state, read_payload, request_again
 
 logger = peer_logger("trio_mcp.client")
 
@@ -82,7 +82,7 @@ class Follower(ABC):
         if known.is_over:
             await trio.lowlevel.checkpoint()
         else:
-            known.take(await get_task(self._link, known.id))
+            await ask_state(self._link, known)
         assert known.newest is not None
         return known.newest
 

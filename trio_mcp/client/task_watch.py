@@ -120,14 +120,18 @@ class TaskWatch(ABC):
         """Ask for the state of the task until it is over."""
         known = self._known
         if known.newest is None:
-            known.take(await get_task(self._link, known.id))
+            await self._ask()
         while not known.is_over:
             with trio.move_on_after(self._interval()):
                 await self._look.wait()
             self._look = trio.Event()
             if not known.is_over:
-                known.take(await get_task(self._link, known.id))
+                await self._ask()
         await self._over()
+
+    async def _ask(self) -> None:
+        if not await ask_state(self._link, self._known):
+            self._look.set()
 
     async def _over(self) -> None:  # noqa: B027
         """What is still to be done when the task is over."""
@@ -149,6 +153,20 @@ async def get_task(link: Link, task_id: str) -> GetTaskResult:
     task = await request_again(link, "tasks/get", TaskRequestParams(task_id=task_id))
     assert isinstance(task, GetTaskResult)
     return task
+
+
+async def ask_state(link: Link, known: KnownTask) -> bool:
+    """Ask for the state of a task, and take it. Raises the errors of the request.
+
+    False if something else was taken meanwhile: the server may have announced that after it had made its answer, which would then
+    undo it. To be asked again.
+    """
+    changes = known.changes
+    task = await get_task(link, known.id)
+    if known.changes != changes:
+        return False
+    known.take(task)
+    return True
 
 
 class StreamWatch(TaskWatch):
@@ -236,7 +254,8 @@ class SessionWatch(TaskWatch):
             answer = await request_again(link, "tasks/result", params, math.inf)
         except PeerError as error:
             # Either this is how the task has failed, or the server does not wait, or cannot.
-            known.take(await get_task(link, known.id))
+            while not await ask_state(link, known):
+                pass
             if known.is_over:
                 known.end(error)
                 return
