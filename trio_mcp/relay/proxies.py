@@ -67,7 +67,7 @@ def proxy(
         proxy(["python", "server.py"]).run("http", port=8000)       # a command, for hosts over HTTP
         server.mount("weather", proxy("https://weather.example.com/mcp"))
 
-    Served by itself, each host has a connection of its own to the server, on which messages pass as they are if both speak one
+    Served by itself, each host has a separate connection to the server, on which messages pass as they are if both speak one
     revision. Mounted in a `Server`, it offers what the server lists. See docs/composition.md.
 
     Args:

@@ -141,7 +141,7 @@ def record_of(scope: Scope) -> AccessRecord | None:
 
 
 def check_shown() -> None:
-    """Warn if nobody would see the records."""
+    """Warn if no handler would write the records."""
     if not logger.isEnabledFor(logging.INFO):
         logger.warning(
             "access_log=True, but records of the level INFO are not shown: call trio_mcp.configure_logging('info'), or set the "

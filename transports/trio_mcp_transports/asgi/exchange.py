@@ -183,7 +183,7 @@ class Exchange(OpenResponse):
         self.is_ending = True
         wake = self._wake
         if wake is not None:
-            # Who reads the outbox next must find nobody else waiting for it.
+            # An outbox has one reader: unregister before the next one registers.
             self.stop_watching()
             wake()
 

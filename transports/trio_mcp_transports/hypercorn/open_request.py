@@ -8,7 +8,7 @@
 | open, no task      | its call ends a stream              | the answer is written from there, or with what was gathered |
 | open, no task      | a part can only be had by waiting   | open, with a task that sends the rest as ASGI messages      |
 | open, no task      | silence, for as long as it may last | a filler is written                                         |
-| open, no task      | the client leaves                   | over; the application is told                               |
+| open, no task      | the client leaves                   | over; the application loses its client                      |
 | open, with a task  | the last part is written            | over                                                        |
 | open, with a task  | the client leaves                   | over; the task receives the disconnect                      |
 

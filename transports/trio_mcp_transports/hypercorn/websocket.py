@@ -229,7 +229,7 @@ class WebSocketExchange(MessageSocket):
                 await self._refusal.send({**message, "type": kind.removeprefix("websocket.")})
             case "websocket.send", State.CONNECTED:
                 data = message.get("bytes")
-                # What is no text raises `TypeError`.
+                # Raises `TypeError` unless the payload is text.
                 frame = OUTGOING.send_data(bytes(data)) if data is not None else text_frame(str.encode(message["text"]))
                 await self._say(frame)
             case "websocket.close", State.HANDSHAKE:

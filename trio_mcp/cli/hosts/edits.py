@@ -87,7 +87,7 @@ def written(file: ConfigFile) -> str:
 
 
 def back_up(path: Path) -> Path:
-    """Copy a file, with its permissions, to a name of its own next to it; return the copy."""
+    """Copy a file, with its permissions, to an unused name beside it, and return the path of the copy."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     names = (f"{path.name}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
     backup = next(each for name in names if not (each := path.with_name(name)).exists())

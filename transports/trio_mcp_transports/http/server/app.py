@@ -247,7 +247,7 @@ class McpApp(DirectApp):
         """See `Probe`."""
         if self._running is None:
             if self._mounted is not None:
-                # Nobody sends a request to what is not ready.
+                # A load balancer sends no requests to a server that is not ready.
                 self._mounted.begin()
             return 503, b"stopped" if self._draining else b"starting"
         return (503, b"draining") if self._draining else (200, b"ready")

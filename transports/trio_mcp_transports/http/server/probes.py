@@ -1,4 +1,4 @@
-"""`/health` and `/ready`: one word for whoever watches the process, from any Host and without credentials."""
+"""`/health` and `/ready`: probes for supervisors and load balancers, answered for any Host and without credentials."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Probes:
             self._probes[options.health_path] = lambda: (200, b"ok")
         if options.ready_path is not None:
             self._probes[options.ready_path] = ready
-        # Whoever watches the process may do so before the proxy, or through it.
+        # A probe may come through the proxy or past it.
         root = options.root_path.rstrip("/")
         self._probes |= {root + path: probe for path, probe in self._probes.items()}
 

@@ -75,7 +75,7 @@ async def serve_http(
 
     Raises:
         OSError: the port is in use, or the address does not belong to this machine.
-        ConfigurationError: the certificate or its key cannot be used, or systemd has passed what is no socket to listen on.
+        ConfigurationError: the certificate or its key cannot be used, or systemd passed no listening socket.
         ValueError: the server would be open to the network without `allowed_hosts`; or an option cannot have that value.
         TypeError: an option is of the wrong type.
         Exception: what the server's lifespan raised, at its start, while serving (which it ends) or at its end.
