@@ -1,7 +1,7 @@
 """The pages of the tutorial as one project: the files that a reader writes, and the commands that a reader types.
 
-A comment before a block says what becomes of it: `<!-- file: app.py -->` writes the file, `append` adds to its end, `imports` adds
-below its imports, `replace NAME` puts the block in the place of the statement that defines the name.
+A comment before a block says what becomes of it: `<!-- file: app.py -->` writes the file, `append` adds to its end, `imports`
+adds below its imports, `replace NAME` puts the block in the place of the statement that defines the name.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Reader:
             self.env[name] = value
             return ""
         if words[0] == "curl":
-            with urllib.request.urlopen(words[1], timeout=SOON) as response:  # noqa: S310
+            with urllib.request.urlopen(words[1], timeout=SOON) as response:
                 return str(response.read().decode())
         if words[:2] == ["trio-mcp", "serve"]:
             return self.serve(words)
