@@ -96,7 +96,7 @@ class Reader:
             self.server = None
 
     def shown(self, text: str) -> list[str]:
-        replaced = text.replace(sys.executable, f"{HOME}/expenses/.venv/bin/python").replace(str(self.home), HOME)
+        replaced = text.replace(sys.executable, f"{HOME}/expenses/.venv/bin/python3").replace(str(self.home), HOME)
         return alike(replaced.replace(f":{self.port}/", f":{PORT}/"))
 
 
