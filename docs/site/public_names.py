@@ -8,7 +8,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -27,13 +26,6 @@ class PublicName(NamedTuple):
     @property
     def path(self) -> str:
         return f"{self.package}.{self.name}"
-
-    @property
-    def directive(self) -> str:
-        """The directive of autodoc that documents it."""
-        if inspect.isclass(self.value):
-            return "autoexception" if issubclass(self.value, BaseException) else "autoclass"
-        return "autofunction" if inspect.isroutine(self.value) else "autodata"
 
 
 def packages() -> list[str]:
@@ -77,19 +69,3 @@ def elsewhere(package: str) -> list[PublicName]:
     here = {each.name for each in documented()[package]}
     owners = {(each.name, id(each.value)): each for names in documented().values() for each in names}
     return [owners[name, id(getattr(module, name))] for name in names_of(package) if name not in here]
-
-
-def reference_pages() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each page of the reference."""
-    for package in packages():
-        yield f"reference/{package}.rst", page(package)
-
-
-def page(package: str) -> str:
-    """Return the page of a package."""
-    blocks = [package, "=" * len(package), f".. automodule:: {package}\n   :no-members:"]
-    blocks += [f".. {each.directive}:: {each.path}" for each in documented()[package]]
-    if others := elsewhere(package):
-        links = "\n".join(f"* :py:obj:`{each.path}`" for each in others)
-        blocks += [f".. rubric:: Also in {package}", links]
-    return "\n\n".join(blocks).replace("\n\n=", "\n=", 1) + "\n"

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 import public_names
+import reference_pages
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -32,7 +33,7 @@ PICTURES = ("*.svg", "*.png")
 LANGUAGES = {".py": "python", ".conf": "nginx", ".yaml": "yaml", ".service": "ini", ".socket": "ini"}
 
 FENCED = re.compile(r"^(?P<fence>[ ]*```+).*?^(?P=fence)[ ]*$", re.DOTALL | re.MULTILINE)
-LINK = re.compile(r"\]\((?![a-z]+:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)]*)?\)")
+LINK = re.compile(r"(?P<name>\[[\w./-]+\.md)?\]\((?![a-z]+:|#)(?P<path>[^)#\s]+)(?P<anchor>#[^)]*)?\)")
 SECTION = re.compile(r"^(?=## )", re.MULTILINE)
 
 Sources = dict[str, bytes]
@@ -51,7 +52,7 @@ def sources() -> Sources:
         found[staged_name(page)] = text_of(page).encode()
     found |= file_pages({*linked_files(), *examples(), *deployment_files()})
     found["examples/index.md"] = examples_index().encode()
-    found |= {name: text.encode() for name, text in public_names.reference_pages()}
+    found |= {name: text.encode() for name, text in reference_pages.pages()}
     found["reference.md"] += toctree(f"reference/{package}" for package in public_names.packages()).encode()
     found["index.md"] = with_navigation(found["index.md"].decode(), found).encode()
     return found
@@ -93,7 +94,8 @@ def text_of(page: Path) -> str:
         target = (page.parent / match["path"]).resolve()
         if not target.exists():
             raise FileNotFoundError(f"{name(page)}: the link to {match['path']} leads to no file")
-        return f"]({os.path.relpath(staged_name(target), here)}{match['anchor'] or ''})"
+        # A link that shows the name of a file shows the title of the page instead.
+        return f"{'[' if match['name'] else ''}]({os.path.relpath(staged_name(target), here)}{match['anchor'] or ''})"
 
     return "".join(part if fenced else LINK.sub(relinked, part) for fenced, part in parts(page.read_text("utf-8")))
 
