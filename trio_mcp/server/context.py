@@ -96,6 +96,15 @@ class Context(ToolLooper, Generic[StateT_co]):
 
     # running
 
+    # Two signatures, since mypy finds no T for an async function in a union.
+    @overload
+    async def step(
+        self, name: str, fn: Callable[..., Awaitable[T]], *args: object, idempotent: bool = False
+    ) -> T: ...
+
+    @overload
+    async def step(self, name: str, fn: Callable[..., T], *args: object, idempotent: bool = False) -> T: ...
+
     @must_be_awaited("ctx.step")
     async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object, idempotent: bool = False) -> T:
         """Run `fn(*args)`, record its result, and return it; a replay of the call returns the recorded result instead.

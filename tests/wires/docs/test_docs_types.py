@@ -20,6 +20,8 @@ PAGES = [
     "forms",
     "groups",
     "handoff",
+    "fastmcp",
+    "howto",
     "http",
     "internals/contract",
     "openapi",
