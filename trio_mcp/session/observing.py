@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -11,6 +11,7 @@ from ..printable import one_line
 from ..protocol.jsonrpc import RequestId
 from ..runtime import Actor, ActorSnapshot, ActorState, LaneSnapshot, snapshot_of
 from .calls.call import Call
+from .calls.facts import LegacySession
 from .service import Service
 from .tasks.call import CallAsTask
 from .tree import AwaitedAnswers, BranchTree, CallState, CallTree, ClientTree, ServiceTree
@@ -36,7 +37,7 @@ class Caller(NamedTuple):
     version: str
     revision: str
     principal: str | None
-    session: Hashable
+    session: LegacySession | None
 
 
 UNKNOWN: Final = Caller("", "", "", None, None)

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias, cast
 
 from ..protocol.jsonrpc import RequestId
 from ..runtime import CancelReason
-from ..types import JsonObject
+from ..types import JsonObject, JsonValue
 
 
 class CallState(StrEnum):
@@ -155,10 +155,19 @@ class ServiceTree:
 
     def to_json(self) -> JsonObject:
         """Return the tree as a JSON object with the names of the attributes as its members."""
-        return cast("JsonObject", asdict(self))
+        return {name: json_form(value) for name, value in asdict(self).items()}
 
     def __str__(self) -> str:
         return "\n".join(lines_of(service_node(self)))
+
+
+def json_form(value: object) -> JsonValue:
+    """Return a value of `asdict` as JSON."""
+    if isinstance(value, dict):
+        return {str(name): json_form(member) for name, member in value.items()}
+    if isinstance(value, tuple):
+        return [json_form(each) for each in value]
+    return value.value if isinstance(value, StrEnum) else cast("JsonValue", value)
 
 
 # As text
@@ -182,9 +191,9 @@ def lines_of(node: Node) -> Iterator[str]:
 
 
 def service_node(tree: ServiceTree) -> Node:
-    counts = [f"{tree.running} running", f"{tree.parked} parked"]
-    if tree.stuck:
-        counts.append(f"{tree.stuck} stuck")
+    calls = tree.running + tree.parked + tree.stuck
+    counts = [counted(calls, "call") if calls else "no calls"]
+    counts += [f"{count:,} {what}" for count, what in ((tree.parked, "parked"), (tree.stuck, "stuck")) if count]
     if tree.subscribers:
         counts.append(counted(tree.subscribers, "subscriber"))
     children = [client_node(client) for client in tree.clients]
@@ -211,7 +220,8 @@ def call_node(call: CallTree) -> Node:
         parts.append(f"request {call.request}")
     parts.append(f"{call.age:.1f} s")
     state = call.state.value if call.reason is None else f"{call.state.value} ({call.reason.value})"
-    doing = [state, *awaits_text(call.awaits)]
+    awaits = awaits_text(call.awaits)
+    doing = [*awaits] if awaits and call.state is CallState.WAITING else [state, *awaits]
     if call.queued:
         doing.append(f"{counted(call.queued, 'question')} in the queue")
     children = [branch_node(branch) for branch in call.branches]
@@ -235,4 +245,4 @@ def with_more(children: Sequence[Node], more: int, one: str, many: str = "") -> 
 
 
 def counted(number: int, one: str) -> str:
-    return f"{number} {one}" if number == 1 else f"{number} {one}s"
+    return f"{number:,} {one if number == 1 else f'{one}s'}"

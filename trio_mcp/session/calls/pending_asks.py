@@ -254,7 +254,7 @@ class PendingAsks:
     def method_of(self, key: str) -> str | None:
         """Return the method of the request whose answer goes into this slot; None if there is none."""
         # The ids of our own requests are numbers.
-        request_id = int(key)
+        request_id = int(key) if key.isdecimal() else None
         return self._connection.method_of(request_id) if request_id in self.actors else None
 
     def queued(self, call: Call) -> int:
