@@ -4,8 +4,8 @@ A snapshot is derived from what the actors, their lanes and their mailboxes are 
 actors run, and an actor pays nothing for it.
 """
 
-# The task that waits for an answer says which lane asked: it is the task of that lane, or one that the code of the lane has started
-# below it. The lane itself does not know, because a question that is sent at once does not make it wait (`actor`).
+# The task that waits for an answer says which lane asked: it is the task of that lane, or one that the code of the lane has
+# started below it. The lane itself does not know, because a question that is sent at once does not make it wait (`actor`).
 
 from __future__ import annotations
 
