@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import logging
+import signal
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 import trio
 
+from ..session import Service
 from ..session.transport import owned_process
+
+logger = logging.getLogger("trio_mcp.tree")
 
 GC_THRESHOLD: Final = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -25,3 +30,19 @@ def run_process(serve: Callable[[], Awaitable[object]]) -> None:
     gc.set_threshold(GC_THRESHOLD)
     with owned_process():
         trio.run(serve)
+
+
+async def log_tree_on_signal(service: Service) -> None:
+    """Log `service.tree()` whenever SIGUSR1 comes, for ever; run it as a task, in the main thread.
+
+    It returns at once where there is no such signal (Windows), and where it is handled or ignored already.
+    """
+    number: signal.Signals | None = getattr(signal, "SIGUSR1", None)
+    if number is None or signal.getsignal(number) is not signal.SIG_DFL:
+        return
+    with trio.open_signal_receiver(number) as received:
+        async for _ in received:
+            tree = service.tree()
+            # As a warning, so that it is seen at the default level. The tree has the texts of clients in one line each, without
+            # control characters.
+            logger.warning("what runs now:\n%s", tree, extra={"fields": {"tree": tree.to_json()}})

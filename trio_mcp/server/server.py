@@ -33,6 +33,7 @@ from ..session.calls.services import CallServices
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
+from ..session.transport import OWNS_PROCESS
 from ..types import CacheScope, Icon, Implementation
 from .composing import Composition, mounted_services, open_mounts, seconds_of, threads_of, watchers
 from .handler import Function
@@ -379,6 +380,8 @@ class Server(Composition):
             self._services[service] = None
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
+            if OWNS_PROCESS.get():
+                service.supervisor.spawn(server.running.log_tree_on_signal, service)
             try:
                 yield service
             finally:

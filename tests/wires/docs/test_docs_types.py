@@ -22,6 +22,7 @@ PAGES = [
     "handoff",
     "http",
     "internals/contract",
+    "observing",
     "openapi",
     "results",
     "servers",
