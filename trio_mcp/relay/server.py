@@ -12,7 +12,7 @@ import trio
 from ..checks import check_int
 from ..logs import peer_logger
 from ..protocol.sealing.request_state import KeyRing
-from ..server.running import log_tree_on_signal
+from ..server.running import tree_on_signal
 from ..session import (
     AnyChannel,
     Service,
@@ -22,7 +22,6 @@ from ..session import (
     serve_channel,
 )
 from ..session.event_loop import check_event_loop
-from ..session.transport import OWNS_PROCESS
 from ..types import Implementation, ServerCapabilities
 from .answers import Answers, Backfill
 from .rounds import RoundStates
@@ -110,9 +109,8 @@ class RelayServer:
                     one_of_several,
                     self._server_name,
                 )
-                if OWNS_PROCESS.get():
-                    service.supervisor.spawn(log_tree_on_signal, service)
-                yield service
+                with tree_on_signal(service):
+                    yield service
             nursery.cancel_scope.cancel()
 
     def _on_lost(self, why: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Final
 
 import trio
 
 from ..session import Service
-from ..session.transport import owned_process
+from ..session.transport import OWNS_PROCESS, owned_process
 
 logger = logging.getLogger("trio_mcp.tree")
 
@@ -32,17 +33,26 @@ def run_process(serve: Callable[[], Awaitable[object]]) -> None:
         trio.run(serve)
 
 
-async def log_tree_on_signal(service: Service) -> None:
-    """Log `service.tree()` whenever SIGUSR1 comes, for ever; run it as a task, in the main thread.
+@contextmanager
+def tree_on_signal(service: Service) -> Generator[None]:
+    """Log `service.tree()` whenever SIGUSR1 comes in the block, if the process exists for a server (`run_process`).
 
-    It returns at once where there is no such signal (Windows), and where it is handled or ignored already.
+    It does nothing where there is no such signal (Windows), and where it is handled or ignored already.
     """
-    number: signal.Signals | None = getattr(signal, "SIGUSR1", None)
+    number: signal.Signals | None = getattr(signal, "SIGUSR1", None) if OWNS_PROCESS.get() else None
     if number is None or signal.getsignal(number) is not signal.SIG_DFL:
+        yield
         return
+    # Here and not in the task: a signal that comes before the task runs would end the process.
     with trio.open_signal_receiver(number) as received:
-        async for _ in received:
-            tree = service.tree()
-            # As a warning, so that it is seen at the default level. The tree has the texts of clients in one line each, without
-            # control characters.
-            logger.warning("what runs now:\n%s", tree, extra={"fields": {"tree": tree.to_json()}})
+        service.supervisor.spawn(log_trees, service, received)
+        yield
+
+
+async def log_trees(service: Service, received: AsyncIterator[int]) -> None:
+    """Log the tree of a service at each signal, for ever."""
+    async for _ in received:
+        tree = service.tree()
+        # As a warning, so that it is seen at the default level. The tree has the texts of clients in one line each, without
+        # control characters.
+        logger.warning("what runs now:\n%s", tree, extra={"fields": {"tree": tree.to_json()}})

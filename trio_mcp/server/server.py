@@ -380,10 +380,9 @@ class Server(Composition):
             self._services[service] = None
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
-            if OWNS_PROCESS.get():
-                service.supervisor.spawn(server.running.log_tree_on_signal, service)
             try:
-                yield service
+                with server.running.tree_on_signal(service) if OWNS_PROCESS.get() else nullcontext():
+                    yield service
             finally:
                 del self._services[service]
 
