@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Awaitable, Callable
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Final
 
 import trio
 
-from ..session.transport import owned_process
+from ..session import Service
+from ..session.transport import OWNS_PROCESS, owned_process
+
+logger = logging.getLogger("trio_mcp.tree")
 
 GC_THRESHOLD: Final = 10_000
 """New objects after which the garbage collector scans the youngest generation."""
@@ -37,3 +43,28 @@ def _keep_freed_memory() -> None:
     # end of its heap (mallopt(3), M_MMAP_THRESHOLD). Left to chance, half of the processes took 700 page faults for each message
     # of a megabyte, and 1.7 times the CPU time. The block is never written to, so it takes no memory.
     bytes(LARGE)
+
+
+@contextmanager
+def tree_on_signal(service: Service) -> Generator[None]:
+    """Log `service.tree()` whenever SIGUSR1 comes in the block, if the process exists for a server (`run_process`).
+
+    It does nothing where there is no such signal (Windows), and where it is handled or ignored already.
+    """
+    number: signal.Signals | None = getattr(signal, "SIGUSR1", None) if OWNS_PROCESS.get() else None
+    if number is None or signal.getsignal(number) is not signal.SIG_DFL:
+        yield
+        return
+    # Here and not in the task: a signal that comes before the task runs would end the process.
+    with trio.open_signal_receiver(number) as received:
+        service.supervisor.spawn(log_trees, service, received)
+        yield
+
+
+async def log_trees(service: Service, received: AsyncIterator[int]) -> None:
+    """Log the tree of a service at each signal, for ever."""
+    async for _ in received:
+        tree = service.tree()
+        # As a warning, so that it is seen at the default level. The tree has the texts of clients in one line each, without
+        # control characters.
+        logger.warning("what runs now:\n%s", tree, extra={"fields": {"tree": tree.to_json()}})
