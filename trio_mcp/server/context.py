@@ -282,7 +282,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         messages = (*inherited, *freeze_messages(options.get("messages", ())))
         terms = self._terms.for_branch(options, self._messages)
         max_depth = min(terms.max_depth, self._call.services.options.max_depth)
-        work = lambda lane: fn(type(self)(self._call, lane, terms, messages))  # noqa: E731
+        work = lambda lane: fn(type(self)(self._call, lane.titled(fn), terms, messages))  # noqa: E731
         return work, options.get("timeout", math.inf), max_depth
 
     def __repr__(self) -> str:

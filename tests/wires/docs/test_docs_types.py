@@ -24,6 +24,7 @@ PAGES = [
     "howto",
     "http",
     "internals/contract",
+    "observing",
     "openapi",
     "results",
     "servers",
