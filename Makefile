@@ -16,15 +16,18 @@ PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" 
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-wires fuzz sweep long conformance autobahn mutants bench site site-look site-links pictures lint clean
+.PHONY: help demo cast test test-wires fuzz sweep long conformance autobahn mutants bench site site-look site-links pictures lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
 
 demo: $(STAMPS)/run  ## see it work
-	$(BIN)/trio-mcp demo
-	env -u OPENAI_API_KEY -u ANTHROPIC_API_KEY $(BIN)/python examples/researcher.py demo
-	$(BIN)/python examples/report.py demo
+	@$(BIN)/trio-mcp demo && echo
+	@env -u OPENAI_API_KEY -u ANTHROPIC_API_KEY $(BIN)/python examples/researcher.py demo && echo
+	@$(BIN)/python examples/report.py demo
+
+cast: $(STAMPS)/run  ## record the demonstration as docs/pictures/demo.svg
+	$(BIN)/python docs/pictures/cast.py
 
 test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each wire
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/wires --ignore=tests/long -m 'not wires and not long'

@@ -33,6 +33,7 @@ from ..session.calls.services import CallServices
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
+from ..session.transport import OWNS_PROCESS
 from ..types import CacheScope, Icon, Implementation
 from .composing import Composition, mounted_services, open_mounts, seconds_of, threads_of, watchers
 from .handler import Function
@@ -380,7 +381,8 @@ class Server(Composition):
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
             try:
-                yield service
+                with server.running.tree_on_signal(service) if OWNS_PROCESS.get() else nullcontext():
+                    yield service
             finally:
                 del self._services[service]
 

@@ -180,6 +180,15 @@ class Call(ABC, Generic[OriginT_co]):
         """The name of the tool, prompt or resource that it calls."""
         return self._plan.target
 
+    @abstractmethod
+    def question_method(self, key: str) -> str | None:
+        """Return the method of the question whose answer is awaited under this key; None if it is no question to the client."""
+
+    @property
+    def queued_questions(self) -> int:
+        """How many questions wait until the user has answered another one."""
+        return 0
+
     # messages about the request
 
     def progress(self, progress: float, total: float | None, message: str | None) -> Awaitable[None]:
