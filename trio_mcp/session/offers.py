@@ -13,7 +13,6 @@ from ..types import ServerCapabilities
 from .caller import Caller
 from .calls.call import Call, RequestCheck, Route
 from .calls.services import CallServices
-from .calls.usage import Usage
 from .envelope import MessageMiddleware
 
 MissingScopes: TypeAlias = Callable[[Request, Callable[[], Caller | None]], frozenset[str]]
@@ -39,7 +38,6 @@ class Offers:
         missing_scopes: for a transport that can reject a request before it is served.
         state: what the lifespan yielded.
         message_middleware: sees each message of a client.
-        usage: counts the calls that begin with these offers.
         equip: gives their calls the model, the tools and the mounted servers.
     """
 
@@ -51,5 +49,4 @@ class Offers:
     missing_scopes: MissingScopes
     state: object
     message_middleware: Sequence[MessageMiddleware]
-    usage: Usage
     equip: Callable[[CallServices[Call]], None]

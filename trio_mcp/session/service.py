@@ -33,6 +33,7 @@ from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
 from .calls.repeats import KeyedCalls
 from .calls.services import CallServices
+from .calls.usage import Usage
 from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
 from .offers import NO_CHECKS, MissingScopes, Offers, no_scopes
 from .options import ServiceOptions
@@ -40,6 +41,7 @@ from .sizes import QUEUE_SIZE
 from .subscriptions import Subscriptions
 
 logger = peer_logger("trio_mcp.session")
+
 
 @dataclass(eq=False, repr=False)
 class Service:
@@ -101,14 +103,17 @@ class Service:
     def _with_tasks(self, routes: Mapping[str, Route]) -> Mapping[str, Route]:
         return {**routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
 
-    def replace_offers(self, offers: Offers) -> None:
+    def replace_offers(self, offers: Offers, usage: Usage) -> None:
         """Serve these offers from now on, in one step; announces nothing.
 
         Calls that run keep the code, the state and the model that they began with, and so do calls that are parked: an answer
         finds them as before. A call that begins now, also as a task, uses the new ones.
+
+        Args:
+            usage: counts the calls that begin with these offers.
         """
         routes = self._with_tasks(offers.routes)
-        calls = self.calls.renewed(routes, offers.state, offers.usage)
+        calls = self.calls.renewed(routes, offers.state, usage)
         offers.equip(calls)
         self.routes, self.calls, self.state = routes, calls, offers.state
         self.instructions, self.request_checks = offers.instructions, offers.request_checks
