@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import reduce, wraps
 from importlib import import_module
@@ -35,7 +35,7 @@ clients reach it, so that no other web site can. SIGTERM, SIGHUP or Ctrl-C ends 
 running calls may continue for 70% of that time, then they are cancelled and answered.
 """
 
-STATUSES: Final = {
+STATUSES: Final[Mapping[int, str]] = {
     Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
     Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
 }
@@ -98,10 +98,7 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
 @command(
     "serve",
     EXAMPLES,
-    {
-        Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
-        Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
-    },
+    STATUSES,
 )
 @target_argument
 @serves_http

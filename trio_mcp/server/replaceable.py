@@ -18,6 +18,8 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 
+import trio
+
 from ..checks import check_instance
 from ..errors import ConfigurationError
 from ..http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
@@ -81,6 +83,7 @@ class ReplaceableServer:
         """The newest server that authenticates its callers."""
         self._over_http = True
         self._running: Running | None = None
+        self._served = trio.Event()
 
     @property
     def identity(self) -> Implementation:
@@ -115,6 +118,10 @@ class ReplaceableServer:
     def service(self) -> Service | None:
         """The running service; None while nothing serves it."""
         return None if self._running is None else self._running.service
+
+    async def wait_served(self) -> None:
+        """Wait until it is served for the first time."""
+        await self._served.wait()
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; see `Server.serve`."""
@@ -151,6 +158,7 @@ class ReplaceableServer:
             generation = await generations.open(self._newest)
             async with generation.open_service(options, channel) as service:
                 running = self._running = Running(service, generations, generation)
+                self._served.set()
                 try:
                     yield service
                 finally:
