@@ -84,6 +84,8 @@ def command_line(
     if stdio and inspector:
         raise CommandError("--inspector connects over HTTP: leave --stdio out")
     npx = find_npx() if inspector else None
+    if inspector and (node := outdated_node()) is not None:
+        tell(f"the Inspector needs Node.js 22.19 or newer, and this is {node}: it may not start", "yellow")
     modules = ProjectModules(project_roots(source.source))
     modules.install()
     load = partial(load_python, source, tell_errors=True, loader=modules.loader)
@@ -152,8 +154,6 @@ class DevSession:
         scope.cancel()
 
     async def _inspect(self, npx: str, urls: Sequence[str]) -> None:
-        if (node := outdated_node()) is not None:
-            tell(f"the Inspector needs Node.js 22.19 or newer, and this is {node}: it may not start", "yellow")
         http = self._reloader.server.http
         # A file may switch Streamable HTTP off; then the URLs are those of HTTP+SSE.
         is_sse = http is not None and http.path is None and "path" not in self._options

@@ -58,13 +58,11 @@ def outdated_node() -> str | None:
     if node is None:
         return None
     try:
-        said = subprocess.run(
-            [node, "--version"], capture_output=True, text=True, timeout=END_SECONDS, check=False
-        ).stdout
+        done = subprocess.run([node, "--version"], capture_output=True, text=True, timeout=END_SECONDS)  # noqa: PLW1510, S603
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.match(r"v(\d+)\.(\d+)", said)
-    return said.strip() if found is not None and (int(found[1]), int(found[2])) < OLDEST_NODE else None
+    found = re.match(r"v(\d+)\.(\d+)", done.stdout)
+    return done.stdout.strip() if found is not None and (int(found[1]), int(found[2])) < OLDEST_NODE else None
 
 
 async def run_inspector(command: Sequence[str]) -> int:

@@ -1,7 +1,7 @@
 """The modules of a project, which are imported afresh when their files have changed; all others stay as they are."""
 
-# A reload takes the modules of the project out of `sys.modules`, so that importing the file imports them all again. If that fails,
-# they are put back: functions of the old code that import late find the old modules, as if nothing had happened.
+# A reload takes the modules of the project out of `sys.modules`, so that importing the file imports them all again. If that
+# fails, they are put back: functions of the old code that import late find the old modules, as if nothing had happened.
 #
 # Which source a module was made of is noted by its loader, at the moment when it reads the file. So a file that is saved while it
 # is imported, or right after, is found to have changed, however many notifications of the system were lost or came together.

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -37,6 +37,7 @@ GONE_STEP: Final = 0.05
 
 Tell: TypeAlias = Callable[[str, str], None]
 """Shows lines to the user, in a colour."""
+Watch: TypeAlias = Callable[[Callable[[], Collection[Path]], Callable[[Collection[Path]], None]], Awaitable[None]]
 
 
 @dataclass(eq=False)
@@ -51,6 +52,7 @@ class Reloader:
         load: imports the file, and returns its server.
         tell: shows lines to the user.
         debug: show whole tracebacks.
+        watch: notices changes; see `file_watch.watch`.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Reloader:
     load: Callable[[], Server]
     tell: Tell
     debug: bool = False
+    watch: Watch = watch
     _due: trio.Event = field(default_factory=trio.Event, init=False)
     _touched: set[Path] = field(default_factory=set, init=False)
     _starting: trio.CancelScope | None = field(default=None, init=False)
@@ -74,7 +77,7 @@ class Reloader:
         await self.server.wait_served()
         self.restarts.note_loaded()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch, self._folders, self._on_change)
+            nursery.start_soon(self.watch, self._folders, self._on_change)
             while True:
                 await self._due.wait()
                 self._due = trio.Event()
