@@ -87,20 +87,35 @@ def command_line(
     if inspector and (node := outdated_node()) is not None:
         tell(f"the Inspector needs Node.js 22.19 or newer, and this is {node}: it may not start", "yellow")
     modules = ProjectModules(project_roots(source.source))
+    options = {} if stdio else {**http, "access_log": access_log or None, "sse_path": "/sse" if sse else None}
     modules.install()
+    try:
+        reloader = make_reloader(source, target, modules, debug=debug)
+        session = DevSession(reloader, "stdio" if stdio else "http", options, npx, era)
+        with http_errors(), lifespan_errors(source.source):
+            run_process(session.run)
+    finally:
+        modules.uninstall()
+    return 0
+
+
+def make_reloader(source: PythonTarget, name: str, modules: ProjectModules, *, debug: bool) -> Reloader:
+    """Load a server, and return what serves and reloads it.
+
+    Args:
+        name: of the file or module, for the user.
+        modules: load the modules of the project.
+
+    Raises:
+        CommandError: it cannot be loaded, or is a proxy.
+    """
     load = partial(load_python, source, tell_errors=True, loader=modules.loader)
     server = load()
     if not isinstance(server, Server):
-        raise CommandError(
-            f"{target} has a {type(server).__name__}, whose offers are those of the server behind it: use 'trio-mcp serve'"
-        )
-    served = ReplaceableServer(server)
-    reloader = Reloader(target, served, modules, Restarts(modules.extensions), load, tell, debug=debug)
-    options = {} if stdio else {**http, "access_log": access_log or None, "sse_path": "/sse" if sse else None}
-    session = DevSession(reloader, "stdio" if stdio else "http", options, npx, era)
-    with http_errors(), lifespan_errors(source.source):
-        run_process(session.run)
-    return 0
+        kind = type(server).__name__
+        raise CommandError(f"{name} has a {kind}, which offers what the server behind it does: use 'trio-mcp serve'")
+    restarts = Restarts(modules.extensions)
+    return Reloader(name, ReplaceableServer(server), modules, restarts, load, tell, debug=debug)
 
 
 class DevSession:
