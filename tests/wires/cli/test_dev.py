@@ -210,7 +210,7 @@ async def test_a_client_is_notified_of_the_list_that_has_changed(serve: Any, mod
                 child.edit("async def show", "async def reveal")
                 await child.says("tools changed")
                 assert (await anext(aiter(changes))).kind == "tools"
-                assert [tool.name async for tool in client.tools()] == ["reveal", "ask"]
+                assert [tool.name for tool in await client.list_tools()] == ["reveal", "ask"]
 
 
 async def test_a_file_that_is_deleted_and_made_again_is_reloaded(folder: Path) -> None:
