@@ -202,6 +202,17 @@ async def test_a_file_that_is_saved_while_it_is_imported_is_imported_once_more(p
         assert await show(client) == "one 3"
 
 
+async def test_a_module_that_writes_a_file_at_each_import_is_not_reloaded_for_ever(project: Project) -> None:
+    async with project.served():
+        same = "import pathlib; pathlib.Path(__file__).write_bytes(pathlib.Path(__file__).read_bytes())\n"
+        said = await project.saved(project.write("reloaded_helper.py", f"TEXT = 'b'\n{same}"))
+        assert said.count("reloaded reloaded_helper.py") == 1
+        assert await project.saved() == ""
+        other = "import pathlib; pathlib.Path(__file__).with_name('reloaded_made.py').write_text('')\n1 / 0\n"
+        assert "ZeroDivisionError" in await project.saved(project.write("reloaded_helper.py", other))
+        assert await project.saved(project.folder / "reloaded_made.py") == ""
+
+
 async def test_a_save_without_a_change_of_the_text_reloads(project: Project) -> None:
     async with project.served():
         os.utime(project.app, ns=(1, 1))

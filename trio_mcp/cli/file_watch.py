@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
+import trio
 from watchfiles import awatch
 
 # Milliseconds. A save is often several changes (an editor writes a new file and renames it); they are noticed together.
@@ -15,6 +16,8 @@ QUIET: Final = 50
 LONGEST: Final = 400
 CHECK: Final = 1000
 """How often files are compared although nothing was noticed: some file systems notify of nothing, such as those of a network."""
+
+logger = logging.getLogger("trio_mcp.cli")
 
 
 async def watch(folders: Callable[[], Collection[Path]], on_change: Callable[[Collection[Path]], None]) -> None:
@@ -25,23 +28,47 @@ async def watch(folders: Callable[[], Collection[Path]], on_change: Callable[[Co
     """
     # It logs each change that it notices.
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
+    polls = False
     while True:
         watched = existing(folders())
-        changes = awatch(
-            *watched,
-            watch_filter=None,
-            debounce=LONGEST,
-            step=QUIET,
-            rust_timeout=CHECK,
-            yield_on_timeout=True,
-            recursive=False,
-            ignore_permission_denied=True,
-        )
-        async with aclosing(changes):
-            async for changed in changes:
-                on_change({Path(path) for _, path in changed})
-                if existing(folders()) != watched:
-                    break
+        if not watched:
+            await trio.sleep(CHECK / 1000)
+            on_change(())
+            continue
+        try:
+            await watch_these(watched, folders, on_change, polls=polls)
+        # Of the system: a folder has gone, or it watches as many files as it can.
+        except (OSError, RuntimeError) as error:
+            if polls:
+                raise
+            logger.warning("the system does not notify of changes (%s): files are compared three times a second", error)
+            polls = True
+
+
+async def watch_these(
+    watched: Sequence[Path],
+    folders: Callable[[], Collection[Path]],
+    on_change: Callable[[Collection[Path]], None],
+    *,
+    polls: bool,
+) -> None:
+    """Watch these folders until others are to be watched."""
+    changes = awatch(
+        *watched,
+        watch_filter=None,
+        debounce=LONGEST,
+        step=QUIET,
+        rust_timeout=CHECK,
+        yield_on_timeout=True,
+        force_polling=polls or None,
+        recursive=False,
+        ignore_permission_denied=True,
+    )
+    async with aclosing(changes):
+        async for changed in changes:
+            on_change({Path(path) for _, path in changed})
+            if existing(folders()) != watched:
+                return
 
 
 def existing(folders: Collection[Path]) -> list[Path]:

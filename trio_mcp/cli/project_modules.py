@@ -157,6 +157,14 @@ class ProjectModules:
             setattr(parent, name, value)
         sys.path[:] = saved.path
 
+    def settle(self) -> None:
+        """Take a file that was written again with the same text, while it was imported, for the one that was read."""
+        # A module that writes another one, each time it is imported, would be reloaded again and again.
+        for path, source in [*self.files.items()]:
+            stamp = stamp_of(path)
+            if stamp not in (None, source.stamp) and digest_of(path) == source.digest:
+                self.files[path] = Source(stamp, source.digest)
+
     def forget_unread(self) -> None:
         """Forget the files that the last attempt has not read, which has succeeded: the code is not made of them any more."""
         self.files = {path: source for path, source in self.files.items() if path in self._read}

@@ -28,12 +28,14 @@ from ..server.lifespan import LIFESPAN_NOTE
 from ..server.replaceable import ReplaceableServer, Replacement
 from .errors import CommandError
 from .file_watch import watch
-from .project_modules import ProjectModules, forget_lines
+from .project_modules import ProjectModules, Stamp, forget_lines, stamp_of
 from .restarts import Restarts
 
 GONE_SECONDS: Final = 0.5
 """How long a file may be gone before that counts: editors replace a file in several steps."""
 GONE_STEP: Final = 0.05
+IMPORTABLE: Final = ("", ".py")
+"""How the name of a folder or a file ends that may be a package or a module."""
 
 Tell: TypeAlias = Callable[[str, str], None]
 """Shows lines to the user, in a colour."""
@@ -68,6 +70,8 @@ class Reloader:
     _starting: trio.CancelScope | None = field(default=None, init=False)
     """Cancels the start of the lifespan of a version that is out of date already."""
     _has_failed: bool = field(default=False, init=False)
+    _seen: dict[Path, Stamp | None] = field(default_factory=dict, init=False)
+    """What else could be imported when the last attempt failed."""
     _wants_restart: tuple[str, ...] = field(default=(), init=False)
     """What the settings of the newest version need a restart for."""
     _told_restart: tuple[str, ...] = field(default=(), init=False)
@@ -93,15 +97,20 @@ class Reloader:
     def _on_change(self, touched: Collection[Path]) -> None:
         self._touched.update(touched)
         changed = self.modules.changed(touched)
-        # After a failure also a file that nothing has read yet, and a package that has been installed.
-        may_help = any(path.suffix == ".py" or path.parent in self.restarts.site_folders for path in touched)
-        if changed or (self._has_failed and may_help):
+        if changed or (self._has_failed and any(map(self._may_help, touched))):
             self._due.set()
         if changed and self._starting is not None:
             self._starting.cancel("the files have changed again")
         watched = self.restarts.folders()
         if any(path.parent in watched for path in touched):
             self._tell_restarts()
+
+    def _may_help(self, path: Path) -> bool:
+        """Return whether a file is one that the last attempt, which has failed, may have looked for in vain."""
+        if path.parent in self.restarts.site_folders:
+            return True
+        # Not what the attempt itself has written: that would lead to the next attempt, and so on.
+        return path.suffix in IMPORTABLE and stamp_of(path) not in (None, self._seen.get(path))
 
     async def _wait_there(self) -> None:
         """Wait for a moment until files are there again that are being replaced."""
@@ -122,6 +131,8 @@ class Reloader:
         finally:
             if not done:
                 self.modules.put_back(saved)
+            self.modules.settle()
+            self._seen = importable(self.modules.folders()) if self._has_failed else {}
             forget_lines()
 
     async def _replace(self) -> Replacement | None:
@@ -195,6 +206,12 @@ class Reloader:
         where = [f"  {frame.filename}, line {frame.lineno}: {frame.line}" for frame in own[-1:]]
         said = f"{cause}" if isinstance(cause, CommandError) else f"{type(cause).__name__}: {cause}"
         return [*where, *(f"  {line}" for line in said.splitlines())]
+
+
+def importable(folders: Collection[Path]) -> dict[Path, Stamp | None]:
+    """Return what the system says of each package and module in some folders."""
+    entries = [entry for folder in folders if folder.is_dir() for entry in folder.iterdir()]
+    return {entry: stamp_of(entry) for entry in entries if entry.suffix in IMPORTABLE}
 
 
 def lines_of(error: SyntaxError) -> list[str]:
