@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -57,13 +58,19 @@ def test_a_node_that_is_too_old_is_named(
     [
         (["http://127.0.0.1:1/mcp"], "trio-mcp serve"),
         (["{app}", "--stdio", "--inspector"], "--stdio"),
-        (["{app}:shop"], "app.py:server"),
+        (["{app}:shop"], "inspected_app.py:server"),
     ],
 )
 def test_what_dev_cannot_serve_is_refused(
-    arguments: list[str], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    named: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    app = tmp_path / "app.py"
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    app = tmp_path / "inspected_app.py"
     app.write_text("from trio_mcp import Server\nserver = Server('x')\n")
     assert main(["dev", *(each.format(app=app) for each in arguments)]) != 0
+    sys.modules.pop("inspected_app", None)
     assert named in capsys.readouterr().err

@@ -7,6 +7,9 @@
 # is imported, or right after, is found to have changed, however many notifications of the system were lost or came together.
 # Bytecode is neither read nor written: its file names the second in which the source was saved, and two versions of one second
 # that have the same length would be taken for one.
+#
+# A function of the project that runs in a thread may import at any time. So what its loader writes is copied, in one step of the
+# interpreter, before it is looked through, and never replaced by another object.
 
 from __future__ import annotations
 
@@ -137,21 +140,24 @@ class ProjectModules:
 
     def take_out(self) -> Saved:
         """Remove the modules of the project from `sys.modules`, so that an import imports them again."""
-        modules = {name: sys.modules[name] for name in self._names if name in sys.modules}
-        modules |= {name: each for name, each in [*sys.modules.items()] if self._is_namespace(name, each)}
+        loaded = {**sys.modules}
+        modules = {name: loaded[name] for name in [*self._names] if name in loaded}
+        modules |= {name: each for name, each in loaded.items() if self._is_namespace(name, each)}
         attributes = [*self._attributes(modules)]
         for name in modules:
-            del sys.modules[name]
+            sys.modules.pop(name, None)
         importlib.invalidate_caches()
+        self._read.clear()
         # Of what the attempt does not read, it is known that it was so when the attempt began.
-        self.files = {path: source_of(path) for path in self.files}
-        self._read = set()
+        for path in [*self.files]:
+            self.files[path] = source_of(path)
         return Saved(modules, attributes, [*sys.path])
 
     def put_back(self, saved: Saved) -> None:
         """Undo `take_out`, and what was imported since then."""
-        for name in [each for each in self._names if each in sys.modules and each not in saved.modules]:
-            del sys.modules[name]
+        for name in [*self._names]:
+            if name not in saved.modules:
+                sys.modules.pop(name, None)
         sys.modules.update(saved.modules)
         for parent, name, value in saved.attributes:
             setattr(parent, name, value)
@@ -167,7 +173,9 @@ class ProjectModules:
 
     def forget_unread(self) -> None:
         """Forget the files that the last attempt has not read, which has succeeded: the code is not made of them any more."""
-        self.files = {path: source for path, source in self.files.items() if path in self._read}
+        for path in [*self.files]:
+            if path not in self._read:
+                del self.files[path]
 
     def _is_namespace(self, name: str, module: ModuleType) -> bool:
         """Return whether a module is a package of the project without an `__init__.py`."""
@@ -196,18 +204,18 @@ class ProjectModules:
         named = set(touched)
         return [
             path
-            for path, source in self.files.items()
+            for path, source in [*self.files.items()]
             if stamp_of(path) != source.stamp or (path in named and digest_of(path) != source.digest)
         ]
 
     def folders(self) -> set[Path]:
         """Return the folders that the files are in."""
-        return {path.parent for path in self.files}
+        return {path.parent for path in [*self.files]}
 
     def extensions(self) -> dict[str, Path]:
         """Return the C extensions of the project that are loaded, by name; they cannot be loaded again."""
         found: dict[str, Path] = {}
-        for name, module in [*sys.modules.items()]:
+        for name, module in {**sys.modules}.items():
             file = getattr(module, "__file__", None)
             if isinstance(file, str) and file.endswith(tuple(EXTENSION_SUFFIXES)) and self.owns(Path(file)):
                 found[name] = Path(file).resolve()

@@ -115,7 +115,7 @@ class Reloader:
     async def _wait_there(self) -> None:
         """Wait for a moment until files are there again that are being replaced."""
         with trio.move_on_after(GONE_SECONDS):
-            while any(not path.exists() for path in self.modules.files):  # noqa: ASYNC110
+            while any(not path.exists() for path in [*self.modules.files]):  # noqa: ASYNC110
                 # The watch does not say when they are all there.
                 await trio.sleep(GONE_STEP)
 

@@ -30,7 +30,6 @@ from ..session import (
     serve_channel,
 )
 from ..session.calls.services import CallServices
-from ..session.calls.usage import Usage
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
@@ -49,6 +48,7 @@ from .tool_options import ToolKeywords
 
 if TYPE_CHECKING:
     from ..http import HttpHandler, HttpOptions, HttpRoute
+    from ..session.calls.usage import Usage
 
 HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
 

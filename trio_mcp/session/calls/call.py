@@ -69,10 +69,10 @@ from .failures import (
 )
 from .reports import ProgressReports, report_log, report_progress, send_heartbeats
 from .services import CallServices
-from .usage import Usage
 
 if TYPE_CHECKING:
     from ..raised import RaisedErrors
+    from .usage import Usage
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)

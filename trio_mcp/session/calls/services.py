@@ -25,7 +25,6 @@ from .directory import CallDirectory
 from .facts import RequestFacts
 from .repeats import KeyedCalls
 from .url_elicitations import UrlElicitations
-from .usage import Usage
 
 if TYPE_CHECKING:
     from ...sampling import SamplingProvider
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from .ended import EndedCall
     from .log import CallLog
     from .stored_keys import StoredKeys
+    from .usage import Usage
 
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
