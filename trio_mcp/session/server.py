@@ -60,6 +60,7 @@ from .calls.call import Call, Plan
 from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
 from .calls.repeats import KEY_MARK, KEYED_METHOD, read_key
+from .calls.services import CallServices
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
 from .replies import OpenRequests, ReplyTarget
@@ -366,7 +367,7 @@ class ServerSession:
         elif as_task:
             service.tasks.start(answer, facts, params, target)
         else:
-            self._start_call(answer, facts, params, target)
+            self._start_call(service.calls, answer, facts, params, target)
         return None
 
     def _resumed(
@@ -392,14 +393,18 @@ class ServerSession:
 
     def _start_call(
         self,
+        services: CallServices[Call],
         plan: Plan,
         facts: RequestFacts,
         params: Model,
         target: ReplyTarget,
         run: calls.earlier.EarlierRun | None = None,
     ) -> Call:
-        """Start a call; once more if an earlier run has left something, with what that has recorded."""
-        services = self.service.calls
+        """Start a call; once more if an earlier run has left something, with what that has recorded.
+
+        Args:
+            services: those of the offers that the plan is of.
+        """
         if facts.terms.asks_in_rounds:
             journal = None if run is None else Journal(run.entries)
             return calls.asks_rounds.CallInRounds(services, plan, facts, target, RequestDigest(params), None, journal)

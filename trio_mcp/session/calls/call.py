@@ -72,6 +72,7 @@ from .services import CallServices
 
 if TYPE_CHECKING:
     from ..raised import RaisedErrors
+    from .usage import Usage
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
@@ -127,14 +128,18 @@ class Call(ABC, Generic[OriginT_co]):
             size += caller.size
         account = self._open_account(size)
         seconds = min(seconds, options.max_seconds)
+        body, usage = partial(run, self), services.usage
         actor = self.actor = services.supervisor.start(
-            partial(run, self),
+            body if usage is None else partial(run_counted, usage, body),
             self._on_actor_done,
             principal=principal,
             deadline=math.inf if seconds == math.inf else trio.current_time() + seconds,
             label=target,
             journal=journal,
         )
+        if usage is not None:
+            # Now, because a call that was refused never runs.
+            usage.count += 1
         if account is not None:
             actor.account = account
             account.draw(size)
@@ -465,6 +470,14 @@ class Call(ABC, Generic[OriginT_co]):
     def __repr__(self) -> str:
         ids = [target.request_id for target in (self.target, *self._copies) if target is not None]
         return f"<Call {self._plan.target} {self.facts.method} ids={ids} {'open' if self.is_answering else 'ended'}>"
+
+
+async def run_counted(usage: Usage, body: Callable[[Actor], Awaitable[Model]], actor: Actor) -> Model:
+    """Run the body of a call that is counted, until it has ended."""
+    try:
+        return await body(actor)
+    finally:
+        usage.leave()
 
 
 BECOMES_OUTSIDE: Final = "a call becomes a task while none of its branches and steps runs: call become_task() outside"
