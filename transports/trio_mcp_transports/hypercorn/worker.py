@@ -107,12 +107,11 @@ async def serve_connection(
                 try:
                     async with trio.open_nursery() as nursery:
                         connection.open(nursery)
-                        if not await shake_hands(stream, config.ssl_handshake_timeout):
-                            return
-                        if isinstance(stream, trio.SSLStream) and stream.selected_alpn_protocol() == "h2":
-                            await TCPServer(app, config, context, state, stream)
-                        else:
-                            await connection.run()
+                        if await shake_hands(stream, config.ssl_handshake_timeout):
+                            if isinstance(stream, trio.SSLStream) and stream.selected_alpn_protocol() == "h2":
+                                await TCPServer(app, config, context, state, stream)
+                            else:
+                                await connection.run()
                 finally:
                     # Last, for an application that is cancelled may still write its answer.
                     await close_stream(stream)  # noqa: ASYNC102  it has a shield and a time limit
