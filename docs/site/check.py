@@ -1,4 +1,4 @@
-"""Check the built site: every link in it leads to a page and an anchor that exist, and it loads nothing from elsewhere.
+"""Check the built site: its links, what it loads, and that the reference has every public name.
 
 Sphinx checks the links that it makes from the pages. This reads what a browser will: the navigation, the theme, the pictures.
 """
@@ -10,6 +10,9 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+from public_names import documented
+from sphinx.util.inventory import InventoryFile
 
 LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("source", "src"), ("iframe", "src")}
 NOT_LOADED = {"canonical", "index", "search", "next", "prev", "license"}
@@ -50,7 +53,14 @@ def problems(site: Path) -> list[str]:
         name = file.relative_to(site)
         found += [f"{name} loads {each}" for each in sorted(page(file).loads) if urlsplit(each).scheme not in {"", "data"}]
         found += [f"{name}: the link {each} is broken" for each in sorted(page(file).links) if is_broken(file, each)]
-    return found
+    return found + [f"the reference lacks {each}" for each in undocumented(site)]
+
+
+def undocumented(site: Path) -> list[str]:
+    """Return the public names that the inventory of the site does not have. (Of one that it has twice, Sphinx warns.)"""
+    inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
+    has = {name for kind, objects in inventory.items() if kind.startswith("py:") for name in objects}
+    return [each.path for names in documented().values() for each in names if each.path not in has]
 
 
 def is_broken(file: Path, link: str) -> bool:

@@ -25,7 +25,6 @@ ROOT_PAGES = {
     "CONTRIBUTING.md": "contributing.md",
     "README.md": "index.md",
     "SECURITY.md": "security.md",
-    "examples": "examples/index.md",
 }
 """What is beside `docs/`, and the page of the site for it."""
 
@@ -51,10 +50,11 @@ def sources() -> Sources:
     for page in (ROOT / path for path in ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")):
         found[staged_name(page)] = text_of(page).encode()
     found |= file_pages({*linked_files(), *examples(), *deployment_files()})
-    found["examples/index.md"] = examples_index().encode()
+    found["examples.md"] += toctree(f"/{name(file)}" for file in examples()).encode()
+    found["deployment.md"] += toctree(f"/{name(file)}" for file in deployment_files()).encode()
     found |= {name: text.encode() for name, text in reference_pages.pages()}
     found["reference.md"] += toctree(f"reference/{package}" for package in public_names.packages()).encode()
-    found["index.md"] = with_navigation(found["index.md"].decode(), found).encode()
+    found["index.md"] = with_navigation(found["index.md"].decode()).encode()
     return found
 
 
@@ -166,42 +166,19 @@ def docstring(text: str) -> tuple[str, int]:
     return (about, (module.body[0].end_lineno or 0) + 2) if about else ("", 1)
 
 
-def examples_index() -> str:
-    """Return the page that lists the examples, each with the first sentence about it."""
-    lines = []
-    for file in examples():
-        about, _ = docstring(file.read_text("utf-8"))
-        first = about.split("\n\n", 1)[0].replace("\n", " ")
-        path = file.relative_to(ROOT / "examples").as_posix()
-        lines.append(f"- [{path}]({path}.md): {first}")
-    return (
-        "# Examples\n\nEach example is one file that runs. The folder `ports` has servers that are often shown with FastMCP.\n\n"
-        + "\n".join(lines)
-        + "\n\n## Files for deployment\n\n[Deployment](../deployment.md) explains them.\n\n"
-        + "\n".join(f"- [{file.name}](../deploy/{file.name}.md)" for file in deployment_files())
-        + toctree([*(f"/{name(file)}" for file in [*examples(), *deployment_files()])])
-    )
-
-
 # navigation
 
 
-def with_navigation(index: str, found: Mapping[str, bytes]) -> str:
+def with_navigation(index: str) -> str:
     """Return the index with a table of contents for each of its sections: the pages that the section links to, in order."""
     head, *sections = SECTION.split(index)
-    listed = {match["path"] for section in sections for match in LINK.finditer(section)}
-    # Pages that the index does not name yet end the first section, if they are of the tutorial, or the second.
-    pages = {name for name in found if name.endswith(".md") and name.split("/")[0] not in {"index.md", "examples", "deploy"}}
-    new = sorted(pages - listed)
-    tutorial = [name for name in new if name.startswith("tutorial/")]
-    more = [tutorial, [name for name in new if name not in tutorial], *[[] for _ in sections]]
-    return head + "".join(section + contents(section, added) for section, added in zip(sections, more, strict=False))
+    return head + "".join(section + contents(section) for section in sections)
 
 
-def contents(section: str, added: list[str]) -> str:
+def contents(section: str) -> str:
     """Return the table of contents of one section."""
     title = section.split("\n", 1)[0].removeprefix("## ")
-    pages = dict.fromkeys([*(match["path"] for match in LINK.finditer(section)), *added])
+    pages = dict.fromkeys(match["path"] for match in LINK.finditer(section))
     return toctree((page.removesuffix(".md") for page in pages), f":caption: {title}\n")
 
 
