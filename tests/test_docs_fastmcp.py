@@ -18,18 +18,19 @@ ROWS = re.findall(r"^\| (.*?) \| (.*) \|$", PAGE.text, re.MULTILINE)
 THEIRS = " ".join(row[0] for row in ROWS)
 OURS = " ".join(row[1] for row in ROWS)
 NAMES = """
-    name= title= description= icons= annotations= meta= output_schema= timeout= tags= enabled= version= task= auth= run_in_thread=
-    on_duplicate= strict_input_validation= mime_type= cache_ttl= Image Audio File ToolResult TextResource FileResource
-    DirectoryResource prompt completion report_progress debug info elicit AcceptedElicitation sample result_type= tools=
-    list_roots read_resource get_prompt list_tools set_state get_state UserSession session_id request_id client_id lifespan_context
-    lifespan= Depends CurrentContext mount import_server create_proxy from_openapi from_fastapi route_maps= Tool.from_tool
-    BM25SearchTransform CodeMode add_middleware TimingMiddleware LoggingMiddleware ErrorHandlingMiddleware RetryMiddleware
-    RateLimitingMiddleware ResponseCachingMiddleware ResponseLimitingMiddleware PingMiddleware enable_components JWTVerifier
-    OAuthProxy custom_route http_app Docket Redis session_state_store= event_store= OpenTelemetry website_url= instructions=
-    stateless_http= json_response= WebSocket run_async --reload factory fastmcp.json mcpServers inspector inspect install list
-    discover generate-cli call FASTMCP_ elicitation_handler= sampling_handler= log_handler= progress_handler= roots= listen cache
-    result.data ClientGroup asgi_client OAuth auth="token" StdioTransport mask_error_details= host_origin_protection=
-    request_state_security= http_session_idle_timeout= apps close_sse_stream input_responses
+    name= title= description= icons= annotations= meta= output_schema= timeout= tags= enabled= version= task= auth=
+    run_in_thread= on_duplicate= strict_input_validation= mime_type= cache_ttl= Image Audio File ToolResult TextResource
+    FileResource DirectoryResource prompt completion report_progress debug info elicit AcceptedElicitation sample
+    result_type= tools= list_roots read_resource get_prompt list_tools set_state get_state UserSession session_id request_id
+    client_id lifespan_context lifespan= Depends CurrentContext mount import_server create_proxy from_openapi from_fastapi
+    route_maps= Tool.from_tool BM25SearchTransform CodeMode add_middleware TimingMiddleware LoggingMiddleware
+    ErrorHandlingMiddleware RetryMiddleware RateLimitingMiddleware ResponseCachingMiddleware ResponseLimitingMiddleware
+    PingMiddleware enable_components JWTVerifier OAuthProxy custom_route http_app Docket Redis session_state_store=
+    event_store= OpenTelemetry website_url= instructions= stateless_http= json_response= WebSocket run_async --reload
+    factory fastmcp.json mcpServers inspector inspect install list discover generate-cli call FASTMCP_ elicitation_handler=
+    sampling_handler= log_handler= progress_handler= roots= listen cache result.data ClientGroup asgi_client OAuth
+    auth="token" StdioTransport mask_error_details= host_origin_protection= request_state_security=
+    http_session_idle_timeout= apps close_sse_stream input_responses
 """
 """What part E of the comparison with FastMCP names, and what its documentation lists."""
 
