@@ -6,6 +6,7 @@ import os
 import re
 import select
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -142,3 +143,12 @@ def test_every_command_prints_what_the_page_shows(reader: Reader) -> None:
                         wrong.append((line, expected, seen))
     assert wrong == []
     assert typed > 20
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_takes_the_unit_of_the_reader(tmp_path: Path) -> None:
+    (unit,) = [step for step in steps_of(page("deploy")) if isinstance(step, Edit) and step.file == "expenses.service"]
+    (tmp_path / unit.file).write_text(re.sub(r"/srv/expenses/\S*/trio-mcp", "/bin/true", unit.text))
+    command = ["systemd-analyze", "verify", str(tmp_path / unit.file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
