@@ -8,7 +8,6 @@ import select
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -38,7 +37,7 @@ class Reader:
         self.home = home
         self.folder = home / "expenses"
         self.folder.mkdir(parents=True)
-        self.port = free_port()
+        self.port = PORT
         self.server: subprocess.Popen[str] | None = None
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
         kept = {
@@ -76,12 +75,15 @@ class Reader:
     def serve(self, words: list[str]) -> str:
         """Start a server in the first terminal, in place of the one that runs there, and return its first line."""
         self.interrupt()
-        command = [self.port if word == PORT else word for word in words]
+        # A free port: another one may be taken between the moment that it was chosen and this one.
+        command = ["0" if word == PORT else word for word in words]
         self.server = subprocess.Popen(command, cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True)
         assert self.server.stderr is not None
         ready, _, _ = select.select([self.server.stderr], [], [], START)
         assert ready, "the server did not say where it serves"
-        return self.server.stderr.readline()
+        line = self.server.stderr.readline()
+        (self.port,) = re.findall(r":(\d+)/", line)
+        return line
 
     def interrupt(self) -> None:
         """Press Ctrl-C in the first terminal."""
@@ -99,11 +101,6 @@ class Reader:
     def shown(self, text: str) -> list[str]:
         replaced = text.replace(sys.executable, f"{HOME}/expenses/.venv/bin/python3").replace(str(self.home), HOME)
         return alike(replaced.replace(f":{self.port}/", f":{PORT}/"))
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return str(listener.getsockname()[1])
 
 
 def alike(text: str) -> list[str]:
