@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 from .. import server
@@ -16,7 +17,6 @@ from ..checks import (
     check_choice,
     check_instance,
     check_int,
-    check_names,
     check_seconds,
     check_sequence,
     check_str,
@@ -62,14 +62,15 @@ class ListedMembers(TypedDict):
     meta: JsonObject | None
 
 
-def check_offer(options: OfferKeywords, known: Collection[str], where: str) -> None:
+def check_offer(options: OfferKeywords, known: AbstractSet[str], where: str) -> None:
     """Raise unless the options of a tool, prompt or resource are allowed.
 
     Raises:
         TypeError: there is no option of that name, or its value has the wrong type.
         ValueError: the value is not allowed.
     """
-    check_names(options, known, where)
+    if not known >= options.keys():
+        server.other_names.refuse(options, known, where)
     if (name := options.get("name")) is not None:
         check_str("name", name)
     check_timeout(options.get("timeout", math.inf))

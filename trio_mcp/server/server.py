@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 from .. import server
-from ..checks import check_no_options, check_str
+from ..checks import check_str, keyword_options
 from ..errors import ConfigurationError
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
@@ -113,14 +113,12 @@ class Server(Composition):
         http: HttpOptions | None = None,
         **unknown: Never,
     ) -> None:
-        check_no_options(unknown, Server, "Server()")
+        if unknown:
+            server.other_names.refuse(unknown, keyword_options(Server), "Server()")
         super().__init__(check_str("the name of a server", name))
-        if sampling_prefer != "client":
-            server.sampling.routing.check_preference(sampling_prefer)
-        if sampling is None and sampling_prefer == "server":
-            raise ValueError('sampling_prefer="server" needs a provider: pass sampling= too')
-        if sampling is not None:
-            server.sampling.routing.check_provider(sampling)
+        # Most servers have neither, and load nothing of it.
+        if sampling is not None or sampling_prefer != "client":
+            server.sampling.routing.check_sampling(sampling, sampling_prefer)
             self._fulfilled = server.sampling.routing.PROVIDED
         self._sampling = sampling
         self._sampling_prefer = sampling_prefer
@@ -146,6 +144,11 @@ class Server(Composition):
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
         self._declaring = threading.Lock()
+        self._add_middleware(middleware, message_middleware)
+
+    def _add_middleware(
+        self, middleware: Sequence[server.CallMiddleware], message_middleware: Sequence[MessageMiddleware]
+    ) -> None:
         for call_middleware in middleware:
             self.middleware(call_middleware)
         for each in message_middleware:
@@ -450,6 +453,11 @@ class Server(Composition):
             raise TypeError(NO_ASGI_APP)
         await receive()
         await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise server.other_names.missing("Server", name, server.other_names.OF_SERVER)
 
     @staticmethod
     def _logged(routes: Mapping[str, Route]) -> Mapping[str, Route]:
