@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 from urllib.parse import parse_qsl
@@ -165,6 +165,8 @@ class HttpRoute:
         public: neither Host nor Origin nor credentials are checked: anybody who reaches the port may call it.
         max_body: bytes of a request's body.
         timeout: seconds for the handler; the body has `HttpLimits.body_seconds`.
+        prefix: what `path` is below, if the server of the route is mounted in another one.
+        mounts: the servers on the way to its own, the outermost first; empty if it is not mounted.
 
     Raises:
         TypeError, ValueError: a value is not allowed.
@@ -176,6 +178,8 @@ class HttpRoute:
     public: bool = False
     max_body: int = MAX_BODY
     timeout: float = TIMEOUT
+    prefix: str = field(default="", kw_only=True)
+    mounts: tuple[object, ...] = field(default=(), kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         check_path(check_str("the path of a route", self.path))
@@ -184,6 +188,15 @@ class HttpRoute:
         check_int("max_body", self.max_body)
         check_seconds("timeout", self.timeout, positive=True, finite=True)
         object.__setattr__(self, "methods", check_methods(self.methods))
+
+    @property
+    def whole_path(self) -> str:
+        """Where it is served: below `prefix`, if it has one."""
+        return self.prefix + self.path
+
+    def below(self, prefix: str, server: object) -> HttpRoute:
+        """Return the route as one of the server in which its own server is mounted."""
+        return replace(self, prefix=prefix + self.prefix, mounts=(server, *self.mounts))
 
     @property
     def name(self) -> str:

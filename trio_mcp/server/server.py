@@ -34,7 +34,16 @@ from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..types import CacheScope, Icon, Implementation
-from .composing import Composition, mounted_services, open_mounts, seconds_of, threads_of, watchers
+from .composing import (
+    Composition,
+    Mountable,
+    mounted_routes,
+    mounted_services,
+    open_mounts,
+    seconds_of,
+    threads_of,
+    watchers,
+)
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .options import check_service
@@ -196,8 +205,9 @@ class Server(Composition):
 
     @property
     def http(self) -> HttpOptions | None:
-        """How the server is served over HTTP, with its custom routes; None if nothing was said of it."""
-        return server.http_settings.with_routes(self._http, self._http_routes) if self._http_routes else self._http
+        """How the server is served over HTTP, with its custom routes and those of mounted servers; None if nothing was said."""
+        routes = [*self._http_routes, *mounted_routes(self._registry)]
+        return server.http_settings.with_routes(self._http, routes) if routes else self._http
 
     @property
     def lifespan_seconds(self) -> float:
@@ -222,7 +232,7 @@ class Server(Composition):
         """Register an async function as a custom HTTP route, beside MCP: `@server.route("/webhook", methods=["POST"])`.
 
         The function takes a `trio_mcp.HttpRequest` and returns a `HttpResponse`. Host, Origin and credentials are checked as for
-        MCP.
+        MCP. In a server in which this one is mounted the path is `/prefix/path`.
 
         Args:
             path: below the prefix under which the server is reached; an exact path.
@@ -241,12 +251,17 @@ class Server(Composition):
             self._check_not_served("a route")
             settings = server.http_settings
             route = settings.make_route(path, handler, methods, public=public, max_body=max_body, timeout=timeout)
-            # For its error, if the path is taken.
-            settings.with_routes(self._http, [*self._http_routes, route])
+            self._check_routes([route])
             self._http_routes.append(route)
             return handler
 
         return add
+
+    def _check_routes(self, routes: Sequence[HttpRoute]) -> None:
+        if routes:
+            server.http_settings.with_routes(self.http, routes)
+            for mount, outer in self._outer:
+                outer._check_routes([route.below(f"/{mount.prefix}", self) for route in routes])  # noqa: SLF001
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed. Works in any thread.
@@ -391,7 +406,23 @@ class Server(Composition):
         """Return what is listed in place of the tools, if the server has a search."""
         if self._tool_search is None:
             return None
-        return server.tool_search.SearchedTools(self._registry.tools, self._tool_search, self._threads)
+        search = replace(self._tool_search, pinned=self._pinned_tools())
+        return server.tool_search.SearchedTools(self._registry.tools, search, self._threads)
+
+    def _pinned_tools(self) -> list[str]:
+        """Return the names of the tools that stay in the list, those of mounted servers with their prefixes."""
+        pinned = [] if self._tool_search is None else [*self._tool_search.pinned]
+        for mount in self._registry.mounts:
+            if isinstance(inner := mount.server, Server):
+                pinned += [mount.outer_name(name) for name in inner._pinned_tools()]  # noqa: SLF001  it is of this class
+        return pinned
+
+    def _check_search(self, other: Mountable) -> None:
+        if isinstance(other, Server) and other._tool_search is not None and self._tool_search is None:  # noqa: SLF001
+            raise ValueError(
+                f"{other.registry.owner} has a tool search, and {self._registry.owner} has none: it would list all of the tools. "
+                "Give the outer server tool_search=ToolSearch(), too"
+            )
 
     def _routes(
         self, options: ServiceOptions, search: server.tool_search.SearchedTools | None = None
