@@ -38,7 +38,7 @@ from .errors import (
     ToolFailed,
     UrlElicitationRequired,
 )
-from .garbage import no_collection as _no_collection
+from .process_memory import no_collection as _no_collection
 
 if TYPE_CHECKING:
     from .client import (

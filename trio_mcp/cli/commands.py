@@ -12,7 +12,7 @@ from typing import Final, cast
 
 import click
 
-from ..garbage import no_collection
+from ..process_memory import no_collection
 from .command import INTERRUPTED, SETTINGS, print_error
 from .errors import Status
 
@@ -20,6 +20,7 @@ FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
     "Serve": {
         "run": "serve a server on stdin and stdout, for a host",
         "serve": "serve a server over HTTP and WebSocket",
+        "dev": "serve a server, and reload its code when its files change",
         "backfill": "give any server a model, for a host without one",
     },
     "Use": {

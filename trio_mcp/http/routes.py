@@ -165,8 +165,7 @@ class HttpRoute:
         public: neither Host nor Origin nor credentials are checked: anybody who reaches the port may call it.
         max_body: bytes of a request's body.
         timeout: seconds for the handler; the body has `HttpLimits.body_seconds`.
-        prefix: what `path` is below, if the server of the route is mounted in another one.
-        mounts: the servers on the way to its own, the outermost first; empty if it is not mounted.
+        mounts: the prefixes of the mounts on the way to its server, the outermost first; empty if that is not mounted.
 
     Raises:
         TypeError, ValueError: a value is not allowed.
@@ -178,8 +177,7 @@ class HttpRoute:
     public: bool = False
     max_body: int = MAX_BODY
     timeout: float = TIMEOUT
-    prefix: str = field(default="", kw_only=True)
-    mounts: tuple[object, ...] = field(default=(), kw_only=True, repr=False)
+    mounts: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         check_path(check_str("the path of a route", self.path))
@@ -190,13 +188,18 @@ class HttpRoute:
         object.__setattr__(self, "methods", check_methods(self.methods))
 
     @property
+    def prefix(self) -> str:
+        """What `path` is below, if its server is mounted."""
+        return "".join(f"/{mount}" for mount in self.mounts)
+
+    @property
     def whole_path(self) -> str:
-        """Where it is served: below `prefix`, if it has one."""
+        """Where it is served."""
         return self.prefix + self.path
 
-    def below(self, prefix: str, server: object) -> HttpRoute:
-        """Return the route as one of the server in which its own server is mounted."""
-        return replace(self, prefix=prefix + self.prefix, mounts=(server, *self.mounts))
+    def below(self, mount: str) -> HttpRoute:
+        """Return the route as one of the server in which its own server is mounted, under this prefix."""
+        return replace(self, mounts=(mount, *self.mounts))
 
     @property
     def name(self) -> str:

@@ -191,7 +191,7 @@ class Composition(Registration):
 def routes_below(prefix: str, mounted: object) -> list[HttpRoute]:
     """Return the custom routes of a server, and of those that are mounted in it, as they are served below a prefix."""
     routes: Sequence[HttpRoute] = getattr(getattr(mounted, "http", None), "routes", ())
-    return [route.below(f"/{prefix}", mounted) for route in routes]
+    return [route.below(prefix) for route in routes]
 
 
 def mounted_routes(registry: Registry) -> list[HttpRoute]:
@@ -230,12 +230,12 @@ def all_mounts(registry: Registry, outer: Mounts = ()) -> list[tuple[Mounts, Reg
 def mounted_services(
     registry: Registry, services: CallServices[Call], states: Mapping[object, object]
 ) -> dict[object, CallServices[Call]]:
-    """Return what the calls of each mounted server need, by server."""
+    """Return what the calls of each mounted server need, by server and by prefix."""
     found: dict[object, CallServices[Call]] = {}
     for mount, inner in registry.mounts.items():
         own = server_of(mount).services_within(services, states[mount.server])
         own.mounted = mounted_services(inner, own, states)
-        found[mount.server] = own
+        found[mount.server] = found[mount.prefix] = own
     return found
 
 

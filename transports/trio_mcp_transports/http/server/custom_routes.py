@@ -73,7 +73,8 @@ class CustomRoutes:
             body = await read_body(incoming.receive, route.max_body, self._body_seconds, announced, account)
             # Counted while the function runs, also a body that came in one piece.
             account.draw(max(len(body) - account.drawn, 0))
-            response = await self._run(route, request_of(incoming, body, state_of(service, route), route.prefix))
+            with service.use_state():
+                response = await self._run(route, request_of(incoming, body, state_of(service, route), route.prefix))
         await send_response(incoming, response)
 
     async def _run(self, route: HttpRoute, request: HttpRequest) -> HttpResponse:
@@ -92,10 +93,12 @@ class CustomRoutes:
 
 
 def state_of(service: Service, route: HttpRoute) -> object:
-    """Return what the lifespan of the server of a route has opened."""
+    """Return what the lifespan of the server of a route has opened; None if it is no longer mounted."""
     services = service.calls
-    for server in route.mounts:
-        services = services.mounted[server]
+    for prefix in route.mounts:
+        if prefix not in services.mounted:
+            return None
+        services = services.mounted[prefix]
     return services.state
 
 
