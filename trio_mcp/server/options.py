@@ -22,7 +22,7 @@ from ..checks import (
     check_str,
 )
 from ..session import ResumeMode, ServiceOptions
-from ..types import CacheScope, Icon, JsonObject
+from ..types import CacheScope, Icon, Implementation, JsonObject
 from .callables import docstring_of
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
@@ -185,3 +185,22 @@ def check_uri_and_function(uri: object, function: object = len) -> None:
         raise TypeError(f"a resource needs its URI first, as in resource('config://app'), not {uri!r:.80}")
     check_callable(f"what offers {uri}", function)
     check_not_class(uri, function)
+
+
+def identity_of(
+    name: str,
+    version: object,
+    title: str | None,
+    description: str | None,
+    website_url: str | None,
+    icons: Sequence[Icon],
+) -> Implementation:
+    """Return what a server tells of itself. Raises `TypeError` if `version` is no string."""
+    return Implementation(
+        name=name,
+        version=check_str("version", version),
+        title=title,
+        description=description,
+        website_url=website_url,
+        icons=list(icons) or None,
+    )

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 from .. import server
 from ..checks import check_str, keyword_options
-from ..errors import ConfigurationError
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
@@ -35,7 +34,7 @@ from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.offers import Offers
 from ..session.transport import OWNS_PROCESS
-from ..types import CacheScope, Icon, Implementation, Model
+from ..types import CacheScope, Icon, Model
 from .composing import (
     Composition,
     Mountable,
@@ -48,7 +47,7 @@ from .composing import (
 )
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
-from .options import check_service
+from .options import check_service, identity_of
 from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
 from .router import request_checks_of, routes_of
@@ -135,17 +134,9 @@ class Server(Composition):
         self._sampling = sampling
         self._sampling_prefer = sampling_prefer
         self._tool_search = None if tool_search is None else server.tool_search.check_tool_search(tool_search)
-        if lifespan is not None:
-            check_lifespan(lifespan)
+        check_lifespan(lifespan)
         self._lifespan = lifespan
-        self.identity = Implementation(
-            name=name,
-            version=check_str("version", version),
-            title=title,
-            description=description,
-            website_url=website_url,
-            icons=list(icons) or None,
-        )
+        self.identity = identity_of(name, version, title, description, website_url, icons)
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
@@ -306,11 +297,7 @@ class Server(Composition):
         Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong
         setting, such as a certificate that cannot be read, is one line on stderr and not a traceback.
         """
-        try:
-            server.running.run_process(partial(self.serve, transport, **options))
-        except (OSError, ConfigurationError) as error:
-            server.one_line.show_in_one_line(error, self.identity.name)
-            raise
+        server.running.run_process(partial(self.serve, transport, **options), self.identity.name)
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.
