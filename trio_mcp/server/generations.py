@@ -22,7 +22,7 @@ import trio
 from ..groups import unwrap
 from ..logs import peer_logger
 from ..session import MessageChannel, Service, ServiceOptions
-from ..session.calls.usage import Usage
+from ..session.calls.services import Usage
 from .composing import open_mounts
 from .server import Server
 
