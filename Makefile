@@ -16,21 +16,27 @@ PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" 
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-wires fuzz sweep long conformance autobahn mutants bench lint clean
+.PHONY: help demo cast test test-wires packages fuzz sweep long conformance autobahn mutants bench site site-look site-links pictures lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
 
 demo: $(STAMPS)/run  ## see it work
-	$(BIN)/trio-mcp demo
-	env -u OPENAI_API_KEY -u ANTHROPIC_API_KEY $(BIN)/python examples/researcher.py demo
-	$(BIN)/python examples/report.py demo
+	@$(BIN)/trio-mcp demo && echo
+	@env -u OPENAI_API_KEY -u ANTHROPIC_API_KEY $(BIN)/python examples/researcher.py demo && echo
+	@$(BIN)/python examples/report.py demo
+
+cast: $(STAMPS)/run  ## record the demonstration as docs/pictures/demo.svg
+	$(BIN)/python docs/pictures/cast.py
 
 test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each wire
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/wires --ignore=tests/long -m 'not wires and not long'
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/wires --ignore=tests/long --ignore=tests/packages -m 'not wires and not long'
 
 test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real processes and with other peers
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/wires -m 'not long'
+
+packages: $(STAMPS)/dev  ## build the wheel and the sdist, install each, and run it without the checkout (needs a package index)
+	$(BIN)/python -m pytest tests/packages
 
 fuzz: $(STAMPS)/dev  ## try hostile messages in both roles for FUZZ_SECONDS
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz --fuzz-seconds $(FUZZ_SECONDS)
@@ -57,6 +63,26 @@ mutants: $(STAMPS)/dev  ## break forty rules one by one and see which test notic
 bench: $(STAMPS)/bench  ## compare the CPU time of a call with other libraries, floors and the page (gcc and taskset have to be there)
 	$(BIN)/python -m bench --check $(BENCH_FLAGS)
 
+site: $(STAMPS)/docs  ## build the documentation into build/site; a warning is an error
+	$(BIN)/python docs/site/staging.py build/site-source
+	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going -j auto -c docs/site build/site-source build/site
+	$(BIN)/python docs/site/check.py build/site
+	@echo 'open build/site/index.html'
+
+site-look: site  ## open every page of the site in Chromium, light and dark, narrow and wide
+	$(BIN)/python tests/site/look.py build/site $(LOOK_FLAGS)
+
+site-links: $(STAMPS)/docs  ## request every external link of the site
+	$(BIN)/python docs/site/staging.py build/site-source
+	$(BIN)/sphinx-build --quiet -b linkcheck -c docs/site build/site-source build/site-links
+
+pictures: build/pictures/node_modules  ## render the pictures of the documentation (npm has to be there)
+	cp docs/pictures/render.mjs build/pictures/
+	node build/pictures/render.mjs docs/pictures/*.d2
+
+build/pictures/node_modules:
+	npm install --silent --no-audit --no-fund --prefix build/pictures @terrastruct/d2@0.1.33
+
 lint: $(STAMPS)/dev  ## check format, style, types and the layers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -78,6 +104,10 @@ $(STAMPS)/run: pyproject.toml | $(BIN)/python
 
 $(STAMPS)/dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/run
+
+$(STAMPS)/docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@mkdir -p $(STAMPS) && touch $@ $(STAMPS)/run
 
 $(STAMPS)/bench: pyproject.toml | $(BIN)/python

@@ -21,11 +21,12 @@ import socket
 import subprocess
 import sys
 import tempfile
+import textwrap
 from pathlib import Path
 
 import trio
 
-from trio_mcp import Client, Context, Server, ServiceOptions, accept
+from trio_mcp import Client, ClientTask, Context, Server, ServiceOptions, accept
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 
 SOURCES = {
@@ -35,6 +36,7 @@ SOURCES = {
     "ferries": "Two ferries cross the bay each hour.",
 }
 FOLDER = Path(os.environ.get("REPORT_FOLDER", "."))
+ASKS = "the task asks its user, and waits"
 PACE = float(os.environ.get("REPORT_PACE", "20"))
 
 server = Server("reports", version="1.0", options=ServiceOptions(store=str(FOLDER / "report.db")))
@@ -108,9 +110,10 @@ class Demonstration:
                 said += more
         print(f"The server runs as process {self._process.pid}.")
 
-    async def kill(self) -> None:
+    async def kill(self, when: str = "") -> None:
         if self._process is not None:
-            print(f"kill -9 {self._process.pid}")
+            if when:
+                print(f"kill -9 {self._process.pid}, {when}\n")
             self._process.send_signal(signal.SIGKILL)
             with trio.CancelScope(shield=True):
                 await self._process.wait()
@@ -119,21 +122,23 @@ class Demonstration:
 
 async def demonstrate() -> None:
     """Kill the server while it works and while its question is open; print what it did all the same."""
+    print("A task survives `kill -9` of its server, twice, and does nothing twice")
+    print("======================================================================\n")
     with tempfile.TemporaryDirectory() as folder:
         demonstration = Demonstration(Path(folder))
         try:
             with trio.fail_after(60):
                 await demonstration.start()
                 task_id = await begin(demonstration)
-                await demonstration.kill()
+                await demonstration.kill("while the task reads its third source")
                 await demonstration.start()
                 await wait_for_question(demonstration, task_id)
-                await demonstration.kill()
+                await demonstration.kill("while the question is open")
                 await demonstration.start()
                 await finish(demonstration, task_id)
         finally:
             await demonstration.kill()  # noqa: ASYNC102  it has a shield, and a killed process ends at once
-        print("What was done, each once:")
+        print("\nWhat was done, each once:")
         for effect in demonstration.effects:
             print(f"  {effect}")
 
@@ -142,32 +147,39 @@ async def begin(demonstration: Demonstration) -> str:
     """Start the task, and leave when it reads its third source."""
     async with Client.connect(demonstration.url, on_elicit=publish) as client:
         task = await client.start_tool("report", {"topic": "the tidal power station"})
-        print(f"The task has the id {task.id}.")
-        async for state in task:
-            print(f"  {state.status_message}")
-            if "source 3" in (state.status_message or ""):
-                break
+        print(f"The task has the id {task.id[:12]}...")
+        await follow(task, "source 3")
         return task.id
 
 
 async def wait_for_question(demonstration: Demonstration, task_id: str) -> None:
     """Wait until the task asks; nobody answers."""
     async with Client.connect(demonstration.url, on_elicit=publish) as client:
-        async for state in client.task(task_id):
-            print(f"  {state.status_message}")
-            if state.status == "input_required":
-                print("The task asks its user.")
-                break
+        await follow(client.task(task_id), ASKS)
+
+
+async def follow(task: ClientTask[object], last: str) -> None:
+    """Print what a task says, until it says this."""
+    said = ""
+    async for state in task:
+        message = ASKS if state.status == "input_required" else state.status_message or ""
+        if message != said:
+            said = message
+            print(f"  {message}")
+        if last in said:
+            return
 
 
 async def finish(demonstration: Demonstration, task_id: str) -> None:
     """Take the task up by its id, answer, and print the result."""
     async with Client.connect(demonstration.url, on_elicit=publish) as client:
-        print((await client.task(task_id).result()).text)
+        print(
+            textwrap.fill((await client.task(task_id).result()).text, 78, initial_indent="  ", subsequent_indent="  ")
+        )
 
 
 async def publish(question: ElicitRequestFormParams) -> ElicitResult:
-    print(f"{question.message} Yes.")
+    print(f"  {question.message} Yes.")
     return accept(value=True)
 
 

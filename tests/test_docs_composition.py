@@ -10,6 +10,7 @@ from trio_mcp import Client, Server, accept
 from trio_mcp.relay.host_links import IDLE_SECONDS
 from trio_mcp.relay.proxies import START_SECONDS
 from trio_mcp.relay.server import MAX_SESSIONS
+from trio_mcp_transports.http import asgi_app
 
 PAGE = Page("composition")
 BOUND = 20.0
@@ -52,3 +53,9 @@ def test_a_server_in_itself_is_refused_as_the_page_says(page: Names) -> None:
         page["notes"].mount("x", page["desk"])
     with pytest.raises(ValueError, match="my"):
         page["desk"].mount("my", Server("other"))
+
+
+def test_servers_by_path_are_where_the_page_says(page: Names) -> None:
+    assert [endpoint for endpoint, _ in page["app"].endpoints()] == ["/notes/mcp", "/desk/mcp"]
+    public = asgi_app({"/public": page["public"]})
+    assert [endpoint for endpoint, _ in public.endpoints()] == ["/public"]

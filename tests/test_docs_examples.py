@@ -1,4 +1,4 @@
-"""README lists every example."""
+"""docs/examples.md lists every example."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ EXAMPLES = sorted((ROOT / "examples").glob("**/*.py"))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
-def test_readme_lists_every_example(example: Path) -> None:
+def test_the_page_lists_every_example(example: Path) -> None:
     path = example.relative_to(ROOT).as_posix()
-    assert f"({path})" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"(../{path})" in (ROOT / "docs" / "examples.md").read_text(encoding="utf-8")

@@ -48,7 +48,10 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
     assert broken(page) == []
 
 
-def test_every_word_of_the_glossary_is_defined_once() -> None:
-    words = ANCHOR.findall((ROOT / "docs" / "internals" / "architecture.md").read_text(encoding="utf-8"))
-    assert words
+def test_every_word_of_the_glossary_is_defined_once_and_both_lists_are_in_alphabetical_order() -> None:
+    guides, code = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    lists = [re.findall(r"^### (.*)$", part, re.MULTILINE) for part in (guides, code)]
+    assert all(lists)
+    assert lists == [sorted(words, key=str.lower) for words in lists]
+    words = [word for each in lists for word in each]
     assert len(words) == len(set(words))

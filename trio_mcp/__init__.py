@@ -11,7 +11,6 @@ The public names are defined in the packages named below and, but for the errors
 therefore loads no client, and `trio_mcp.protocol` loads no Trio.
 """
 
-import gc
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -39,6 +38,7 @@ from .errors import (
     ToolFailed,
     UrlElicitationRequired,
 )
+from .process_memory import no_collection
 
 if TYPE_CHECKING:
     from .client import (
@@ -221,23 +221,12 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     package = _PACKAGE_OF.get(name, "server")
-    # Loading makes a hundred thousand objects and hardly any garbage; looking for it takes a tenth of the start.
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
+    with no_collection():
         value: object = getattr(import_module(f".{package}", __name__), name)
-    finally:
-        if collecting:
-            # All objects are old now, as after the collections that they would have outlived. But not if the program has frozen
-            # some, which this would thaw.
-            if not gc.get_freeze_count():
-                gc.freeze()
-                gc.unfreeze()
-            gc.enable()
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    # Without the names of the code above, such as `gc`: this is what a user sees who explores the package.
+    # Without the names of the code above, such as `import_module`: this is what a user sees who explores the package.
     return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -18,7 +18,8 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar, cast
+from functools import partial
+from typing import TypeVar, Unpack, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -148,6 +149,24 @@ def check_no_options(given: Mapping[str, object], function: Callable[..., object
     if given:
         parameters = inspect.signature(function).parameters.values()
         check_names(given, [each.name for each in parameters if each.kind is each.KEYWORD_ONLY], where)
+
+
+def check_keywords(given: Iterable[str], function: Callable[..., object], where: str) -> None:
+    """Raise `TypeError` as `check_names` does if a function with typed `**options` got one that it does not have."""
+    check_names(given, keyword_names(function) or (), where)
+
+
+def keyword_names(function: Callable[..., object]) -> list[str] | None:
+    """Return the names of a function's keyword arguments, with those of a `**options: Unpack[...]`; None if it takes any."""
+    parameters = inspect.signature(function).parameters.values()
+    names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    rest = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
+    if rest is None:
+        return names
+    while isinstance(function, partial):
+        function = function.func
+    hint = get_type_hints(function).get(rest)
+    return [*names, *get_args(hint)[0].__annotations__] if get_origin(hint) is Unpack else None
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

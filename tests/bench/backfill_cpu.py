@@ -12,6 +12,7 @@ import os
 import subprocess
 import sys
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import trio
@@ -38,8 +39,8 @@ def main() -> None:
 
 def run_proxy() -> None:
     """Be the proxy, as `trio-mcp backfill -- python bench_app.py stdio` is, with a provider that is never asked."""
-    from trio_mcp.cli.passing import run_relay
     from trio_mcp.relay import Backfill, RelayServer
+    from trio_mcp.server.running import run_process
     from trio_mcp.session import find_transport
     from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult
 
@@ -53,7 +54,7 @@ def run_proxy() -> None:
         async with find_transport("stdio").connect(command, env=dict(os.environ)) as channel:
             yield channel
 
-    run_relay(find_transport("stdio").serve, RelayServer(connect, Backfill(Unasked())))
+    run_process(partial(find_transport("stdio").serve, RelayServer(connect, Backfill(Unasked()))))
 
 
 async def measured(era: str, calls: int, *arguments: str) -> float:

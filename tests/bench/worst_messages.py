@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from peer import EVERYTHING, modern_meta
 
 from trio_mcp import Context, Server
+from trio_mcp.process_memory import THRESHOLD
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
 from trio_mcp.runtime import Outbox
-from trio_mcp.server.server import GC_THRESHOLD
 from trio_mcp.session import Envelope, ServerSession, Service, received
 
 RUNS = 10
@@ -172,7 +172,7 @@ async def main(part: str) -> None:
     print("| message | MB | parse, ms | validate, ms | answer |\n|---|---|---|---|---|")
     async with server.open_service() as service:
         gc.freeze()
-        gc.set_threshold(GC_THRESHOLD)
+        gc.set_threshold(THRESHOLD)
         for name, data in SHAPES.items():
             if part in name:
                 parsing, validating, answer = await measure(service, data)

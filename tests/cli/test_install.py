@@ -350,15 +350,37 @@ def test_discover_lists_the_servers_of_every_host_without_their_secrets(
     ]
     assert sorted((each["host"], each["name"]) for each in found) == sorted([*names, ("goose", "off")])
     assert next(each for each in found if each["name"] == "off")["enabled"] is False
-    # Of Claude Desktop it is a command, whose words are shown.
-    others = [each for each in found if each["host"] != "claude-desktop"]
-    assert "hidden" not in json.dumps(others)
+    # Of Claude Desktop it is a command, with the URL and the header in its words.
+    assert "hidden" not in said
+    (desktop,) = (each["server"] for each in found if each["host"] == "claude-desktop")
+    assert unnamed(desktop, "x.example/mcp", "--header=a=***") == []
     assert main(["discover", "--host", "cursor"]) == Status.OK
     head, row = capsys.readouterr().out.splitlines()
     assert (head.split("\t"), row.split("\t")[:3]) == (
         ["host", "scope", "name", "server"],
         ["cursor", "user", "web-cursor"],
     )
+
+
+COMMENTED = """{
+    // the servers of this project
+    "servers": {
+        "shop": {"type": "stdio", "command": "python", "args": ["s.py"],}, /* and no more */
+    },
+}
+"""
+
+
+def test_a_file_with_comments_is_read_and_left_as_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = home / "work" / ".vscode" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text(COMMENTED)
+    assert main(["discover", "--json"]) == Status.OK
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["shop"]
+    for words in (["install", "vscode", "app.py", "--project"], ["uninstall", "vscode", "shop", "--project"]):
+        assert main([*words, "--yes"]) == Status.UNREACHABLE
+        assert "comments" in capsys.readouterr().err
+    assert file.read_text() == COMMENTED
 
 
 def test_discover_names_a_file_that_it_cannot_read_and_goes_on(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

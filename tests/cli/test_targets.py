@@ -111,3 +111,20 @@ def test_a_module_that_a_package_lacks_is_named() -> None:
     with pytest.raises(CommandError) as caught:
         load_server("shop_package.none")
     assert unnamed(str(caught.value), "shop_package.none", "ModuleNotFoundError") == []
+
+
+def test_a_server_of_gemini_cli_may_have_variables_without_braces(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "secret")
+    servers = {"one": {"command": "run", "args": ["$TOKEN", "a-${TOKEN}"], "env": {"PRICE": "5$"}}}
+    (folder / ".gemini").mkdir()
+    (folder / ".gemini" / "settings.json").write_text(json.dumps({"mcpServers": servers}))
+    assert read_target("gemini-cli:one") == CommandTarget(("run", "secret", "a-secret"), {"PRICE": "5$"})
+
+
+def test_variables_in_a_file_that_a_server_names_are_passed_to_it(folder: Path) -> None:
+    (folder / "shop.env").write_text("KEY=x\n")
+    server = {"command": "run", "envFile": "shop.env", "cwd": "shop"}
+    (folder / "one.json").write_text(json.dumps({"mcpServers": {"one": server}}))
+    assert read_target("one.json") == CommandTarget(("run",), {"KEY": "x"}, str(folder / "shop"))

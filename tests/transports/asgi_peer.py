@@ -13,7 +13,7 @@ from peer import Json, hello, modern_meta
 
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.protocol.revisions import NEWEST_LEGACY as LEGACY
-from trio_mcp_transports.http import McpApp
+from trio_mcp_transports.http import McpApp, McpApps
 
 JSON_HEADERS = {
     "host": "localhost:8000",
@@ -95,7 +95,7 @@ class Reply:
 class AsgiPeer:
     """A client of one application."""
 
-    def __init__(self, app: McpApp, nursery: trio.Nursery) -> None:
+    def __init__(self, app: McpApp | McpApps, nursery: trio.Nursery) -> None:
         self.app = app
         self.nursery = nursery
 
@@ -190,7 +190,7 @@ def modern_call(
 
 
 @asynccontextmanager
-async def served(app: McpApp) -> AsyncIterator[AsgiPeer]:
+async def served(app: McpApp | McpApps) -> AsyncIterator[AsgiPeer]:
     """Run an application's lifespan round the block."""
     to_app, from_test = trio.open_memory_channel[dict[str, Any]](1)
     to_test, from_app = trio.open_memory_channel[dict[str, Any]](1)

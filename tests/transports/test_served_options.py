@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from typing import Any
 
 import pytest
 from asgi_peer import JSON_HEADERS, modern_call, served
 
 from trio_mcp import Context, HttpLimits, HttpOptions, Server, Tls
-from trio_mcp_transports.http import McpApp, asgi_app
+from trio_mcp_transports.http import McpApp, asgi_app, serve_http
+from trio_mcp_transports.http.server.settings import HttpKeywords
 
 
 async def by_token(headers: Mapping[str, str]) -> str | None:
@@ -99,3 +101,22 @@ async def by_route(request: object) -> Any:
 def test_tls_that_an_application_cannot_use_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     asgi_app(shop(tls=Tls("cert.pem", "key.pem")))
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
+
+
+def test_an_option_that_does_not_exist_is_answered_with_the_nearest() -> None:
+    with pytest.raises(TypeError, match=r"asgi_app\(\) has no option 'allowed_host'.*allowed_hosts"):
+        asgi_app(shop(), allowed_host=["a"])  # type: ignore[call-overload]
+
+
+async def test_a_serving_call_names_its_own_options_and_those_of_every_application() -> None:
+    with pytest.raises(TypeError, match=r"serve_http\(\) has no option 'prot'.*port"):
+        await serve_http(shop(), prot=1)  # type: ignore[call-arg]
+    with pytest.raises(
+        TypeError, match=r"prot= is an option of no transport.*'port'.* this is http, which has .*root_path"
+    ):
+        await shop().serve("http", prot=1)
+
+
+def test_each_option_of_a_serving_call_is_one_of_the_server() -> None:
+    own = {field.name for field in fields(HttpOptions)}
+    assert set(HttpKeywords.__annotations__) - {"event_store"} <= own

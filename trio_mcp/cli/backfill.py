@@ -15,13 +15,14 @@ from ..errors import McpError
 from ..relay import Backfill, OnForm, RelayServer
 from ..relay.server import MAX_SESSIONS
 from ..sampling import SamplingProvider
+from ..server.running import run_process
 from ..session import find_transport
 from .command import command
 from .connecting import started
 from .errors import CommandError, Status
 from .options import header_option
 from .output import log_to_stderr
-from .passing import check_no_password, connection, run_checked
+from .passing import check_no_password, connection, proxy_errors
 from .prompting import Prompting
 from .serve import HTTP_OPTIONS, http_errors, serves_http
 from .targets import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
@@ -100,7 +101,10 @@ def command_line(
         relay = RelayServer(connect, Backfill(model_api, on_form), max_sessions=max_sessions or MAX_SESSIONS)
         if over_http:
             stack.enter_context(http_errors())
-        run_checked(partial(serve, model_api, http if over_http else None), relay)
+        with proxy_errors():
+            run_process(partial(serve, model_api, http if over_http else None, relay))
+    if relay.failure is not None:
+        raise CommandError(f"the server has gone: {relay.failure}", Status.UNREACHABLE)
     return 0
 
 

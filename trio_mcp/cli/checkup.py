@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..errors import ConfigurationError
+from ..mcp_json import CommandServer, FoundServer
 from ..printable import shown_url
 from ..protocol.revisions import MODERN, SUPPORTED
 from ..protocol.sealing.request_state import KeyRing
 from .errors import CommandError
-from .hosts import HOSTS, CommandEntry, Host, UrlEntry, read_entries
+from .hosts import HOSTS, Host, read_entries
 
 State: TypeAlias = Literal["ok", "note", "warning", "error"]
 SHOWN: Final = ("trio", "pydantic", "hypercorn", "httpx2")
@@ -115,7 +116,7 @@ def host_checks(host: Host) -> Iterator[Check]:
         if not location.path.is_file():
             continue
         try:
-            entries = read_entries(location.path, host)
+            entries = read_entries(location.path, host, expand=True)
         except CommandError as error:
             yield Check("error", host.name, str(error))
             continue
@@ -125,26 +126,20 @@ def host_checks(host: Host) -> Iterator[Check]:
                 yield from entry_checks(host, entry)
 
 
-def entry_checks(host: Host, entry: CommandEntry | UrlEntry) -> Iterator[Check]:
-    try:
-        filled = entry.expanded()
-    except CommandError as error:
-        yield Check("warning", host.name, str(error))
+def entry_checks(host: Host, entry: FoundServer) -> Iterator[Check]:
+    if entry.error is not None:
+        yield Check("warning", host.name, f"the server {entry.name!r}: {entry.error}")
+    if not isinstance(entry.server, CommandServer):
         return
-    if isinstance(filled, UrlEntry):
-        return
+    command, *arguments = entry.server.command
     what = f"the server {entry.name!r}"
-    if shutil.which(filled.command) is None:
-        yield Check("error", host.name, f"{what}: there is no command {filled.command}")
-    elif os.sep not in filled.command:
-        note = (
-            f"{what}: {filled.command} is looked up in the PATH of the host, which may differ from that of this shell"
-        )
+    if shutil.which(command) is None:
+        yield Check("error", host.name, f"{what}: there is no command {command}")
+    elif os.sep not in command:
+        note = f"{what}: {command} is looked up in the PATH of the host, which may differ from that of this shell"
         yield Check("note", host.name, note)
     missing = [
-        word
-        for word in filled.arguments
-        if Path(word).is_absolute() and word.endswith(".py") and not Path(word).exists()
+        word for word in arguments if Path(word).is_absolute() and word.endswith(".py") and not Path(word).exists()
     ]
     for word in missing:
         yield Check("error", host.name, f"{what}: there is no file {word}")

@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import click
 
+from ..mcp_json import CommandServer, HostServer
 from ..printable import shown_url
 from .command import command
 from .errors import CommandError, Status
-from .hosts import HOSTS, CommandEntry, Entry, Host, Location, read_entries
+from .hosts import HOSTS, Host, Location, read_entries
+from .masking import MASK, masked
 from .options import json_option
 from .output import note, show_json, show_table
 
@@ -22,7 +24,7 @@ examples:
   trio-mcp discover --json
 
 What it lists can be named in other commands as HOST:NAME, such as `trio-mcp list cursor:shop`. It starts none of the servers, and
-shows no values of variables and headers.
+shows no values of variables and headers, and a mask in place of what looks like a secret in a command or a URL.
 """
 
 
@@ -31,14 +33,15 @@ class Found(NamedTuple):
 
     host: Host
     location: Location
-    entry: Entry
+    server: HostServer
+    enabled: bool
 
     @property
     def how(self) -> str:
-        """Its command or its URL."""
-        if isinstance(self.entry, CommandEntry):
-            return shlex.join([self.entry.command, *self.entry.arguments])
-        return shown_url(self.entry.url)
+        """Its command or its URL, without secrets."""
+        if isinstance(self.server, CommandServer):
+            return shlex.join(masked(self.server.command)).replace(f"'{MASK}'", MASK)
+        return shown_url(self.server.url)
 
 
 @command("discover", EXAMPLES)
@@ -66,23 +69,25 @@ def servers_of(host: Host) -> Iterator[Found]:
                 note(f"trio-mcp: {error}")
                 continue
             for entry in entries:
-                yield Found(host, location, entry)
+                # What is no server is left out: goose lists what is built in, too.
+                if entry.server is not None:
+                    yield Found(host, location, entry.server, entry.enabled)
 
 
 def row_of(found: Found) -> Sequence[str]:
-    how = found.how if found.entry.enabled else f"{found.how} (disabled)"
-    return (found.host.name, found.location.scope, found.entry.name, how)
+    how = found.how if found.enabled else f"{found.how} (disabled)"
+    return (found.host.name, found.location.scope, found.server.name, how)
 
 
 def as_object(found: Found) -> dict[str, object]:
-    entry = found.entry
-    own = {"env": [*entry.env]} if isinstance(entry, CommandEntry) else {"headers": [*entry.headers]}
+    server = found.server
+    own = {"env": [*server.env]} if isinstance(server, CommandServer) else {"headers": [*server.headers]}
     return {
         "host": found.host.name,
         "scope": found.location.scope,
         "file": str(found.location.path),
-        "name": entry.name,
+        "name": server.name,
         "server": found.how,
-        "enabled": entry.enabled,
+        "enabled": found.enabled,
         **own,
     }

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from ..mcp_json import CommandServer, UrlServer
 from .errors import CommandError, Status
-from .hosts import HOSTS, CommandEntry, Host, UrlEntry, read_entries
+from .hosts import HOSTS, Host, read_entries
 from .targets import CommandTarget, Target, UrlTarget
 
 
@@ -36,15 +37,16 @@ def find(where: str, name: str) -> Target | None:
 
 def entry_target(file: Path, host: Host, name: str) -> Target:
     """Return the server of that name in a file, or its only one. Raises `CommandError`."""
-    entries = read_entries(file, host)
+    entries = read_entries(file, host, expand=True)
     found = [entry for entry in entries if entry.name == name or not name]
     if len(found) != 1:
         names = ", ".join(f"{file}:{entry.name}" for entry in entries)
         what = f"{file} has no server {name!r}" if name else f"{file} has {len(entries) or 'no'} servers"
         raise CommandError(f"{what}; choose one of: {names}" if names else what, Status.UNREACHABLE)
     (entry,) = found
-    match entry.expanded():
-        case CommandEntry(command=command, arguments=arguments, env=env, cwd=cwd):
-            return CommandTarget((command, *arguments), env, cwd)
-        case UrlEntry(url=url, headers=headers):
+    match entry.server:
+        case CommandServer(command=command, env=env, cwd=cwd):
+            return CommandTarget(command, env, cwd)
+        case UrlServer(url=url, headers=headers):
             return UrlTarget(url, headers)
+    raise CommandError(f"the server {entry.name!r}: {entry.error}", Status.UNREACHABLE) from entry.error

@@ -14,10 +14,11 @@ from typing import Final
 
 import click
 
+from ..mcp_json import CommandServer, HostServer, UrlServer
 from .command import command
 from .connecting import started
 from .errors import CommandError, Status
-from .hosts import HOSTS, Change, CommandEntry, Entry, Host, UrlEntry, as_member, read_file, with_server
+from .hosts import HOSTS, Change, Host, as_member, read_file, with_server
 from .interrupts import run_command
 from .loading import load_python
 from .options import header_option, json_option, target_argument
@@ -140,7 +141,7 @@ def name_of(server: Target, text: str, name: str | None) -> str:
     return name
 
 
-def entry_of(host: Host, server: Target, name: str, env: Mapping[str, str], headers: Mapping[str, str]) -> Entry:
+def entry_of(host: Host, server: Target, name: str, env: Mapping[str, str], headers: Mapping[str, str]) -> HostServer:
     """Return the server as an entry of this host. Raises `CommandError`."""
     if headers and not isinstance(server, UrlTarget):
         raise CommandError("--header is for the URL of a server; a command gets no headers")
@@ -148,18 +149,18 @@ def entry_of(host: Host, server: Target, name: str, env: Mapping[str, str], head
         case UrlTarget(url, own) if host.takes_urls:
             if env:
                 raise CommandError("--env is for a command; a URL gets --header")
-            return UrlEntry(name, url, {**own, **headers})
+            return UrlServer(name=name, url=url, headers={**own, **headers})
         case UrlTarget(url, own):
             listed = [f"--header={key}={value}" for key, value in {**own, **headers}.items()]
             words = (sys.executable, "-m", "trio_mcp", "run", url, *listed)
-            return CommandEntry(name, words[0], words[1:], env)
+            return CommandServer(name=name, command=words, env=env)
         case CommandTarget(words, own, cwd):
             words = tuple(absolute(words))
-            return CommandEntry(name, words[0], words[1:], {**own, **env}, cwd)
+            return CommandServer(name=name, command=words, env={**own, **env}, cwd=cwd)
         case PythonTarget(source, attribute):
             where = source if isinstance(source, str) else source.resolve()
             words = started(PythonTarget(where, attribute)).words
-            return CommandEntry(name, words[0], words[1:], {**module_path(where), **env})
+            return CommandServer(name=name, command=words, env={**module_path(where), **env})
 
 
 def absolute(words: Sequence[str]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from importlib import import_module
@@ -110,16 +110,23 @@ def file_errors(source: Path | str) -> Generator[None]:
 
 
 @contextmanager
-def lifespan_errors(source: Path | str) -> Generator[None]:
+def lifespan_errors(*sources: Path | str) -> Generator[None]:
     """Raise what the lifespan of the server of a file or module raises as a `CommandError` that names the line."""
     try:
         yield
     except Exception as error:
         if LIFESPAN_NOTE not in getattr(error, "__notes__", ()):
             raise
-        where, leaf = error_location(error, source), first_leaf(error)
+        where, leaf = lifespan_location(error, sources), first_leaf(error)
         text = f"{where}: the lifespan failed: {error_text(leaf)}{asyncio_hint(leaf, 'lifespan')}"
         raise CommandError(text, Status.UNREACHABLE) from error
+
+
+def lifespan_location(error: BaseException, sources: Sequence[Path | str]) -> str:
+    """Return the line in the one of several files that the traceback names."""
+    found = [error_location(error, source) for source in sources]
+    # Without a line it is the file alone.
+    return next((where for where, source in zip(found, sources, strict=True) if where != str(source)), found[0])
 
 
 def error_location(error: BaseException, source: Path | str) -> str:

@@ -1,22 +1,17 @@
-"""Passing a server on: what `trio-mcp run` and `trio-mcp serve` do with a URL or a command, and `backfill` with a model."""
+"""Passing a server on: what `trio-mcp run`, `serve` and `backfill` do with a URL or a command."""
 
 from __future__ import annotations
 
-import gc
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import urlsplit
-
-import trio
 
 from ..client.target import check_url, open_target
 from ..errors import ConfigurationError, McpError
 from ..groups import single_exception
-from ..relay import Backfill, Connect, RelayServer
-from ..server.running import GC_THRESHOLD
-from ..session import MessageChannel, as_message_channel, find_transport
-from ..session.transport import owned_process
+from ..relay import Connect, Proxy, proxy
+from ..session import MessageChannel, as_message_channel
 from .errors import CommandError, Status
 from .targets import CommandTarget, UrlTarget
 
@@ -29,14 +24,22 @@ def pass_on(
     Raises:
         CommandError: it could not be started or reached, or it has gone.
     """
-    relay = RelayServer(connection(target, headers), Backfill())
-
-    async def serve(relay: RelayServer) -> None:
-        await find_transport(transport).serve(relay, **options)
-
+    far = proxied(target, headers)
     # An address that cannot be listened on is the caller's to report; on stdio there is none.
-    run_checked(serve, relay, listens=transport != "stdio")
+    with proxy_errors(listens=transport != "stdio"):
+        far.run(transport, **options)
     return 0
+
+
+def proxied(target: CommandTarget | UrlTarget, headers: Mapping[str, str]) -> Proxy:
+    """Return a server that passes everything on to the one that a target names. Nothing is started yet.
+
+    Raises:
+        CommandError: the URL is malformed, or there are headers for a command.
+    """
+    connect_to, own = transport_options(target, headers)
+    with wrong_options():
+        return proxy(connect_to, **own)  # type: ignore[arg-type]  # they are none of its own keywords
 
 
 def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hidden: str | None = None) -> Connect:
@@ -48,23 +51,10 @@ def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hi
     Raises:
         CommandError: the URL is malformed, or there are headers for a command.
     """
-    own: dict[str, object]
-    connect_to: str | list[str]
-    if isinstance(target, UrlTarget):
-        check_server(target.url)
-        connect_to, own = target.url, {"headers": {**target.headers, **headers}}
-    else:
-        if headers:
-            raise CommandError("--header is for the URL of a server; a command gets no headers")
-        # Who wrote the command set the variables for it.
-        inherited = {name: value for name, value in os.environ.items() if name != hidden}
-        connect_to, own = [*target.words], {"env": {**inherited, **target.env}, "cwd": target.cwd}
-
-    try:
+    connect_to, own = transport_options(target, headers, hidden)
+    with wrong_options():
         # Checks the options now, and not when a host connects. This channel is never opened.
         open_target(connect_to, own)
-    except (ValueError, TypeError) as error:
-        raise CommandError(str(error)) from error
 
     @asynccontextmanager
     async def connect() -> AsyncIterator[MessageChannel]:
@@ -72,6 +62,29 @@ def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hi
             yield as_message_channel(channel)
 
     return connect
+
+
+def transport_options(
+    target: CommandTarget | UrlTarget, headers: Mapping[str, str], hidden: str | None = None
+) -> tuple[str | list[str], dict[str, object]]:
+    """Return a target as a client takes it, with the options of its transport. Raises `CommandError`."""
+    if isinstance(target, UrlTarget):
+        check_server(target.url)
+        return target.url, {"headers": {**target.headers, **headers}}
+    if headers:
+        raise CommandError("--header is for the URL of a server; a command gets no headers")
+    # Who wrote the command set the variables for it.
+    inherited = {name: value for name, value in os.environ.items() if name != hidden}
+    return [*target.words], {"env": {**inherited, **target.env}, "cwd": target.cwd}
+
+
+@contextmanager
+def wrong_options() -> Generator[None]:
+    """Raise `CommandError` for an option that a transport cannot have."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise CommandError(str(error)) from error
 
 
 def check_server(url: str) -> None:
@@ -89,32 +102,18 @@ def check_no_password(url: str, what: str, instead: str) -> None:
         raise CommandError(f"{what} has a user or a password in it: use {instead}")
 
 
-def run_checked(serve: Callable[[RelayServer], Awaitable[None]], relay: RelayServer, *, listens: bool = False) -> None:
-    """Run a proxy until it ends.
+@contextmanager
+def proxy_errors(*, listens: bool = False) -> Generator[None]:
+    """Raise `CommandError` for a server behind a proxy that could not be started or reached, or has gone.
 
     Args:
-        listens: an `OSError` is about the address that it listens on, and is raised as it is.
-
-    Raises:
-        CommandError: the server could not be started or reached, or it has gone.
+        listens: an `OSError` is about the address that is listened on, and is raised as it is.
     """
     try:
-        run_relay(serve, relay)
+        yield
     except Exception as error:
         found = single_exception(error)
         raise (found if listens and isinstance(found, OSError) else command_error(found)) from error
-    if relay.failure is not None:
-        raise CommandError(f"the server has gone: {relay.failure}", Status.UNREACHABLE)
-
-
-def run_relay(serve: Callable[[RelayServer], Awaitable[None]], relay: RelayServer) -> None:
-    """Run a Trio loop that serves a proxy, in a process that exists for nothing else."""
-    # As `Server.run` does, and for the same reason.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
-    with owned_process():
-        trio.run(serve, relay)
 
 
 def command_error(error: Exception) -> Exception:

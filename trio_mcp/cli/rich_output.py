@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.highlighter import JSONHighlighter
 from rich.padding import Padding
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
@@ -46,6 +47,16 @@ class RichScreen:
         self._console.print(Text(head, style="bold"))
         if body:
             self._console.print(Padding(Text(body), (0, 0, 0, 4)))
+
+    def show_code(self, text: str) -> None:
+        """Show Python code."""
+        self._console.print(
+            Padding(Syntax(text, "python", theme="ansi_dark", background_color="default"), (0, 0, 0, 2))
+        )
+
+    def show_styled(self, lines: Iterable[str], style: str) -> None:
+        for line in lines:
+            self._console.print(Text(line, style=style), soft_wrap=True)
 
     def show_diff(self, lines: Iterable[str]) -> None:
         for line in lines:

@@ -62,11 +62,11 @@ class ObservedChannel(MessageChannel):
         await self._channel.aclose()
 
 
-def summary(message: Arrived) -> str:
-    """Return a message in one line of at most `WIDTH` characters."""
+def summary(message: Arrived, width: int = WIDTH) -> str:
+    """Return a message in one line of at most `width` characters."""
     # Text from the server may have line breaks, and a trace has one line for each message.
     line = " ".join(message_line(message).split())
-    return line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…"
+    return line if len(line) <= width else f"{line[: width - 1]}…"
 
 
 def message_line(message: Arrived) -> str:
@@ -99,8 +99,10 @@ def batched(batch: Batch) -> str:
 
 
 def request_line(params: JsonObject) -> str:
-    """Return the params of a request: a call, perhaps with the answers of a round; a question; or any other."""
+    """Return the params of a request: a handshake; a call, perhaps with the answers of a round; a question; or any other."""
     match params:
+        case {"protocolVersion": str(revision), "clientInfo": {"name": str(name)}}:
+            return f"{revision}, {name}"
         case {"name": str(name), "inputResponses": dict(answers), "requestState": _}:
             return f"{name} again, with requestState and {keyed_line(answers)}"
         case {"name": str(name), "arguments": arguments}:
@@ -122,8 +124,12 @@ def notification_line(params: JsonObject) -> str:
 
 
 def result_line(result: JsonObject) -> str:
-    """Return a result: a round of questions, a tool's text, a form's or a model's answer, or any other."""
+    """Return a result: of a handshake; a round of questions, a tool's text, a form's or a model's answer, or any other."""
     match result:
+        case {"protocolVersion": str(revision), "serverInfo": {"name": str(name)}}:
+            return f"{revision}, {name}"
+        case {"supportedVersions": list(revisions)}:
+            return ", ".join(map(str, revisions))
         case {"resultType": "input_required", "inputRequests": dict(questions), "requestState": _}:
             return f"input_required, requestState and {keyed_line(questions)}"
         case {"content": [{"text": str(text)}]} | {"content": {"text": str(text)}}:

@@ -6,14 +6,20 @@
 Nothing is started, and no file is changed.
 """
 
-from .entries import CommandServer, HostServer, UrlServer
+from .entries import CommandServer, FoundServer, HostServer, UrlServer, read_servers
 from .files import McpJson, parse_mcp_json, read_mcp_json
+from .jsonc import parse_jsonc
+from .variables import Variables
 
 __all__ = [
     "CommandServer",
+    "FoundServer",
     "HostServer",
     "McpJson",
     "UrlServer",
+    "Variables",
+    "parse_jsonc",
     "parse_mcp_json",
     "read_mcp_json",
+    "read_servers",
 ]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from ..checks import nearest
 from ..errors import ConfigurationError
@@ -29,7 +29,8 @@ WIRES: Final[Mapping[str, Wire]] = {
 """The values of `type`, and of `transport`, its other name."""
 
 URLS: Final = ("url", "httpUrl", "serverUrl")
-ALIASES: Final = {"environment": "env", "transport": "type"}
+ALIASES: Final = {"environment": "env", "transport": "type", "cmd": "command", "envs": "env", "uri": "url"}
+"""Other names of members; the last three are those of goose."""
 LISTS: Final = ("includeTools", "excludeTools", "disabledTools", "tools")
 FLAGS: Final = ("disabled", "enabled")
 OF_COMMANDS: Final = ("command", "args", "env", "envFile", "cwd")
@@ -38,11 +39,15 @@ UNUSED: Final = frozenset(
     {
         "alwaysAllow",
         "autoApprove",
+        "available_tools",
+        "bundled",
         "description",
         "dev",
         "displayName",
+        "env_keys",
         "gallery",
         "icon",
+        "name",
         "timeout",
         "trust",
         "version",
@@ -107,10 +112,13 @@ class Entry:
 
     Args:
         where: names the entry in errors.
+        variables: None leaves texts as they are in the file, and reads no file with variables.
         warnings: receives what is ignored.
     """
 
-    def __init__(self, name: str, value: JsonValue, where: str, variables: Variables, warnings: list[str]) -> None:
+    def __init__(
+        self, name: str, value: JsonValue, where: str, variables: Variables | None, warnings: list[str]
+    ) -> None:
         if not isinstance(value, dict):
             raise ConfigurationError(f"{where} is no object with a command or a url")
         self._name = name
@@ -168,15 +176,13 @@ class Entry:
         if not words or not words[0]:
             raise ConfigurationError(f"{self._where}.command names no executable")
         cwd = self._optional("cwd")
-        env_file = self._optional("envFile")
-        env = {} if env_file is None else read_env_file(self._path(env_file), f"{self._where}.envFile")
         only, without = self._tools()
         return CommandServer(
             name=self._name,
             only=only,
             without=without,
             command=(*words, *self._texts("args")),
-            env={**env, **self._mapping("env")},
+            env={**self._env_file(), **self._mapping("env")},
             cwd=None if cwd is None else str(self._path(cwd)),
         )
 
@@ -239,12 +245,20 @@ class Entry:
             return str(value)
         if not isinstance(value, str):
             raise ConfigurationError(f"{where} must be a string, not {type(value).__name__}")
-        if BARE.fullmatch(value):
+        if self._variables is None:
+            return value
+        if BARE.fullmatch(value) and not self._variables.bare:
             self._warnings.append(f"{where} is passed as it is; for the value of the variable write ${{{value[1:]}}}")
         return self._variables.expand(value, where)
 
+    def _env_file(self) -> dict[str, str]:
+        path = self._optional("envFile")
+        if path is None or self._variables is None:
+            return {}
+        return read_env_file(self._path(path), f"{self._where}.envFile")
+
     def _path(self, text: str) -> Path:
-        return self._variables.folder / Path(text).expanduser()
+        return Path(text) if self._variables is None else self._variables.folder / Path(text).expanduser()
 
     # what is ignored
 
@@ -263,6 +277,40 @@ def _advice(key: str) -> str:
     """Return the member that was probably meant, in parentheses; empty if none was."""
     question = nearest(key, KNOWN)
     return f" ({question})" if question else ""
+
+
+class FoundServer(NamedTuple):
+    """What a file says of one server.
+
+    Attributes:
+        server: None if it cannot be used.
+        error: why.
+        enabled: False if the file turns it off.
+    """
+
+    name: str
+    server: HostServer | None
+    error: ConfigurationError | None
+    enabled: bool
+
+
+def read_servers(
+    members: Mapping[str, JsonValue], source: str, variables: Variables | None, warnings: list[str]
+) -> Iterator[FoundServer]:
+    """Yield the servers in the object that has them by their names.
+
+    Args:
+        variables: None leaves texts as they are in the file.
+        warnings: receives what is ignored.
+    """
+    for name, value in members.items():
+        enabled = True
+        try:
+            entry = Entry(name, value, f"{source}: {name}", variables, warnings)
+            enabled = not entry.is_disabled
+            yield FoundServer(name, entry.server(), None, enabled)
+        except ConfigurationError as error:
+            yield FoundServer(name, None, error, enabled)
 
 
 def as_entries(value: JsonValue, where: str) -> dict[str, JsonValue]:

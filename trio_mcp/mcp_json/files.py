@@ -11,7 +11,7 @@ from typing import Final
 from ..checks import check_str_mapping, nearest
 from ..errors import ConfigurationError
 from ..json_value import JsonValue
-from .entries import Entry, HostServer, as_entries
+from .entries import HostServer, as_entries, read_servers
 from .jsonc import parse_jsonc
 from .variables import Variables
 
@@ -99,15 +99,14 @@ def parse_mcp_json(
     servers: dict[str, HostServer] = {}
     disabled: set[str] = set()
     errors: dict[str, ConfigurationError] = {}
-    for name, value in _find_entries(parse_jsonc(text, source), source).items():
-        try:
-            entry = Entry(name, value, f"{source}: {name}", known, warnings)
-            if entry.is_disabled:
-                disabled.add(name)
-            else:
-                servers[name] = entry.server()
-        except ConfigurationError as error:
-            errors[name] = error
+    for found in read_servers(_find_entries(parse_jsonc(text, source), source), source, known, warnings):
+        # What is wrong with a server that is turned off does not matter.
+        if not found.enabled:
+            disabled.add(found.name)
+        elif found.server is not None:
+            servers[found.name] = found.server
+        elif found.error is not None:
+            errors[found.name] = found.error
     return McpJson(source, servers, frozenset(disabled), errors, tuple(warnings))
 
 

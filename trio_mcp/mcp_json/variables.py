@@ -12,6 +12,7 @@ from typing import Final
 from ..errors import ConfigurationError
 
 REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
+BARE_REFERENCE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_]\w*))")
 BARE: Final = re.compile(r"\$\w+")
 ASSIGNMENT: Final = re.compile(r"(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*)")
 COMMENT: Final = re.compile(r"\s+#.*")
@@ -28,11 +29,13 @@ class Variables:
         given: values by what is between the braces, such as "TOKEN", "env:TOKEN" or "input:token"; looked up first.
         environment: the variables of this process.
         folder: of the file.
+        bare: `$NAME` is a reference, too, as in the files of Gemini CLI.
     """
 
     given: Mapping[str, str]
     environment: Mapping[str, str]
     folder: Path
+    bare: bool = False
 
     def expand(self, text: str, where: str) -> str:
         """Return a text with the values of its references; `${NAME:-default}` has one for a variable that is unset or empty.
@@ -43,7 +46,8 @@ class Variables:
         Raises:
             ConfigurationError: a variable has no value; the message names it.
         """
-        return REFERENCE.sub(lambda match: self._value(match[1], where), text)
+        pattern = BARE_REFERENCE if self.bare else REFERENCE
+        return pattern.sub(lambda match: self._value(next(filter(None, match.groups()), ""), where), text)
 
     def _value(self, reference: str, where: str) -> str:
         name, has_default, default = reference.partition(":-")

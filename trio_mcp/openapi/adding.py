@@ -40,22 +40,25 @@ NO_RESOURCE = "it is no resource: only a GET that needs nothing but the values i
 class OpenApiKeywords(TypedDict, total=False):
     """The options of `from_openapi` and `add_openapi`.
 
-    include: which operations become tools: a function of an `Operation`, or a collection of ids (`listPets`), keys
-        (`GET /pets/{petId}`) and tags (`#store`). By default, all.
-    rename: the names of tools: a function of an `Operation`, or a mapping from ids or keys. The usual name is the id, or made of
-        the method and the path.
-    resources: which of these operations become resources too: True for all that can, a function or a collection. A GET without
-        required parameters becomes a resource, one with a path that has parameters a resource template.
-    credentials: a function, async or not, from the `Caller` of a call, or None without authentication, to the headers that
-        authenticate the call at the API, or to `Credentials`. It may raise `ToolError`.
-    tool_options: a function from an `Operation` to more options of its tool, such as `scopes`, `visible` or `max_result`.
-    base_url: what the paths are appended to; by default the `base_url` of the client. The servers of the document do not count.
-    timeout: seconds for one request to the API (default 30). The timeouts of the client do not count.
-    slashes: values in a path may have slashes, which are sent as `%2F`. Many servers take that for a slash, so that such a value
-        could call another operation; by default it is refused.
-    output_schemas: False for tools without output schemas, for an API that does not return what its document declares.
-    strict: raise `OpenApiError` if an operation that is selected cannot become a tool, instead of leaving it out.
-    limits: the limits of the document and of responses.
+    Attributes:
+        include: which operations become tools: a function of an `Operation`, or a collection of ids (`listPets`), keys
+            (`GET /pets/{petId}`) and tags (`#store`). By default, all.
+        rename: the names of tools: a function of an `Operation`, or a mapping from ids or keys. The usual name is the id,
+            or made of the method and the path.
+        resources: which of these operations become resources too: True for all that can, a function or a collection. A GET
+            without required parameters becomes a resource, one with a path that has parameters a resource template.
+        credentials: a function, async or not, from the `Caller` of a call, or None without authentication, to the headers
+            that authenticate the call at the API, or to `Credentials`. It may raise `ToolError`.
+        tool_options: a function from an `Operation` to more options of its tool, such as `scopes`, `visible` or
+            `max_result`.
+        base_url: what the paths are appended to; by default the `base_url` of the client. The servers of the document do
+            not count.
+        timeout: seconds for one request to the API (default 30). The timeouts of the client do not count.
+        slashes: values in a path may have slashes, which are sent as `%2F`. Many servers take that for a slash, so that
+            such a value could call another operation; by default it is refused.
+        output_schemas: False for tools without output schemas, for an API that does not return what its document declares.
+        strict: raise `OpenApiError` if an operation that is selected cannot become a tool, instead of leaving it out.
+        limits: the limits of the document and of responses.
     """
 
     include: Selector

@@ -12,6 +12,7 @@ import trio
 from ..checks import check_int
 from ..logs import peer_logger
 from ..protocol.sealing.request_state import KeyRing
+from ..server.running import tree_on_signal
 from ..session import (
     AnyChannel,
     Service,
@@ -108,7 +109,8 @@ class RelayServer:
                     one_of_several,
                     self._server_name,
                 )
-                yield service
+                with tree_on_signal(service):
+                    yield service
             nursery.cancel_scope.cancel()
 
     def _on_lost(self, why: str) -> None:

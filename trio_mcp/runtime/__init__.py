@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .outbox import Outbox
     from .supervisor import Supervisor, open_supervisor
     from .threads import ThreadLimiter, ThreadStatistics, total_statistics
+    from .tree import ActorSnapshot, LaneSnapshot, LaneState, snapshot_of
 else:
     __getattr__, __dir__ = late.exports(
         __name__,
@@ -50,6 +51,7 @@ else:
             "outbox": "Outbox",
             "supervisor": "Supervisor open_supervisor",
             "threads": "ThreadLimiter ThreadStatistics total_statistics",
+            "tree": "ActorSnapshot LaneSnapshot LaneState snapshot_of",
         },
     )
 
@@ -59,6 +61,7 @@ __all__ = [
     "MAX_DEPTH",
     "Account",
     "Actor",
+    "ActorSnapshot",
     "ActorState",
     "Branch",
     "Branches",
@@ -69,6 +72,8 @@ __all__ = [
     "Journal",
     "JournalEntry",
     "Lane",
+    "LaneSnapshot",
+    "LaneState",
     "Limits",
     "Mailbox",
     "MemoryBudget",
@@ -89,5 +94,6 @@ __all__ = [
     "race",
     "run_branch",
     "run_child",
+    "snapshot_of",
     "total_statistics",
 ]

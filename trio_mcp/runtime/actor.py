@@ -187,6 +187,10 @@ class Actor:
     """When it is stuck if it has not ended, on Trio's clock (seconds); set by `CleanupDeadlines` only."""
     task: trio.lowlevel.Task | None = None
     """The task that runs its body, while it does."""
+    started_at: float = math.inf
+    """When it was started, on Trio's clock (seconds)."""
+    lanes: dict[Lane, trio.lowlevel.Task | None] | None = None
+    """The lanes below the body that run now, oldest first, and their tasks, once they have run; None before the first."""
 
     def __post_init__(self) -> None:
         self.scope = trio.CancelScope(deadline=self.deadline)
@@ -256,6 +260,22 @@ class Actor:
         """Number of questions of its lanes without an answer."""
         return 0 if self.opened_mailbox is None else len(self.opened_mailbox)
 
+    @property
+    def owner(self) -> object:
+        """The object whose method `on_done` is: the call. None after the end, and if `on_done` is a plain function."""
+        return getattr(self.on_done, "__self__", None)
+
+    def enter(self, lane: Lane, task: trio.lowlevel.Task | None) -> None:
+        """Count a lane below the body among those that run, in this task; None until its task first runs."""
+        if self.lanes is None:
+            self.lanes = {}
+        self.lanes[lane] = task
+
+    def leave(self, lane: Lane) -> None:
+        """The lane has ended."""
+        if self.lanes is not None:
+            self.lanes.pop(lane, None)
+
     def lane_busy(self) -> None:
         self.busy += 1
 
@@ -297,6 +317,13 @@ class Lane:
     _names: tuple[str, ...] = ()
     unawaited: tuple[str, ...] = ()
     """What its code has called and not awaited yet; see `check_awaited`."""
+    title: object = None
+    """What it runs, for people: a function, or a name. None for the body."""
+
+    def titled(self, title: object) -> Lane:
+        """Say what the lane runs; return the lane."""
+        self.title = title
+        return self
 
     @property
     def coming_key(self) -> str:
@@ -349,12 +376,22 @@ class Lane:
             run: counts the runs of this layer in this lane; the first one is that in the lane itself.
         """
         # The branches of a lane are numbered from 1, so the part 0 keeps these apart from them.
-        return Lane(self.actor, f"{self.path}/0/{layer}/{run}", self, None, self.depth)
+        return Lane(self.actor, f"{self.path}/0/{layer}/{run}", self, None, self.depth).titled("body again")
 
     def next_path(self) -> str:
         """Return the path of this lane's next branch."""
         self._children += 1
         return f"{self.path}/{self._children}"
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it counts as busy: it neither waits for an answer nor for branches."""
+        return not (self._open or self._joining)
+
+    @property
+    def is_joining(self) -> bool:
+        """Whether it waits for branches."""
+        return bool(self._joining)
 
     @property
     def reason(self) -> CancelReason | None:

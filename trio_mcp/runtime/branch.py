@@ -174,8 +174,10 @@ class Branches:
         # First, because it raises if the nursery is closed: nothing must have been counted then.
         self._nursery.start_soon(self._run, branch, with_timeout(fn, timeout))
         self._running += 1
-        self.lane.actor.branches += 1
-        self.lane.actor.lane_busy()  # before its task first runs
+        actor = self.lane.actor
+        actor.branches += 1
+        actor.lane_busy()  # before its task first runs
+        actor.enter(branch.lane, None)
         return branch
 
     def cancel(self) -> None:
@@ -190,6 +192,7 @@ class Branches:
 
     async def _run(self, branch: Branch[T], work: Work[T]) -> None:
         outcome: Outcome[T] | None = None
+        branch.lane.actor.enter(branch.lane, trio.lowlevel.current_task())
         try:
             value = await work(branch.lane)
             check_awaited(branch.lane)
@@ -207,6 +210,7 @@ class Branches:
                 self._waiting = False
                 self.lane.end_join()
             self.lane.actor.branches -= 1
+            self.lane.actor.leave(branch.lane)
             self.lane.actor.lane_idle()
 
     async def _let_waiters_wake(self) -> None:
@@ -237,10 +241,12 @@ async def run_child(lane: Lane, child: Lane, fn: Work[T]) -> T:
     """Run `fn(child)` in the caller's task while the parent, `lane`, waits for it, and return its value."""
     lane.actor.lane_busy()
     lane.begin_join()
+    lane.actor.enter(child, trio.lowlevel.current_task())
     try:
         value = await fn(child)
         check_awaited(child)
     finally:
+        lane.actor.leave(child)
         lane.end_join()
         lane.actor.lane_idle()
     return value

@@ -92,6 +92,11 @@ class Mailbox:
         if self._slots.get(slot.key) is slot:
             del self._slots[slot.key]
 
+    @property
+    def slots(self) -> tuple[Slot[object], ...]:
+        """The open slots, oldest first."""
+        return tuple(self._slots.values())
+
     def __len__(self) -> int:
         return len(self._slots)
 
@@ -113,6 +118,11 @@ class Slot(Generic[T]):
     _on_settled: Callable[[], None] | None
     _outcome: Outcome[T] | None = None
     _task: trio.lowlevel.Task | None = None
+
+    @property
+    def task(self) -> trio.lowlevel.Task | None:
+        """The task that waits for the answer; None if none does."""
+        return self._task
 
     async def take(self) -> T:
         """Wait for the answer and return it; raise the exception that `post` or `close` was given.

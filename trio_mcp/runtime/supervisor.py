@@ -72,6 +72,7 @@ class Supervisor:
         self._per_principal: dict[str | None, int] = {}
         self._parked: Counter[str | None] = Counter()
         self._serial = itertools.count(1)
+        self._now = trio.lowlevel.current_clock().current_time
         self._counts = SupervisorStatistics()
         self._deadlines = CleanupDeadlines(nursery, grace, self._actors, self._mark_stuck)
         self.watchdog = Watchdog(watchdog, self._is_busy, self._owner)
@@ -108,6 +109,7 @@ class Supervisor:
             raise self._refusal()
         name = f"{label}-{next(self._serial)}"
         actor = Actor(name, principal, deadline, journal)
+        actor.started_at = self._now()
         actor.on_done = on_done
         actor.on_cancel = self._on_cancel
         self._actors[name] = actor

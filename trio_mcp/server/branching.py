@@ -29,15 +29,17 @@ Messages = tuple["types.SamplingMessage", ...]
 class BranchOptions(TypedDict, total=False):
     """The options of a branch.
 
-    messages: appended to the conversation that the branch inherits.
-    inherit_messages: whether the conversation begins with a copy of the parent's (default True).
-    system_prompt: the system prompt of the branch's samples, instead of the parent's.
-    inherit_system_prompt: whether the parent's system prompt applies if `system_prompt` is not set (default True).
-    max_depth: how deep this branch and those below it may nest, counted from the body of the call, which has depth 0. It may be
-        more than the tool allows, but never more than the server (`ServiceOptions.max_depth`).
-    token_budget: how many tokens the samples of this branch and of those below it may use; the parent's budget counts them too.
-    timeout: seconds after which the branch is cancelled and `BranchLimit` is raised.
-    allow_elicit: whether this branch and those below it may ask the user (default True).
+    Attributes:
+        messages: appended to the conversation that the branch inherits.
+        inherit_messages: whether the conversation begins with a copy of the parent's (default True).
+        system_prompt: the system prompt of the branch's samples, instead of the parent's.
+        inherit_system_prompt: whether the parent's system prompt applies if `system_prompt` is not set (default True).
+        max_depth: how deep this branch and those below it may nest, counted from the body of the call, which has depth 0.
+            It may be more than the tool allows, but never more than the server (`ServiceOptions.max_depth`).
+        token_budget: how many tokens the samples of this branch and of those below it may use; the parent's budget counts
+            them too.
+        timeout: seconds after which the branch is cancelled and `BranchLimit` is raised.
+        allow_elicit: whether this branch and those below it may ask the user (default True).
     """
 
     messages: Sequence[types.SamplingMessage]

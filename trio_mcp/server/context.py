@@ -96,6 +96,15 @@ class Context(ToolLooper, Generic[StateT_co]):
 
     # running
 
+    # Two signatures, since mypy finds no T for an async function in a union.
+    @overload
+    async def step(
+        self, name: str, fn: Callable[..., Awaitable[T]], *args: object, idempotent: bool = False
+    ) -> T: ...
+
+    @overload
+    async def step(self, name: str, fn: Callable[..., T], *args: object, idempotent: bool = False) -> T: ...
+
     @must_be_awaited("ctx.step")
     async def step(self, name: str, fn: Callable[..., T | Awaitable[T]], *args: object, idempotent: bool = False) -> T:
         """Run `fn(*args)`, record its result, and return it; a replay of the call returns the recorded result instead.
@@ -273,7 +282,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         messages = (*inherited, *freeze_messages(options.get("messages", ())))
         terms = self._terms.for_branch(options, self._messages)
         max_depth = min(terms.max_depth, self._call.services.options.max_depth)
-        work = lambda lane: fn(type(self)(self._call, lane, terms, messages))  # noqa: E731
+        work = lambda lane: fn(type(self)(self._call, lane.titled(fn), terms, messages))  # noqa: E731
         return work, options.get("timeout", math.inf), max_depth
 
     def __repr__(self) -> str:

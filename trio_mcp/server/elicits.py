@@ -26,11 +26,11 @@ T_co = TypeVar("T_co", default=object, covariant=True)
 class Elicit(Generic[C_contra, T_co]):
     """A question that a tool declares in advance: its key, unique in the tool, and the type of its answer.
 
-    SEAT = Elicit("seat", Seat)
+        SEAT = Elicit("seat", Seat)
 
-    @server.tool(elicits=[SEAT])
-    async def book(ctx: Context) -> str:
-        choice = await ctx.elicit("Which seat?", SEAT)
+        @server.tool(elicits=[SEAT])
+        async def book(ctx: Context) -> str:
+            choice = await ctx.elicit("Which seat?", SEAT)
 
     Clients read the declared questions in the `_meta` of the tool, and the key in the `_meta` of the question. A modern client
     also sees the key in the round, the first time that the question is asked outside of branches. A round is an
@@ -39,9 +39,9 @@ class Elicit(Generic[C_contra, T_co]):
     A question may have a context, such as the board of a game, which a client can show next to the form. It travels in the
     `_meta` of the question and nowhere else:
 
-    PICK = Elicit("pick", Move, context=Board)
-    ...
-    choice = await ctx.elicit("Your move?", PICK, context=board)
+        PICK = Elicit("pick", Move, context=Board)
+        ...
+        choice = await ctx.elicit("Your move?", PICK, context=board)
 
     Args:
         key: an identifier.

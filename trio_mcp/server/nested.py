@@ -51,13 +51,13 @@ async def run_nested(call: Call, lane: Lane, terms: BranchTerms, method: str, pa
     plan = nested_plan(call, method, params)
     # Every plan of these two methods runs `Handler.run`, perhaps inside of middleware, and both take terms too.
     body = cast("NestedBody", plan.run)
-    work = partial(run_in_lane, body, call, terms)
+    work = partial(run_in_lane, body, call, terms, method)
     max_depth = min(terms.max_depth, call.services.options.max_depth)
     return await run_branch(lane, work, timeout=plan.timeout, max_depth=max_depth)
 
 
-async def run_in_lane(body: NestedBody, call: Call, terms: BranchTerms, lane: Lane) -> Model:
-    return await body(call, lane, terms)
+async def run_in_lane(body: NestedBody, call: Call, terms: BranchTerms, title: str, lane: Lane) -> Model:
+    return await body(call, lane.titled(title), terms)
 
 
 def nested_plan(call: Call, method: str, params: Model) -> Plan:

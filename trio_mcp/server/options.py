@@ -31,16 +31,16 @@ ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 class OfferKeywords(TypedDict, total=False):
     """The options of every tool, prompt and resource.
 
-    name, title, description: default to the function's name and docstring.
-    icons: images to show next to its name.
-    timeout: seconds after which a call is cancelled and its caller gets an error.
-    meta: more members for its `_meta`.
-    elicits: the questions that it may ask, published with it; only these may then be asked by key.
-    resume: what happens to a call that waits for an answer when its process ends. "replay": the body runs again; questions that
-        were answered and steps that were done (`ctx.step`) return their results immediately. "parked": the call is lost
-        and its caller gets an error.
-        "auto": "replay" for prompts and resources, for handoff tools, and for tools whose `annotations` say that they are
-        read-only or idempotent; else "parked".
+    Attributes:
+        name, title, description: default to the function's name and docstring.
+        icons: images to show next to its name.
+        timeout: seconds after which a call is cancelled and its caller gets an error.
+        meta: more members for its `_meta`.
+        elicits: the questions that it may ask, published with it; only these may then be asked by key.
+        resume: what happens to a call that waits for an answer when its process ends. "replay": the body runs again;
+            questions that were answered and steps that were done (`ctx.step`) return their results immediately. "parked":
+            the call is lost and its caller gets an error. "auto": "replay" for prompts and resources, for handoff tools,
+            and for tools whose `annotations` say that they are read-only or idempotent; else "parked".
     """
 
     name: str

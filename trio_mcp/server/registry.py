@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 
 from .. import server
 from ..protocol.meta import TASKS_EXTENSION
-from ..protocol.uri.matching import ascii_uri
+from ..protocol.uri.uris import ascii_uri
 from ..session.calls.facts import TaskSupport
 from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple, cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..protocol.uri.matching import ascii_uri
 from ..protocol.uri.template import UriTemplate
-from ..protocol.uri.uris import MAX_URI, check_uri, is_uri
+from ..protocol.uri.uris import MAX_URI, ascii_uri, check_uri, is_uri
 from ..runtime import ThreadLimiter
 from ..runtime.loop_turn import LoopTurn
 from ..session import Plan, RequestFacts, ResumeMode
@@ -54,12 +53,13 @@ Contents = TextResourceContents | BlobResourceContents
 class ResourceKeywords(OfferKeywords, total=False):
     """The options of a resource: those of `OfferKeywords`, and these.
 
-    mime_type: type of the contents; the default depends on the return value: text/plain, application/json or
-        application/octet-stream.
-    size: size in bytes, if it is known (not for templates).
-    annotations: the audience and the importance of the resource.
-    ttl: seconds for which a client may cache the contents (2026-07-28); 0 for no caching.
-    cache_scope: "public" if the contents are the same for all readers.
+    Attributes:
+        mime_type: type of the contents; the default depends on the return value: text/plain, application/json or
+            application/octet-stream.
+        size: size in bytes, if it is known (not for templates).
+        annotations: the audience and the importance of the resource.
+        ttl: seconds for which a client may cache the contents (2026-07-28); 0 for no caching.
+        cache_scope: "public" if the contents are the same for all readers.
     """
 
     mime_type: str

@@ -2,26 +2,47 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Awaitable, Callable
-from typing import Final
+import logging
+import signal
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
 
 import trio
 
-from ..session.transport import owned_process
+from ..process_memory import settle_for_server
+from ..session import Service
+from ..session.transport import OWNS_PROCESS, owned_process
 
-GC_THRESHOLD: Final = 10_000
-"""New objects after which the garbage collector scans the youngest generation."""
-# Python's default is 700 or 2,000. A call makes about sixty objects that the collector tracks, and reference counting frees
-# nearly all of them when it ends, so that a scan after every few calls finds nothing.
+logger = logging.getLogger("trio_mcp.tree")
 
 
 def run_process(serve: Callable[[], Awaitable[object]]) -> None:
     """Run `serve` in a Trio loop, in a process that is taken to exist for it."""
-    # Modules and tools live as long as the process. Frozen, they are never scanned again. Only what is young is collected
-    # first: to look through everything takes a tenth of the start, and finds little but what loading classes leaves behind.
-    gc.collect(1)
-    gc.freeze()
-    gc.set_threshold(GC_THRESHOLD)
+    settle_for_server()
     with owned_process():
         trio.run(serve)
+
+
+@contextmanager
+def tree_on_signal(service: Service) -> Generator[None]:
+    """Log `service.tree()` whenever SIGUSR1 comes in the block, if the process exists for a server (`run_process`).
+
+    It does nothing where there is no such signal (Windows), and where it is handled or ignored already.
+    """
+    number: signal.Signals | None = getattr(signal, "SIGUSR1", None) if OWNS_PROCESS.get() else None
+    if number is None or signal.getsignal(number) is not signal.SIG_DFL:
+        yield
+        return
+    # Here and not in the task: a signal that comes before the task runs would end the process.
+    with trio.open_signal_receiver(number) as received:
+        service.supervisor.spawn(log_trees, service, received)
+        yield
+
+
+async def log_trees(service: Service, received: AsyncIterator[int]) -> None:
+    """Log the tree of a service at each signal, for ever."""
+    async for _ in received:
+        tree = service.tree()
+        # As a warning, so that it is seen at the default level. The tree has the texts of clients in one line each, without
+        # control characters.
+        logger.warning("what runs now:\n%s", tree, extra={"fields": {"tree": tree.to_json()}})

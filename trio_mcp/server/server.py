@@ -34,6 +34,7 @@ from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.offers import Offers
+from ..session.transport import OWNS_PROCESS
 from ..types import CacheScope, Icon, Implementation, Model
 from .composing import Composition, mounted_services, open_mounts, seconds_of, threads_of, watchers
 from .handler import Function
@@ -387,7 +388,8 @@ class Server(Composition):
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
             try:
-                yield service
+                with server.running.tree_on_signal(service) if OWNS_PROCESS.get() else nullcontext():
+                    yield service
             finally:
                 # Another server may have taken its place meanwhile.
                 self._services.pop(service, None)

@@ -36,25 +36,29 @@ CAPABILITIES = frozenset(
 class ToolKeywords(OfferKeywords, total=False):
     """The options of a tool: those of `OfferKeywords`, and these.
 
-    annotations: hints about what it does, as `ToolAnnotations` or as a dict such as `{"readOnlyHint": True}`; clients do not
-        trust them.
-    requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot call the
-        tool, and legacy ones do not see it in the list.
-    input_schema: JSON Schema (2020-12) of the arguments, instead of the signature's; the function takes them as one dict.
-    output_schema: JSON Schema of the structured result, instead of the return annotation's.
-    max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
-    token_budget: how many tokens the samples of a call may use, including those in branches.
-    max_result: bytes of an encoded result, at least 2,048. Of a larger one a preview is sent, with a link to a resource that only
-        its caller can read, for `ServiceOptions.result_ttl` seconds. Such a tool has no output schema.
-    tags: words for clients that group or filter tools; published in the tool's `_meta`.
-    scopes: what its caller must have, see `Caller`. Over HTTP, a call without them is rejected with 403 `insufficient_scope`.
-    visible: a plain function from a `Caller`, or None without authentication, to whether it sees the tool. For other callers the
-        tool does not exist.
-    heartbeat: seconds without a report of progress after which one is sent to a caller that requested progress.
-    limit: how many calls of the tool run at once. A modern call does not count while it waits for an answer.
-    queue: how many more calls may wait for one of these to end (default 0); all others are rejected.
-    task: True: a caller may have a call as a task, which outlives its request and its connection; "required": the tool runs only
-        so; "later": it becomes one at `await ctx.become_task()`, and must be one that is replayed (`resume`). See docs/tasks.md.
+    Attributes:
+        annotations: hints about what it does, as `ToolAnnotations` or as a dict such as `{"readOnlyHint": True}`; clients
+            do not trust them.
+        requires: client capabilities that a call needs, such as `{"sampling", "elicitation.form"}`. Other clients cannot
+            call the tool, and legacy ones do not see it in the list.
+        input_schema: JSON Schema (2020-12) of the arguments, instead of the signature's; the function takes them as one
+            dict.
+        output_schema: JSON Schema of the structured result, instead of the return annotation's.
+        max_depth: how deep the branches of a call may nest; a branch may be started with another limit.
+        token_budget: how many tokens the samples of a call may use, including those in branches.
+        max_result: bytes of an encoded result, at least 2,048. Of a larger one a preview is sent, with a link to a resource
+            that only its caller can read, for `ServiceOptions.result_ttl` seconds. Such a tool has no output schema.
+        tags: words for clients that group or filter tools; published in the tool's `_meta`.
+        scopes: what its caller must have, see `Caller`. Over HTTP, a call without them is rejected with 403
+            `insufficient_scope`.
+        visible: a plain function from a `Caller`, or None without authentication, to whether it sees the tool. For other
+            callers the tool does not exist.
+        heartbeat: seconds without a report of progress after which one is sent to a caller that requested progress.
+        limit: how many calls of the tool run at once. A modern call does not count while it waits for an answer.
+        queue: how many more calls may wait for one of these to end (default 0); all others are rejected.
+        task: True: a caller may have a call as a task, which outlives its request and its connection; "required": the tool
+            runs only so; "later": it becomes one at `await ctx.become_task()`, and must be one that is replayed (`resume`).
+            See docs/tasks.md.
     """
 
     annotations: ToolAnnotations | JsonObject

@@ -10,10 +10,12 @@ if TYPE_CHECKING:
     from . import kept_results as kept_results
     from . import keyed_requests as keyed_requests
     from . import listen_requests as listen_requests
+    from . import observing as observing
     from . import server_requests as server_requests
     from . import snapshot as snapshot
     from . import statistics as statistics
     from . import token_usage as token_usage
+    from . import tree as tree
     from .batch import OpenBatch
     from .caller import Caller
     from .calls.call import Call, Plan, RequestCheck, Route
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from .token_estimate import estimate_tokens
     from .token_usage import TokenEstimate, TokenUsage, usage_of, used_tokens
     from .transport import ChannelServer, SharedServer, Transport, check_options, find_transport
+    from .tree import AwaitedAnswers, BranchTree, CallState, CallTree, ClientTree, ServiceTree
 else:
     __getattr__, __dir__ = late.exports(
         __name__,
@@ -48,6 +51,7 @@ else:
             "keyed_requests": "",
             "listen_requests": "",
             "middleware": "make_session",
+            "observing": "",
             "options": "ServiceOptions",
             "pump": "serve_channel",
             "replies": "ReplyTarget",
@@ -60,16 +64,22 @@ else:
             "token_estimate": "estimate_tokens",
             "token_usage": "TokenEstimate TokenUsage usage_of used_tokens",
             "transport": "ChannelServer SharedServer Transport check_options find_transport",
+            "tree": "AwaitedAnswers BranchTree CallState CallTree ClientTree ServiceTree",
         },
     )
 
 __all__ = [
     "ANONYMOUS",
     "AnyChannel",
+    "AwaitedAnswers",
+    "BranchTree",
     "Call",
+    "CallState",
+    "CallTree",
     "Caller",
     "ChannelServer",
     "ClientSession",
+    "ClientTree",
     "Envelope",
     "MessageChannel",
     "MessageFacts",
@@ -91,6 +101,7 @@ __all__ = [
     "Service",
     "ServiceOptions",
     "ServiceStatistics",
+    "ServiceTree",
     "SharedServer",
     "TaskOptions",
     "TokenEstimate",

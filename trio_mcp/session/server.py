@@ -137,8 +137,8 @@ class ServerSession:
             the reply target of a request, for `disconnect`, or the batch of several; the error of a message that was rejected
             before it was processed; else None.
         """
-        message, _, peer, size, _, _ = envelope
-        event = self.connection.receive(message, inbound)
+        peer, size = envelope.peer, envelope.size
+        event = self.connection.receive(envelope.message, inbound)
         # Nearly every message; it costs less than a case of the statement below.
         if type(event) is RequestIn:
             target = ReplyTarget(event.id, outbox, owns_outbox, self.requests)
@@ -329,7 +329,7 @@ class ServerSession:
     def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
         service, terms, method = self.service, facts.terms, facts.method
-        codec, _, _, _, _, meta, asks_in_rounds = terms
+        codec, asks_in_rounds = terms.codec, terms.asks_in_rounds
         if method not in service.offered[codec.name]:
             raise not_offered(facts)
         # The terms are asked too: `model_fields_set` has unknown members, and a legacy client may send one of that name.
@@ -344,7 +344,7 @@ class ServerSession:
             calls.retries.carry_on(service.calls, facts, params, target, self._route)
             return None
         key = None
-        if method == KEYED_METHOD and meta.raw.find(KEY_MARK) >= 0:
+        if method == KEYED_METHOD and terms.meta.raw.find(KEY_MARK) >= 0:
             key = read_key(facts, params)
             if key is not None and self._keyed().repeat(key, facts, params, target):
                 return None

@@ -16,6 +16,7 @@ from typing import Final
 import trio
 
 from .. import session
+from ..checks import check_int
 from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
 from ..protocol.jsonrpc import Encoded
@@ -187,6 +188,21 @@ class Service:
             memory=self.options.memory.statistics(),
             blocked=self.supervisor.watchdog.incidents,
         )
+
+    def tree(self, *, limit: int = 100) -> session.tree.ServiceTree:
+        """Return what runs now, as a tree: clients, their calls, and the branches of each call with what they wait for.
+
+        It is a snapshot of plain values, for people and programs: `print(service.tree())` or `service.tree().to_json()`. It holds
+        names and counts, no arguments, questions, answers or ids that could be used. Nothing is recorded for it in advance. Call
+        it in the event loop that serves, between two awaits.
+
+        Args:
+            limit: how many calls are shown, and how many branches of each, the oldest first; the others are counted.
+
+        Raises:
+            ValueError: `limit` is below 1.
+        """
+        return session.observing.tree_of(self, check_int("limit", limit, least=1))
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.

@@ -10,10 +10,9 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
-from inspect import Parameter, signature
 from typing import Final, Literal, Protocol, cast
 
-from ..checks import nearest
+from ..checks import keyword_names, nearest
 from ..types import Implementation
 from .channel import AnyChannel
 from .options import ServiceOptions
@@ -138,10 +137,7 @@ def options_of(name: str, end: Literal["serve", "connect"]) -> Sequence[str] | N
         function = transport.serve if end == "serve" else transport.connect  # loads its module
     except (LookupError, ImportError):
         return None
-    parameters = signature(function).parameters.values()
-    if any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
-        return None
-    return [each.name for each in parameters if each.kind is Parameter.KEYWORD_ONLY]
+    return keyword_names(function)
 
 
 def listed(options: Sequence[str]) -> str:

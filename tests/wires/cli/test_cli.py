@@ -236,6 +236,35 @@ def test_serve_serves_old_clients_too_when_asked_to() -> None:
         assert (done.returncode, done.stdout) == (0, BOOKED), done.stderr
 
 
+def test_serve_serves_several_servers_by_path_and_passes_on_one_of_them() -> None:
+    forms = shlex.join([*COMMAND, "run", FORMS])
+    with started("serve", f"/travel={TRAVEL}", f"/forms={forms}", "--port", "0", "--drain", "1") as process:
+        travel, far = announced(process), announced(process)
+        assert (travel.rpartition("/travel")[2], far.rpartition("/forms")[2]) == ("/mcp", "/mcp")
+        done = trio_mcp("call", travel, "book_flight", "destination=Lisbon", *ANSWERS)
+        assert (done.returncode, done.stdout) == (0, BOOKED), done.stderr
+        done = trio_mcp("call", far, "take", "text=a", "number=1")
+        assert json.loads(done.stdout) == ["a", 1, False, None], done.stderr
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+
+
+def test_the_lifespan_that_fails_is_named_with_the_file_of_its_server(tmp_path: Path) -> None:
+    file = server_file(
+        tmp_path,
+        """
+from contextlib import asynccontextmanager
+@asynccontextmanager
+async def lifespan(server):
+    raise ValueError("no database")
+    yield
+server = Server("x", lifespan=lifespan)
+""",
+    )
+    said = refused(3, "serve", f"/travel={TRAVEL}", f"/x={file}", "--port", "0")
+    assert unnamed(said, f"{file}, line", "ValueError: no database") == []
+
+
 # mistakes
 
 BOOK = ["call", TRAVEL, "book_flight"]
@@ -267,6 +296,14 @@ MISTAKES: list[tuple[int, list[str], list[str]]] = [
     (2, [*BOOK, "--timeout", "soon"], []),
     (2, ["call", "python 'a", "tool"], []),
     (2, ["serve", TRAVEL, "--port", "70000"], []),
+    (2, ["serve", TRAVEL, FORMS], ["/travel=", TRAVEL]),
+    (2, ["serve", f"/a={TRAVEL}", f"/a={FORMS}"], ["/a is the path of two servers"]),
+    (2, ["serve", f"/a={TRAVEL}", f"/a/mcp={FORMS}", "--port", "0"], ["/a/mcp"]),
+    (2, ["serve", f"/a={TRAVEL}", f"/b={FORMS}", "--header", "a=b"], ["--header"]),
+    (3, ["serve", f"/a={TRAVEL}", "/b=no.py"], ["there is no file no.py"]),
+    (2, ["serve", TRAVEL, "--keyfile", "key.pem"], ["--certfile"]),
+    (3, ["serve", TRAVEL, "--port", "0", "--certfile", "/no/cert.pem"], ["TLS", "/no/cert.pem"]),
+    (3, ["serve", TRAVEL, "--port", "0", "--certfile", TRAVEL, "--keyfile", TRAVEL], ["TLS", TRAVEL]),
     (2, ["serve", TRAVEL, "--path", "mcp"], []),
     (2, ["serve", TRAVEL, "--drain", "-1"], []),
     (2, ["serve", TRAVEL, "--port", "0", "--path", "/sse", "--sse"], ["must differ"]),

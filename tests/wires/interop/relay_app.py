@@ -9,10 +9,11 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
-from trio_mcp.cli.passing import run_relay
 from trio_mcp.client.target import open_target
 from trio_mcp.relay import Backfill, RelayServer
+from trio_mcp.server.running import run_process
 from trio_mcp.session import AnyChannel, find_transport
 from trio_mcp.types import CreateMessageRequestParams, CreateMessageResult, TextContent, ToolUseContent
 
@@ -41,4 +42,4 @@ async def serve(relay: RelayServer) -> None:
     await find_transport(sys.argv[1]).serve(relay, **options)
 
 
-run_relay(serve, RelayServer(connect, Backfill(Scripted())))
+run_process(partial(serve, RelayServer(connect, Backfill(Scripted()))))

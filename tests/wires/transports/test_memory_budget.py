@@ -41,7 +41,7 @@ OTHERS = {
     "parked call with objects": True,
     "small parked call": False,
     "pipelined requests": True,
-    "sessions": False,
+    "sessions": True,
     "streams": False,
     "WebSocket": False,
     "WebSocket message with an emoji": True,

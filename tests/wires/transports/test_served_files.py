@@ -18,6 +18,13 @@ from typing import Any
 import httpx2
 import pytest
 import trio
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
 from serving import IMPORTS, SOON, START, child, served
 
 from trio_mcp import Client, HttpOptions, Server, log_setup
@@ -164,6 +171,28 @@ def test_a_certificate_or_key_that_cannot_be_used_is_one_line_and_an_exit_status
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("shop: TLS: ")
+
+
+def key_file(certificate: Path, path: Path, secret: bytes | None) -> Path:
+    """Write the key of a certificate into a file, encrypted if there is a secret."""
+    pem = certificate.read_bytes()
+    key = load_pem_private_key(pem[pem.index(b"-----BEGIN PRIVATE") :], None)
+    cipher = BestAvailableEncryption(secret) if secret else NoEncryption()
+    path.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, cipher))
+    return path
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_the_command_serves_with_a_certificate_and_an_encrypted_key(
+    certificate: Path, tmp_path: Path, encrypted: bool
+) -> None:
+    keyfile = key_file(certificate, tmp_path / "key.pem", b"secret" if encrypted else None)
+    command = [*BY_COMMAND, "--certfile", str(certificate), "--keyfile", str(keyfile)]
+    async with process(command, b" serves MCP at ", TRIO_MCP_KEYFILE_PASSWORD="secret") as (url, _):
+        assert url.startswith("https://")
+        context = ssl.create_default_context(cafile=certificate)
+        async with httpx2.AsyncClient(verify=context) as http:
+            assert (await http.post(url.replace("127.0.0.1", "localhost"), json={})).status_code == 401
 
 
 def test_the_command_tells_of_a_missing_certificate_in_one_line(tmp_path: Path) -> None:

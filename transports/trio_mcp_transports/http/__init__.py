@@ -11,14 +11,16 @@ if TYPE_CHECKING:
 
     from .server.app import McpApp
     from .server.asgi_app import asgi_app
+    from .server.by_path import McpApps
     from .server.serve import serve_http
 
-__all__ = ["Authenticate", "HttpLimits", "McpApp", "asgi_app", "serve_http"]
+__all__ = ["Authenticate", "HttpLimits", "McpApp", "McpApps", "asgi_app", "serve_http"]
 
 _MODULE_OF = {
     "Authenticate": "trio_mcp.http",
     "HttpLimits": "trio_mcp.http",
     "McpApp": ".server.app",
+    "McpApps": ".server.by_path",
     "asgi_app": ".server.asgi_app",
     "serve_http": ".server.serve",
 }

@@ -33,6 +33,9 @@ logger = peer_logger("trio_mcp.http")
 ACCEPT_TIMEOUT: Final = 15.0
 """Seconds that a server may take to accept a message: ours waits ten for its reader."""
 
+STALE: Final = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
+"""Errors of a request on a kept connection that the server was just closing."""
+
 POSTABLE = re.compile(r"[!-~]{1,4096}")
 """What may be a reference to the URI that is posted to: visible ASCII."""
 
@@ -160,10 +163,8 @@ class SseChannel(MessageChannel):
             await self._on_end(CLOSED if self._broken is None else f"the connection broke: {self._broken}")
 
     async def _read_stream(self, task_status: trio.TaskStatus[None]) -> None:
-        # `no-store` as browsers have it for an EventSource (WHATWG HTML, 9.2): no cache may answer for the server.
-        headers = {"accept": EVENT_STREAM, "cache-control": "no-store"}
         url, limits = self._connection.url, self._connection.limits
-        async with self._connection.http.stream("GET", url, headers=headers) as response:
+        async with self._asked() as response:
             await check_stream(response)
             decoder = SseDecoder(limits.message)
             async with open_body(response) as chunks:
@@ -176,6 +177,25 @@ class SseChannel(MessageChannel):
                             task_status.started()
         # Raises the error that waits, if there is one.
         decoder.feed(b"")
+
+    @asynccontextmanager
+    async def _asked(self) -> AsyncIterator[httpx2.Response]:
+        """The response to the GET, whose body has not been read."""
+        http = self._connection.http
+        # `no-store` as browsers have it for an EventSource (WHATWG HTML, 9.2): no cache may answer for the server.
+        request = http.build_request(
+            "GET", self._connection.url, headers={"accept": EVENT_STREAM, "cache-control": "no-store"}
+        )
+        try:
+            response = await http.send(request, stream=True)
+        except STALE:
+            # A server that rejects a POST before it has read the body may close the connection without saying so in the response.
+            # So hypercorn does, and the client finds out with its next request. To ask twice for a stream does no harm.
+            response = await http.send(request, stream=True)
+        try:
+            yield response
+        finally:
+            await response.aclose()
 
     async def _take(self, event: SseEvent) -> None:
         if event.event == "message":

@@ -1,19 +1,16 @@
 """The hosts that `trio-mcp` writes servers into and finds servers in: where their files are, and how they write a server."""
 
 from .edits import Change, with_server, without_server
-from .entries import CommandEntry, Entry, UrlEntry, as_member
+from .entries import as_member
 from .files import ConfigFile, read_entries, read_file
 from .table import HOSTS, Host, Location
 
 __all__ = [
     "HOSTS",
     "Change",
-    "CommandEntry",
     "ConfigFile",
-    "Entry",
     "Host",
     "Location",
-    "UrlEntry",
     "as_member",
     "read_entries",
     "read_file",

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Final
 
+from ...errors import ConfigurationError
 from ...json_value import JsonValue
+from ...mcp_json import FoundServer, Variables, parse_jsonc, read_servers
 from ..errors import CommandError, Status
-from .entries import Entry, read_entry
 from .table import Host
 
 MAX_BYTES: Final = 50_000_000
@@ -34,8 +36,12 @@ class ConfigFile:
     servers: dict[str, JsonValue]
 
 
-def read_file(path: Path, host: Host) -> ConfigFile:
+def read_file(path: Path, host: Host, *, with_comments: bool = False) -> ConfigFile:
     """Return what a file says; an empty document if there is no such file.
+
+    Args:
+        with_comments: the file is only read. To write one with comments would take them out: no library that edits such files
+            and keeps them is both old enough to be relied on and still maintained.
 
     Raises:
         CommandError: it cannot be read or parsed, or has something else where servers should be.
@@ -43,7 +49,10 @@ def read_file(path: Path, host: Host) -> ConfigFile:
     text = file_text(path)
     document: object = {}
     if text.strip():
-        document = yaml_document(path, text) if path.suffix in (".yaml", ".yml") else json_document(path, text)
+        if path.suffix in (".yaml", ".yml"):
+            document = yaml_document(path, text)
+        else:
+            document = json_with_comments(path, text) if with_comments else json_document(path, text)
     if not isinstance(document, dict):
         raise unreadable(path, "it is not an object")
     member = next((each for each in host.members if each in document), host.members[0])
@@ -55,14 +64,24 @@ def read_file(path: Path, host: Host) -> ConfigFile:
     return ConfigFile(path, text, document, servers)
 
 
-def read_entries(path: Path, host: Host) -> list[Entry]:
-    """Return the servers in a file. Raises `CommandError`, also if there is no such file."""
+def read_entries(path: Path, host: Host, *, expand: bool = False) -> list[FoundServer]:
+    """Return the servers in a file, which may have comments.
+
+    Args:
+        expand: replace variables by their values, and read files with variables.
+
+    Raises:
+        CommandError: there is no such file, or it cannot be parsed.
+    """
     if not path.is_file():
         raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
-    file = read_file(path, host)
+    file = read_file(path, host, with_comments=True)
+    # What is relative in the file for all folders is so to the current one.
+    is_project = not any(each.path == path and each.scope == "user" for each in host.files())
+    folder = path.absolute().parent if is_project else Path.cwd()
+    variables = Variables({}, os.environ, folder, bare=host.style == "gemini") if expand else None
     members = {**file.servers, **folder_servers(file, host)}
-    found = [read_entry(name, member) for name, member in members.items()]
-    return [entry for entry in found if entry is not None]
+    return [*read_servers(members, str(path), variables, [])]
 
 
 def folder_servers(file: ConfigFile, host: Host) -> dict[str, JsonValue]:
@@ -92,6 +111,13 @@ def json_document(path: Path, text: str) -> object:
         return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=without_repeats)
     except (ValueError, RecursionError) as error:
         raise unreadable(path, f"{error}; JSON has no comments and no commas at the end") from error
+
+
+def json_with_comments(path: Path, text: str) -> object:
+    try:
+        return parse_jsonc(text.removeprefix("\ufeff"), str(path))
+    except ConfigurationError as error:
+        raise CommandError(str(error), Status.UNREACHABLE) from error
 
 
 def without_repeats(members: list[tuple[str, object]]) -> dict[str, object]:

@@ -163,7 +163,7 @@ class PlannedTool(NamedTuple):
             budget = TokenBudget(self.tool.token_budget, terms.budget, f"the tool {use.name}")
             terms = terms._replace(budget=budget)
         try:
-            result = await with_timeout(partial(run_in_lane, body, call, terms), plan.timeout)(lane)
+            result = await with_timeout(partial(run_in_lane, body, call, terms, use.name), plan.timeout)(lane)
         except BreakToolLoop:
             raise
         except Exception as error:  # noqa: BLE001  the model reads it; what is not meant for it is logged instead

@@ -102,7 +102,8 @@ class ToolLooper(Sampler):
             partial(sampling.loop.run_loop, self._call, self._terms, loop, params), options.get("timeout", math.inf)
         )
         lane = self._lane
-        result = await run_child(lane, Lane(lane.actor, lane.next_path(), lane, None, lane.depth), work)
+        child = Lane(lane.actor, lane.next_path(), lane, None, lane.depth).titled("tool loop")
+        result = await run_child(lane, child, work)
         if given is None:
             # In one assignment, and read only now: other tasks of this body may have sampled in the meantime.
             added = result.messages[len(messages) :]

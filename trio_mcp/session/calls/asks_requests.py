@@ -131,6 +131,13 @@ class CallByRequests(Call[PendingAsks]):
                 self._origin.cancel_task(slot.untaken.task_id)
             raise
 
+    def question_method(self, key: str) -> str | None:
+        return self._origin.method_of(key)
+
+    @property
+    def queued_questions(self) -> int:
+        return self._origin.queued(self)
+
     def take_over_on(self, asks: PendingAsks, facts: RequestFacts, target: ReplyTarget) -> None:
         """Answer a repeat of the request, perhaps on another connection: open questions are asked again there.
 

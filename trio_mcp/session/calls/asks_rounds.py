@@ -88,6 +88,10 @@ class CallInRounds(Call[RequestDigest]):
             await self.actor.place.enter()
         return answer
 
+    def question_method(self, key: str) -> str | None:
+        asked = None if self.legs is None else self.legs.questions.get(key)
+        return None if asked is None else asked.question.method
+
     async def become_task(self, lane: Lane) -> None:
         await super().become_task(lane)
         starter, params = self.services.tasks, self._plan.becomes

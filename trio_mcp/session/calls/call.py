@@ -118,22 +118,19 @@ class Call(ABC, Generic[OriginT_co]):
     """The progress it has reported; None before the first report."""
 
     def __post_init__(self, journal: Journal | None) -> None:
-        services, options, reply_target = self.services, self.services.options, self.target
-        # Taken apart, because to read a member of a named tuple takes as long as ten local names.
-        _, _, _, principal, headers, _, size, caller, _, _ = self.facts
-        run, target, seconds, _, resume, heartbeat, _, _, _ = self._plan
-        size += CALL_SIZE + HEADER_SIZE * len(headers)
-        if caller is not None:
-            size += caller.size
+        services, options, facts, plan = self.services, self.services.options, self.facts, self._plan
+        size = CALL_SIZE + facts.size + HEADER_SIZE * len(facts.headers)
+        if facts.known_caller is not None:
+            size += facts.known_caller.size
         account = self._open_account(size)
-        seconds = min(seconds, options.max_seconds)
-        body, usage = partial(run, self), services.usage
+        seconds = min(plan.timeout, options.max_seconds)
+        body, usage = partial(plan.run, self), services.usage
         actor = self.actor = services.supervisor.start(
             body if usage is None else partial(run_counted, usage, body),
             self._on_actor_done,
-            principal=principal,
+            principal=facts.principal,
             deadline=math.inf if seconds == math.inf else trio.current_time() + seconds,
-            label=target,
+            label=plan.target,
             journal=journal,
         )
         if usage is not None:
@@ -142,12 +139,14 @@ class Call(ABC, Generic[OriginT_co]):
         if account is not None:
             actor.account = account
             account.draw(size)
-        if resume is IS_REPLAYED or options.always_replay:
-            self.memory = calls.memory.CallMemory(actor.journal, target, services.note_divergence, services.is_durable)
-        if reply_target is not None:
-            reply_target.work = self
-            if heartbeat is not None:
-                self._start_heartbeat(heartbeat)
+        if plan.resume is IS_REPLAYED or options.always_replay:
+            self.memory = calls.memory.CallMemory(
+                actor.journal, plan.target, services.note_divergence, services.is_durable
+            )
+        if self.target is not None:
+            self.target.work = self
+            if plan.heartbeat is not None:
+                self._start_heartbeat(plan.heartbeat)
 
     def _open_account(self, size: int) -> Account | None:
         """Return an account for what the call keeps; None counts nothing. Raises `LimitExceeded` if it has no room for `size`."""
@@ -183,6 +182,15 @@ class Call(ABC, Generic[OriginT_co]):
     def target_name(self) -> str:
         """The name of the tool, prompt or resource that it calls."""
         return self._plan.target
+
+    @abstractmethod
+    def question_method(self, key: str) -> str | None:
+        """Return the method of the question whose answer is awaited under this key; None if it is no question to the client."""
+
+    @property
+    def queued_questions(self) -> int:
+        """How many questions wait until the user has answered another one."""
+        return 0
 
     # messages about the request
 

@@ -249,6 +249,18 @@ class PendingAsks:
             del self.earlier[asked.call]
         return asked
 
+    # for people
+
+    def method_of(self, key: str) -> str | None:
+        """Return the method of the request whose answer goes into this slot; None if there is none."""
+        # The ids of our own requests are numbers.
+        request_id = int(key) if key.isdecimal() else None
+        return self._connection.method_of(request_id) if request_id in self.actors else None
+
+    def queued(self, call: Call) -> int:
+        """Return how many lanes of a call wait for their turn."""
+        return len(self.prompting.get(call) or ())
+
     # turns
 
     async def wait_turn(self, call: Call) -> None:

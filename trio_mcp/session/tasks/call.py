@@ -79,6 +79,10 @@ class CallAsTask(Call[OpenTask]):
             await self.actor.place.enter()
         return answer
 
+    def question_method(self, key: str) -> str | None:
+        asked = self._origin.questions.get(key)
+        return None if asked is None else asked.question.method
+
     def has_answer(self, key: str) -> bool:
         return self.memory is not None and self.memory.has_answer(key)
 

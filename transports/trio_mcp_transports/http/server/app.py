@@ -28,10 +28,9 @@ from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_post, check_upgrade, read_headers
-from ...asgi.access_log import check_shown, record_of, serve_logged
+from ...asgi.access_log import check_shown, record_of
 from ...asgi.authentication import authenticated_peer, wait_until_expired
 from ...asgi.direct import DirectApp, DirectRequest
-from ...asgi.forwarded import TrustedProxies
 from ...asgi.limits import default_limits
 from ...asgi.messages import (
     AuthorizedRequest,
@@ -54,7 +53,7 @@ from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint
 from ..sessions.opening import legacy_endpoint
 from .custom_routes import CustomRoutes
-from .entrance import as_client_sent
+from .entrance import Entrance, reject_request
 from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
 from .message_reader import MessageReader
 from .paths import Paths, no_websocket, not_found_text
@@ -81,10 +80,12 @@ class McpApp(DirectApp):
     """An ASGI 3 application; `asgi_app` returns one.
 
     Args:
-        options: how the server is served; see `served_options`.
+        server: what is served.
+        options: how it is served; see `served_options`.
         event_store: stores the messages of legacy streams for clients that resume them; by default in memory.
 
     Attributes:
+        access: who may reach it from a browser.
         failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
         raises_failure: who serves it raises `failure`, so that the log need not have it too.
         is_trio_mcp: hypercorn's worker serves it by our own connection; see `hypercorn.worker`.
@@ -94,25 +95,25 @@ class McpApp(DirectApp):
 
     def __init__(self, server: SharedServer, options: HttpOptions, event_store: EventStore | None) -> None:
         self.limits = default_limits(server) if options.limits is None else options.limits
-        self._server = server
+        self.server = server
+        self.options = options
+        self.access = Access(options.allowed_hosts, options.allowed_origins)
         self._paths = Paths(options.path, options.sse_path, options.message_path)
-        self._access = Access(options.allowed_hosts, options.allowed_origins)
         self._event_store = event_store
         self._authenticate = options.authenticate
-        self._root_path = options.root_path
-        self._proxies = TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None
-        self._logs_access = options.access_log
-        self._is_behind = bool(options.trusted_proxies or options.root_path or options.access_log)
+        self._entrance = Entrance(options)
+        self._serve_http = self._entrance.before(self._http, reject_request)
+        self._serve_websocket = self._entrance.before(self._websocket, reject_upgrade)
         self._probes = Probes(options, self._readiness)
         self._records = RepeatedRecords(logger)
         self._reader = MessageReader(self.limits)
-        self._post_checks = PostChecks(self._access)
+        self._post_checks = PostChecks(self.access)
         self._custom = CustomRoutes(options.routes, self.limits.body_seconds, self._records)
         self.failure: BaseException | None = None
         self.raises_failure = False
         self._running: AppState | None = None
         self._draining = False
-        self._mounted: MountedApp | None = MountedApp(self._serving, server.identity.name)
+        self._mounted: MountedApp | None = MountedApp(self.serving, server.identity.name)
         """Starts it at its first request; None once its lifespan is run by someone else."""
         self._routes: dict[str, Mapping[str, Route]] = {}
         paths = self._paths
@@ -132,18 +133,12 @@ class McpApp(DirectApp):
                 # Nearly every request is one for MCP.
                 if scope["path"] != self._paths.streamable and await self._probes.serve(scope, send):
                     return
-                await (self._logged_http if self._logs_access else self._http)(scope, receive, send)
+                await self._serve_http(scope, receive, send)
             case "lifespan":
-                name, logs_startup = self._server.identity.name, not self.raises_failure
+                name, logs_startup = self.server.identity.name, not self.raises_failure
                 await serve_lifespan_events(self.lifespan(), name, receive, send, logs_startup=logs_startup)
             case "websocket":
-                await (self._logged_websocket if self._logs_access else self._websocket)(scope, receive, send)
-
-    async def _logged_http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await serve_logged(self._http, scope, receive, send, self._proxies)
-
-    async def _logged_websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await serve_logged(self._websocket, scope, receive, send, self._proxies)
+                await self._serve_websocket(scope, receive, send)
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Reject new calls, give running ones `seconds` to finish, then cancel them and send their callers an error.
@@ -191,6 +186,11 @@ class McpApp(DirectApp):
         """
         return self._started().service
 
+    @property
+    def apps(self) -> Mapping[str, McpApp]:
+        """The applications of single servers, by their path prefixes: here itself, without one."""
+        return {"": self}
+
     def __repr__(self) -> str:
         state = f"serving {self._running.service!r}" if self._running else "not started"
         return f"<McpApp {' '.join(self._paths.endpoints)} {state}>"
@@ -210,21 +210,26 @@ class McpApp(DirectApp):
             RuntimeError: it is running already, or this is not Trio.
             Exception: what the lifespan of the server raised, at its start, in the block (which is cancelled then) or at its end.
         """
-        self._mounted = None
-        return self._serving()
+        self.start_by(None)
+        return self.serving()
+
+    def start_by(self, mounted: MountedApp | None) -> None:
+        """Set what starts the application at its first request; None if its lifespan is run by someone else."""
+        self._mounted = mounted
 
     @asynccontextmanager
-    async def _serving(self) -> AsyncGenerator[None]:
+    async def serving(self) -> AsyncGenerator[None]:
+        """Serve in the block; see `lifespan`."""
         check_event_loop()
         if self._running is not None:
             raise RuntimeError("the application is running already")
         # Under `hypercorn -k trio` nothing else installs the guard.
         install()
         self._draining = False
-        if self._logs_access:
+        if self._entrance.logs:
             check_shown()
         try:
-            async with self._server.open_service() as service, trio.open_nursery() as nursery:
+            async with self.server.open_service() as service, trio.open_nursery() as nursery:
                 legacy = legacy_endpoint(service, self._event_store, self.limits, nursery)
                 websockets = WebSockets(service, self.limits)
                 sse = SseEndpoint(service, self.limits, self._paths.messages, partial(self._reader.read, service))
@@ -273,8 +278,6 @@ class McpApp(DirectApp):
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            if self._is_behind:
-                scope = as_client_sent(scope, self._proxies, self._root_path)
             public = self._custom.public(scope) if self._custom.has_public else None
             incoming = await self._authorized(scope, receive, send, is_public=public is not None)
             serve = self._route(scope) if public is None else public
@@ -293,7 +296,7 @@ class McpApp(DirectApp):
         if is_public:
             return AuthorizedRequest(scope, receive, send, Peer(None, headers, connection_of(scope)))
         # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
-        check_access(headers, self._access)
+        check_access(headers, self.access)
         peer = await self._peer(headers, connection_of(scope))
         record = record_of(scope)
         if record is not None:
@@ -324,9 +327,7 @@ class McpApp(DirectApp):
     @property
     def takes_direct_requests(self) -> bool:
         # A connection is not read while a request is processed, and `authenticate` may take its time.
-        # What trusted proxies say, and what is logged of a request, is known on the long way only.
-        is_plain = self._proxies is None and not self._logs_access
-        return is_plain and self._paths.streamable is not None and self._authenticate is None
+        return self._entrance.is_plain and self._paths.streamable is not None and self._authenticate is None
 
     @property
     def may_wait(self) -> bool:
@@ -344,7 +345,7 @@ class McpApp(DirectApp):
         incoming = AuthorizedRequest({}, request.receive, request.send, peer)
         try:
             if request.method == "GET":
-                check_access(request.headers, self._access)
+                check_access(request.headers, self.access)
                 return running.legacy.listen_nowait(incoming)
             self._post_checks.check(request.headers)
             envelope = self._reader.read_nowait(running.service, request.body, peer)
@@ -386,8 +387,6 @@ class McpApp(DirectApp):
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle an upgrade on the same path; a rejection is sent before the upgrade is accepted."""
         try:
-            if self._is_behind:
-                scope = as_client_sent(scope, self._proxies, self._root_path)
             incoming = await self._authorized(scope, receive, send)
             if self._paths.streamable not in routes_of(scope):
                 raise HttpRejection(404, no_websocket(self._paths, root_of(scope)))

@@ -2,44 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from types import EllipsisType
+from collections.abc import Mapping
+from typing import Unpack, overload
 
-from trio_mcp.http import Authenticate, HttpLimits
+from trio_mcp.checks import check_keywords
+from trio_mcp.http import Tls
 from trio_mcp.logs import peer_logger
 from trio_mcp.session import SharedServer
-from trio_mcp.storage import EventStore
 
 from .app import McpApp
-from .settings import served_options
+from .by_path import McpApps, apps_by_path
+from .settings import HttpKeywords, served_options
 
 logger = peer_logger("trio_mcp.http")
 
 
-def asgi_app(
-    server: SharedServer,
-    *,
-    path: str | EllipsisType | None = ...,
-    sse_path: str | None = None,
-    message_path: str | None = None,
-    allowed_hosts: Sequence[str] = (),
-    allowed_origins: Sequence[str] = (),
-    authenticate: Authenticate | None = None,
-    limits: HttpLimits | None = None,
-    root_path: str | None = None,
-    trusted_proxies: Sequence[str] = (),
-    access_log: bool | None = None,
-    event_store: EventStore | None = None,
-) -> McpApp:
-    """Return an ASGI application that serves `server` at `path`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
+@overload
+def asgi_app(server: SharedServer, **options: Unpack[HttpKeywords]) -> McpApp: ...
+
+
+@overload
+def asgi_app(server: Mapping[str, SharedServer], **options: Unpack[HttpKeywords]) -> McpApps: ...
+
+
+def asgi_app(server: SharedServer | Mapping[str, SharedServer], **options: Unpack[HttpKeywords]) -> McpApp | McpApps:
+    """Return an ASGI application that serves `server`, over HTTP and WebSocket: `hypercorn -k trio module:app`.
 
     What is not given is as the server has it (`Server(http=HttpOptions(...))`). So its authentication can be replaced here, but
     not be dropped.
 
     Args:
+        server: or several, by the path prefixes below which they are served: `{"/shop": shop, "/notes": notes}` serves the first
+            at `/shop/mcp`. Each has its own options; those given here replace them in all of them.
         path: the path of Streamable HTTP and WebSocket, below the one where the application is mounted: with
             `Mount("/api", asgi_app(server))` clients use `/api/mcp`. None disables them; by default "/mcp".
-        sse_path: the path of the streams of HTTP+SSE (2024-11-05), for clients that support nothing newer; None disables it.
+        sse_path: the path of the streams of HTTP+SSE (2024-11-05), for clients that support nothing newer.
         message_path: the path to which clients of HTTP+SSE post their messages; by default "/message".
         allowed_hosts: the host names that clients use (`mcp.example.com`); by default loopback names only.
         allowed_origins: web sites whose pages may call the server (`https://app.example.com`).
@@ -54,24 +51,22 @@ def asgi_app(
 
     Raises:
         ValueError: two paths are the same, or one is not a path; or all are disabled; or no request could match an allowed
-            host or origin.
-        TypeError: `authenticate` is not callable, or an option is of the wrong type.
+            host or origin; or several servers differ in what they share, as `trusted_proxies`.
+        TypeError: `authenticate` is not callable, or an option is unknown or of the wrong type.
     """
-    options = served_options(
-        server,
-        path=path,
-        sse_path=sse_path,
-        message_path=message_path,
-        allowed_hosts=allowed_hosts,
-        allowed_origins=allowed_origins,
-        authenticate=authenticate,
-        limits=limits,
-        root_path=root_path,
-        trusted_proxies=trusted_proxies,
-        access_log=access_log,
-    )
-    if options.tls is not None:
+    check_keywords(options, asgi_app, "asgi_app()")
+    app = make_app(server, options)
+    if app.options.tls is not None:
         logger.warning(
             "the server's `tls` is for serve_http: give the ASGI server the files, as `hypercorn --certfile` does"
         )
-    return McpApp(server, options, event_store)
+    return app
+
+
+def make_app(
+    server: SharedServer | Mapping[str, SharedServer], options: HttpKeywords, tls: Tls | None = None
+) -> McpApp | McpApps:
+    """Return the application of one server or several; see `asgi_app`."""
+    if isinstance(server, Mapping):
+        return apps_by_path(server, options, tls)
+    return McpApp(server, served_options(server, options, tls), options.get("event_store"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 SSE_PATH: Final = "/sse"
@@ -19,6 +20,16 @@ class Paths(NamedTuple):
     def endpoints(self) -> list[str]:
         """Those that a client is given."""
         return [path for path in (self.streamable, self.sse) if path is not None]
+
+
+def below(prefix: str, path: str) -> str:
+    """Return a path of a server that is served below a prefix."""
+    return prefix if prefix and path == "/" else prefix + path
+
+
+def not_found_at(endpoints: Sequence[str], root: str) -> str:
+    """What is said at another path of an application of several servers that is mounted below `root`."""
+    return f"There is nothing here; the MCP endpoints are {', '.join(root + path for path in endpoints)}."
 
 
 def not_found_text(paths: Paths, root: str) -> str:

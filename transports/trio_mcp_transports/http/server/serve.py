@@ -5,54 +5,41 @@ from __future__ import annotations
 import socket
 import ssl
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
-from types import EllipsisType
-from typing import Literal
+from typing import Literal, Unpack
 
 import trio
 
-from trio_mcp.checks import check_port, check_seconds
+from trio_mcp.checks import check_keywords, check_port, check_seconds
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.http import Authenticate, HttpLimits, HttpOptions, Tls
+from trio_mcp.http import Tls
 from trio_mcp.http.hosts import LOOPBACK
-from trio_mcp.logs import peer_logger
 from trio_mcp.session import SharedServer
-from trio_mcp.storage import EventStore
 
 from ...hypercorn.config import GuardedConfig, guarded_config
 from ...hypercorn.serve import serve_asgi
 from ...systemd import UNIX_HOST, activated_sockets, host_of, notify
 from .app import McpApp
-from .paths import SSE_PATH
-from .settings import served_options
-
-logger = peer_logger("trio_mcp.http")
+from .asgi_app import make_app
+from .by_path import McpApps
+from .paths import SSE_PATH, below
+from .settings import HttpKeywords
 
 
 async def serve_http(
-    server: SharedServer,
+    server: SharedServer | Mapping[str, SharedServer],
     *,
     host: str = "127.0.0.1",
     port: int = 8000,
-    path: str | EllipsisType | None = ...,
-    sse_path: str | None = None,
-    message_path: str | None = None,
-    allowed_hosts: Sequence[str] = (),
-    allowed_origins: Sequence[str] = (),
-    authenticate: Authenticate | None = None,
-    limits: HttpLimits | None = None,
     tls: Tls | None = None,
-    root_path: str | None = None,
-    trusted_proxies: Sequence[str] = (),
-    access_log: bool | None = None,
-    event_store: EventStore | None = None,
     drain: float = 10.0,
     scheme: Literal["http", "ws"] = "http",
     announce: bool = True,
     signals: bool = True,
     task_status: trio.TaskStatus[list[str]] = trio.TASK_STATUS_IGNORED,
+    **options: Unpack[HttpKeywords],
 ) -> None:
     """Serve over Streamable HTTP and WebSocket, in this process, until SIGTERM, SIGINT or SIGHUP; `serve_asgi` says how it ends.
 
@@ -63,51 +50,34 @@ async def serve_http(
     notified when the server is ready and when it stops.
 
     Args:
+        server: or several, by their path prefixes; see `asgi_app`.
         host: the address to listen on. Any but loopback requires `allowed_hosts`, the host names that clients use.
-        path, sse_path, message_path, authenticate, limits, event_store: see `asgi_app`.
-        tls, root_path, trusted_proxies, access_log: see `HttpOptions`.
+        tls: see `HttpOptions`.
         drain: how many seconds the shutdown may take after the signal. Running calls may continue for 70% of it; then they are
             cancelled and their callers receive an error.
         scheme: the scheme of the printed URLs; both HTTP and WebSocket are always served.
         announce: whether to print the server's URLs to stderr.
         signals: whether to handle SIGTERM, SIGINT and SIGHUP; False for a server inside a larger program.
         task_status: started with the server's URLs; those of HTTP+SSE come last.
+        options: see `asgi_app`.
 
     Raises:
         OSError: the port is in use, or the address does not belong to this machine.
         ConfigurationError: the certificate or its key cannot be used, or systemd passed no listening socket.
         ValueError: the server would be open to the network without `allowed_hosts`; or an option cannot have that value.
-        TypeError: an option is of the wrong type.
+        TypeError: an option is unknown or of the wrong type.
         Exception: what the server's lifespan raised, at its start, while serving (which it ends) or at its end.
     """
+    check_keywords(options, serve_http, "serve_http()")
     check_port("port", port)
     check_seconds("drain", drain, finite=True)
-    options = served_options(
-        server,
-        path=path,
-        sse_path=sse_path,
-        message_path=message_path,
-        allowed_hosts=allowed_hosts,
-        allowed_origins=allowed_origins,
-        authenticate=authenticate,
-        limits=limits,
-        tls=tls,
-        root_path=root_path,
-        trusted_proxies=trusted_proxies,
-        access_log=access_log,
-    )
-    if scheme == "ws" and options.path is None:
-        raise ValueError("WebSocket is served under `path`, which may not be None")
-    check_tls(options.tls)
+    app = make_app(server, options, tls)
+    check_endpoints(app, scheme)
+    check_tls(app.options.tls)
     sockets = activated_sockets()
-    check_reachable(host, sockets, options)
-    app = McpApp(server, options, event_store)
-    app.raises_failure = True
-    entrances = ((scheme, options.path), ("http", options.sse_path))
-    endpoints = [(kind, entrance) for kind, entrance in entrances if entrance is not None]
-    name = server.identity.name if announce else None
+    check_reachable(host, sockets, app)
     calls, clean_up = drain * CALL_SHARE_OF_DRAIN, drain * CLEAN_UP_SHARE_OF_DRAIN
-    try:
+    with failures_of(app):
         await serve_asgi(
             app,
             host=host,
@@ -115,13 +85,21 @@ async def serve_http(
             sockets=sockets,
             drain=calls + clean_up,
             on_drain=partial(drain_app, app, calls, clean_up),
-            lifespan_seconds=server.lifespan_seconds,
+            lifespan_seconds=sum(each.server.lifespan_seconds for each in app.apps.values()),
             signals=signals,
-            config=config_for(app, server, options.tls),
-            task_status=Announcement(endpoints, name, task_status),
+            config=config_for(app),
+            task_status=Announcement(app, scheme, task_status, announce=announce),
         )
+
+
+@contextmanager
+def failures_of(app: McpApp | McpApps) -> Generator[None]:
+    """Raise what ended the lifespan of an application, in place of what hypercorn makes of it."""
+    app.raises_failure = True
+    try:
+        yield
     except Exception:
-        # What hypercorn makes of it is an error of its protocol with the application.
+        # An error of its protocol with the application.
         if app.failure is None:
             raise
     if isinstance(app.failure, ConfigurationError):
@@ -131,22 +109,30 @@ async def serve_http(
         raise app.failure
 
 
-async def drain_app(app: McpApp, seconds: float, clean_up: float) -> None:
+async def drain_app(app: McpApp | McpApps, seconds: float, clean_up: float) -> None:
     """Drain an application, and tell systemd."""
     notify("STOPPING=1")
     await app.drain(seconds, clean_up)
 
 
-def check_reachable(host: str, sockets: Sequence[socket.socket] | None, options: HttpOptions) -> None:
-    """Raise `ValueError` if the server would be open to the network without the names of its hosts."""
-    # Without names a page of any site could reach it by DNS rebinding (S-50).
-    if options.allowed_hosts:
-        return
+def check_endpoints(app: McpApp | McpApps, scheme: Literal["http", "ws"]) -> None:
+    """Raise `ValueError` if a server has no endpoint for the scheme of the URLs."""
+    if scheme == "ws" and any(each.options.path is None for each in app.apps.values()):
+        raise ValueError("WebSocket is served under `path`, which may not be None")
+
+
+def check_reachable(host: str, sockets: Sequence[socket.socket] | None, app: McpApp | McpApps) -> None:
+    """Raise `ValueError` if a server would be open to the network without the names of its hosts."""
     hosts = [host] if sockets is None else [host_of(each) for each in sockets]
-    for each in hosts:
-        if each not in (*LOOPBACK, "::1", UNIX_HOST):
+    opened = next((each for each in hosts if each not in (*LOOPBACK, "::1", UNIX_HOST)), None)
+    if opened is None:
+        return
+    for prefix, each in app.apps.items():
+        # Without names a page of any site could reach it by DNS rebinding (S-50).
+        if not each.options.allowed_hosts:
+            what = f"the server at {prefix}" if prefix else "the server"
             raise ValueError(
-                f"listening on {each} opens the server to the network: name the hosts it is reached by in allowed_hosts"
+                f"listening on {opened} opens {what} to the network: name the hosts it is reached by in allowed_hosts"
             )
 
 
@@ -171,10 +157,14 @@ def check_tls(tls: Tls | None) -> None:
         raise ConfigurationError(f"TLS: {named} cannot be used: {error}") from None
 
 
-def config_for(app: McpApp, server: SharedServer, tls: Tls | None) -> GuardedConfig:
+def config_for(app: McpApp | McpApps) -> GuardedConfig:
+    """Return the settings of hypercorn; the application of each server has smaller limits of its own."""
+    apps, tls = app.apps.values(), app.options.tls
+    memories = [each.server.options.memory for each in apps]
     config = guarded_config(
-        max_websocket_message=app.limits.body,
-        memory=server.options.memory,
+        max_websocket_message=max(each.limits.body for each in apps),
+        # Connections are not those of one server. Servers with separate budgets get them from the budget of the process.
+        memory=memories[0] if all(each is memories[0] for each in memories) else None,
         certfile=None if tls is None else tls.certfile,
         # Hypercorn wants both to speak TLS.
         keyfile=None if tls is None else tls.keyfile or tls.certfile,
@@ -183,27 +173,43 @@ def config_for(app: McpApp, server: SharedServer, tls: Tls | None) -> GuardedCon
     return config
 
 
-@dataclass
 class Announcement(trio.TaskStatus[list[str]]):
     """Tells the URLs of the endpoints when the addresses are known.
 
     Args:
-        endpoints: scheme and path of each.
-        name: of the server, printed to stderr; None prints nothing.
+        scheme: of the URLs, but for those of HTTP+SSE.
         task_status: started with the URLs.
+        announce: print them to stderr.
     """
 
-    _endpoints: Sequence[tuple[str, str]]
-    _name: str | None
-    _task_status: trio.TaskStatus[list[str]]
+    def __init__(
+        self,
+        app: McpApp | McpApps,
+        scheme: Literal["http", "ws"],
+        task_status: trio.TaskStatus[list[str]],
+        *,
+        announce: bool,
+    ) -> None:
+        self._apps = app.apps
+        self._scheme = scheme
+        self._task_status = task_status
+        self._announce = announce
 
     def started(self, value: list[str] | None = None) -> None:
         ports = [url.partition(" ")[0].removeprefix("http") for url in value or []]
-        urls = [scheme + port + path for scheme, path in self._endpoints for port in ports]
-        if self._name is not None:
-            sys.stderr.write(f"{self._name} serves MCP at {', '.join(urls)}\n")
+        streamable: list[str] = []
+        sse: list[str] = []
+        for prefix, app in self._apps.items():
+            own = [
+                [f"{scheme}{port}{below(prefix, path)}" for port in ports] if path is not None else []
+                for scheme, path in ((self._scheme, app.options.path), ("http", app.options.sse_path))
+            ]
+            streamable += own[0]
+            sse += own[1]
+            if self._announce:
+                sys.stderr.write(f"{app.server.identity.name} serves MCP at {', '.join([*own[0], *own[1]])}\n")
         notify("READY=1")
-        self._task_status.started(urls)
+        self._task_status.started([*streamable, *sse])
 
 
 CALL_SHARE_OF_DRAIN = 0.7

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from types import EllipsisType
+from typing import Final, TypedDict
 
 from trio_mcp.http import Authenticate, HttpLimits, HttpOptions, Tls
+from trio_mcp.storage import EventStore
 
 
-def served_options(
-    server: object,
-    *,
-    path: str | EllipsisType | None = ...,
-    sse_path: str | None = None,
-    message_path: str | None = None,
-    allowed_hosts: Sequence[str] = (),
-    allowed_origins: Sequence[str] = (),
-    authenticate: Authenticate | None = None,
-    limits: HttpLimits | None = None,
-    tls: Tls | None = None,
-    root_path: str | None = None,
-    trusted_proxies: Sequence[str] = (),
-    access_log: bool | None = None,
-) -> HttpOptions:
+class HttpKeywords(TypedDict, total=False):
+    """The options of a call that serves over HTTP.
+
+    But for `event_store` they are those of `HttpOptions`, which has what they mean. What is not given, or is None or empty, is
+    as the server has it, apart from `path`, where None stands for no Streamable HTTP and no WebSocket.
+    """
+
+    path: str | None
+    sse_path: str | None
+    message_path: str | None
+    allowed_hosts: Sequence[str]
+    allowed_origins: Sequence[str]
+    authenticate: Authenticate | None
+    limits: HttpLimits | None
+    root_path: str | None
+    trusted_proxies: Sequence[str]
+    access_log: bool | None
+    event_store: EventStore | None
+    """Stores the messages of legacy streams for clients that resume them; by default in memory."""
+
+
+NOT_GIVEN: Final[tuple[object, ...]] = (None, (), [])
+
+
+def served_options(server: object, keywords: HttpKeywords, tls: Tls | None = None) -> HttpOptions:
     """Return how a server is served.
 
     What was not given is as the server has it. So the authentication of a server can be replaced, and not be dropped.
@@ -31,21 +42,12 @@ def served_options(
     Raises:
         ValueError, TypeError: see `HttpOptions`.
     """
-    given: Mapping[str, object | None] = {
-        "sse_path": sse_path,
-        "message_path": message_path,
-        "allowed_hosts": allowed_hosts or None,
-        "allowed_origins": allowed_origins or None,
-        "authenticate": authenticate,
-        "limits": limits,
-        "tls": tls,
-        "root_path": root_path,
-        "trusted_proxies": trusted_proxies or None,
-        "access_log": access_log,
+    given: Mapping[str, object] = {**keywords, "tls": tls}
+    changes = {
+        name: value
+        for name, value in given.items()
+        if name != "event_store" and (name == "path" or value not in NOT_GIVEN)
     }
-    changes = {name: value for name, value in given.items() if value is not None}
-    if path is not ...:
-        changes["path"] = path
     return replace(options_of(server), **changes)  # type: ignore[arg-type]  # HttpOptions checks each
 
 

@@ -1,0 +1,144 @@
+"""A reader of docs/tutorial types what its pages say, and sees what they show."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from serving import IMPORTS, SOON, START
+from walkthrough import PAGES, Command, Edit, page, steps_of
+
+BIN = Path(sys.executable).parent
+HOME = "/home/you"
+PORT = "8000"
+VARYING = (
+    (re.compile(r"in \d+\.\d+s"), "in 0.00s"),
+    (re.compile(r"\.\d{8}-\d{6}\.bak"), ".bak"),
+    (re.compile(r"\d+ bytes"), "1 bytes"),
+    (re.compile(r"about \d+ tokens"), "about 1 tokens"),
+)
+"""What differs between two runs, or two versions of a library."""
+
+
+class Reader:
+    """The folder of the reader, and two terminals: in one of them a server may run."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.folder = home / "expenses"
+        self.folder.mkdir(parents=True)
+        self.port = free_port()
+        self.server: subprocess.Popen[str] | None = None
+        path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
+        kept = {
+            name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "TRIO_MCP", "CLAUDE_"))
+        }
+        self.env = {**kept, **IMPORTS, "HOME": str(home), "PATH": path, "PYTHONUNBUFFERED": "1"}
+
+    def type(self, line: str) -> list[str]:
+        """Return the lines that a command prints, as the page would show them."""
+        return self.shown(self._typed(line.replace(f":{PORT}/", f":{self.port}/")))
+
+    def _typed(self, line: str) -> str:
+        words = shlex.split(line)
+        if words[0] == "export":
+            name, _, value = words[1].partition("=")
+            self.env[name] = value
+            return ""
+        if words[0] == "curl":
+            with urllib.request.urlopen(words[1], timeout=SOON) as response:
+                return str(response.read().decode())
+        if words[:2] == ["trio-mcp", "serve"]:
+            return self.serve(words)
+        done = subprocess.run(
+            ["/bin/sh", "-c", f"{line} 2>&1"],
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=START,
+            check=False,
+        )
+        return done.stdout
+
+    def serve(self, words: list[str]) -> str:
+        """Start a server in the first terminal, in place of the one that runs there, and return its first line."""
+        self.interrupt()
+        command = [self.port if word == PORT else word for word in words]
+        self.server = subprocess.Popen(command, cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True)
+        assert self.server.stderr is not None
+        ready, _, _ = select.select([self.server.stderr], [], [], START)
+        assert ready, "the server did not say where it serves"
+        return self.server.stderr.readline()
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C in the first terminal."""
+        if self.server is not None:
+            self.server.send_signal(signal.SIGINT)
+            try:
+                _, errors = self.server.communicate(timeout=START)
+            except subprocess.TimeoutExpired:
+                self.server.kill()
+                self.server.communicate()
+                raise
+            assert self.server.returncode == 0, errors
+            self.server = None
+
+    def shown(self, text: str) -> list[str]:
+        replaced = text.replace(sys.executable, f"{HOME}/expenses/.venv/bin/python3").replace(str(self.home), HOME)
+        return alike(replaced.replace(f":{self.port}/", f":{PORT}/"))
+
+
+def free_port() -> str:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return str(listener.getsockname()[1])
+
+
+def alike(text: str) -> list[str]:
+    for varying, fixed in VARYING:
+        text = varying.sub(fixed, text)
+    return text.splitlines()
+
+
+def fits(expected: list[str], printed: list[str]) -> bool:
+    """Return whether these are the lines of a page: `...` stands for any number of lines; stdout and stderr may be mixed."""
+    if "..." in expected:
+        at = expected.index("...")
+        before, after = expected[:at], expected[at + 1 :]
+        return printed[:at] == before and printed[len(printed) - len(after) :] == after
+    return sorted(expected) == sorted(printed)
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
+    made = Reader(tmp_path_factory.mktemp("you"))
+    yield made
+    made.interrupt()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the pages show the files of Linux")
+def test_every_command_prints_what_the_page_shows(reader: Reader) -> None:
+    wrong, typed = [], 0
+    for name in PAGES:
+        for step in steps_of(page(name)):
+            match step:
+                case Edit():
+                    step.apply(reader.folder)
+                case Command(line, printed):
+                    typed += 1
+                    seen, expected = reader.type(line), alike("\n".join(printed))
+                    if not fits(expected, seen):
+                        wrong.append((line, expected, seen))
+    assert wrong == []
+    assert typed > 20

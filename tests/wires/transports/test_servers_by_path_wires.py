@@ -1,0 +1,82 @@
+"""Several servers at one address, over real sockets: each wire leads to the server at its path."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+import httpx2
+import pytest
+import trio
+from serving import SOON, START
+
+from trio_mcp import Client, Context, HttpOptions, Server
+from trio_mcp_transports.http import serve_http
+
+
+async def by_name(headers: Mapping[str, str]) -> str | None:
+    return headers.get("x-user")
+
+
+def named(name: str, **http: object) -> Server:
+    server = Server(name, http=HttpOptions(sse_path="/sse", **http))  # type: ignore[arg-type]
+
+    @server.tool
+    async def whoami(ctx: Context) -> str:
+        await ctx.log("info", f"hello from {name}")
+        return f"{name} {ctx.request.principal}"
+
+    @server.resource("note://{number}")
+    async def note(number: str) -> str:
+        return number
+
+    return server
+
+
+@asynccontextmanager
+async def served(servers: Mapping[str, Server]) -> AsyncIterator[list[str]]:
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(START):
+            urls: list[str] = await nursery.start(partial(serve_http, servers, port=0, announce=False, signals=False))
+        yield urls
+        nursery.cancel_scope.cancel()
+
+
+async def test_every_wire_leads_to_the_server_at_its_path() -> None:
+    notes, shop = named("notes"), named("shop", authenticate=by_name)
+    async with served({"/notes": notes, "/shop": shop}) as urls:
+        base = urls[0].removesuffix("/notes/mcp")
+        assert [url.removeprefix(base) for url in urls] == ["/notes/mcp", "/shop/mcp", "/notes/sse", "/shop/sse"]
+        with trio.fail_after(START):
+            for path, name in (("/notes", "notes None"), ("/shop", "shop ann")):
+                for url in (f"{base}{path}/mcp", f"ws{base[4:]}{path}/mcp", f"{base}{path}/sse"):
+                    for mode in ("legacy", "modern"):
+                        if mode == "modern" and url.endswith("sse"):
+                            continue
+                        async with Client.connect(url, mode=mode, headers={"x-user": "ann"}) as client:
+                            assert (await client.call_tool("whoami")).text == name
+            async with httpx2.AsyncClient() as http:
+                assert "/notes/mcp" in (await http.get(f"{base}/nothing")).text
+                assert (await http.get(f"{base}/ready")).text == "ready"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_the_streams_of_changes_belong_to_the_server_at_their_path(mode: str) -> None:
+    notes, shop = named("notes"), named("shop")
+    async with served({"/notes": notes, "/shop": shop}) as urls:
+        with trio.fail_after(START):
+            async with Client.connect(urls[1], mode=mode) as client, client.listen(uris=["note://1"]) as changes:
+                notes.resource_updated("note://1")
+                shop.resource_updated("note://1")
+                assert (await anext(changes)).uri == "note://1"
+                with trio.move_on_after(0.05):
+                    raise AssertionError(f"another change: {await anext(changes)}")
+
+
+async def test_a_path_of_websockets_without_a_server_is_refused() -> None:
+    async with served({"/notes": named("notes")}) as urls:
+        url = f"ws{urls[0][4:]}".replace("/notes", "/shop")
+        with trio.fail_after(SOON), pytest.raises(Exception, match="/notes/mcp"):
+            async with Client.connect(url, mode="legacy"):
+                pass

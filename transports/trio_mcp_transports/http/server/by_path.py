@@ -1,0 +1,300 @@
+"""Several servers in one application, each below a path prefix of its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from typing import Final
+
+import trio
+
+from trio_mcp.errors import ProtocolError
+from trio_mcp.http import HttpOptions, Tls
+from trio_mcp.http.paths import HEALTH_PATH, READY_PATH, check_path
+from trio_mcp.session import SharedServer
+
+from ...asgi.access import HttpRejection, check_access, read_headers
+from ...asgi.access_log import check_shown
+from ...asgi.direct import DirectApp, DirectRequest
+from ...asgi.messages import Receive, Respond, Scope, Send, reject_upgrade, root_of, route_of, send_error
+from .app import McpApp
+from .entrance import Entrance, reject_request
+from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
+from .paths import below, not_found_at
+from .probes import Probes
+from .settings import HttpKeywords, served_options
+
+OF_PROCESS: Final = ("tls", "root_path", "trusted_proxies", "access_log")
+"""The options that servers at one address share."""
+
+
+class McpApps(DirectApp):
+    """An ASGI 3 application of several servers; `asgi_app` returns one for a mapping.
+
+    Each server is served as it would be alone, with the `root_path` of its prefix: its endpoints, custom routes, authentication,
+    hosts, limits and sessions are its own.
+
+    Args:
+        apps: the applications of the servers by their prefixes, which are empty or begin with a slash.
+        options: those of the process.
+
+    Attributes:
+        failure, raises_failure, is_trio_mcp: see `McpApp`.
+    """
+
+    is_trio_mcp: Final = True
+
+    def __init__(self, apps: Mapping[str, McpApp], options: HttpOptions) -> None:
+        self.apps = apps
+        self.options = options
+        self.failure: BaseException | None = None
+        self.raises_failure = False
+        self._name = ", ".join(app.server.identity.name for app in apps.values())
+        self._running = False
+        self._draining = False
+        self._entrance = Entrance(options)
+        self._serve_http = self._entrance.before(self._http, reject_request)
+        self._serve_websocket = self._entrance.before(self._websocket, reject_upgrade)
+        self._probes = Probes(options, self._readiness)
+        # That of `/a/b` before that of `/a`.
+        self._prefixes = sorted(apps, key=len, reverse=True)
+        self._direct = {
+            below(prefix, path): (app, path)
+            for prefix, app in apps.items()
+            if app.takes_direct_requests and (path := app.options.path) is not None
+        }
+        self._mounted: MountedApp | None = MountedApp(self._serving, self._name)
+        for app in apps.values():
+            app.start_by(self._mounted)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        match scope["type"]:
+            case "http":
+                if not await self._probes.serve(scope, send):
+                    await self._serve_http(scope, receive, send)
+            case "lifespan":
+                logs_startup = not self.raises_failure
+                await serve_lifespan_events(self.lifespan(), self._name, receive, send, logs_startup=logs_startup)
+            case "websocket":
+                await self._serve_websocket(scope, receive, send)
+
+    def __repr__(self) -> str:
+        return f"<McpApps {' '.join(endpoint for endpoint, _ in self.endpoints())}>"
+
+    def endpoints(self) -> Iterator[tuple[str, McpApp]]:
+        """Yield the paths that clients are given, each with the application that serves it."""
+        for prefix, app in self.apps.items():
+            for path in (app.options.path, app.options.sse_path):
+                if path is not None:
+                    yield below(prefix, path), app
+
+    # life
+
+    def lifespan(self, _app: object = None) -> AbstractAsyncContextManager[None]:
+        """Return a context manager in which the servers are served; see `McpApp.lifespan`.
+
+        Their lifespans are entered in order and left in reverse. If one of them fails, all end.
+        """
+        self._mounted = None
+        for app in self.apps.values():
+            app.start_by(None)
+        return self._serving()
+
+    @asynccontextmanager
+    async def _serving(self) -> AsyncGenerator[None]:
+        check_event_loop()
+        if self._running:
+            raise RuntimeError("the application is running already")
+        if self._entrance.logs:
+            check_shown()
+        self._draining = False
+        begun: list[McpApp] = []
+        try:
+            async with AsyncExitStack() as stack:
+                for app in self.apps.values():
+                    app.failure = None
+                    begun.append(app)
+                    await stack.enter_async_context(app.serving())
+                self._running = True
+                try:
+                    yield
+                    await self.drain(0)
+                finally:
+                    self._running = False
+        except Exception as error:
+            # The others have got it in a group, from the nursery in which they serve.
+            self.failure = next((app.failure for app in reversed(begun) if app.failure is not None), error)
+            if self.failure is error:
+                raise
+            raise self.failure from None
+
+    async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
+        """Drain all servers at the same time; see `McpApp.drain`."""
+        self._draining = True
+        async with trio.open_nursery() as nursery:
+            for app in self.apps.values():
+                nursery.start_soon(app.drain, seconds, clean_up)
+
+    def _readiness(self) -> tuple[int, bytes]:
+        """See `Probe`."""
+        if self._draining:
+            return 503, b"draining" if self._running else b"stopped"
+        if not self._running:
+            if self._mounted is not None:
+                self._mounted.begin()
+            return 503, b"starting"
+        return 200, b"ready"
+
+    # requests
+
+    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self._find(scope)
+        if found is not None:
+            app, scope_of_app = found
+            await app(scope_of_app, receive, send)
+            return
+        try:
+            raise self._not_found(scope)
+        except ProtocolError as error:
+            await send_error(send, error)
+
+    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
+        found = self._find(scope)
+        if found is not None:
+            app, scope_of_app = found
+            await app(scope_of_app, receive, send)
+            return
+        try:
+            raise self._not_found(scope)
+        except HttpRejection as rejection:
+            await reject_upgrade(scope, receive, send, rejection)
+
+    def _find(self, scope: Scope) -> tuple[McpApp, Scope] | None:
+        """Return the application for a request, and the request as that is to see it; None if no server is at its path."""
+        path = route_of(scope)
+        for prefix in self._prefixes:
+            if path.startswith(prefix) and path[len(prefix) :][:1] in ("", "/"):
+                root = root_of(scope)
+                return self.apps[prefix], {**scope, "path": root + path, "root_path": root + prefix}
+        return None
+
+    def _not_found(self, scope: Scope) -> HttpRejection:
+        """Return the rejection of a request at a path without a server.
+
+        Raises:
+            HttpRejection: it may reach none of the servers.
+        """
+        headers = read_headers(scope["headers"])
+        shown: list[str] = []
+        refusal: HttpRejection | None = None
+        for endpoint, app in self.endpoints():
+            try:
+                # A foreign page must learn nothing (S-50).
+                check_access(headers, app.access)
+                shown.append(endpoint)
+            except HttpRejection as rejection:
+                refusal = refusal or rejection
+        if refusal is not None and not shown:
+            raise refusal
+        return HttpRejection(404, not_found_at(shown, root_of(scope)))
+
+    # the direct way
+
+    @property
+    def takes_direct_requests(self) -> bool:
+        return bool(self._direct) and self._entrance.is_plain
+
+    @property
+    def may_wait(self) -> bool:
+        return any(app.may_wait for app, _ in self._direct.values())
+
+    async def wait(self) -> None:
+        for app, _ in self._direct.values():
+            if app.may_wait:
+                await app.wait()
+
+    def process_directly(self, request: DirectRequest) -> Respond | None:
+        found = self._direct.get(request.path)
+        if found is None:
+            return None
+        app, path = found
+        return app.process_directly(request._replace(path=path))
+
+
+def apps_by_path(servers: Mapping[str, SharedServer], keywords: HttpKeywords, tls: Tls | None = None) -> McpApps:
+    """Return an application of several servers.
+
+    Args:
+        servers: by the path prefixes below which they are served.
+
+    Raises:
+        ValueError: there is no server, a prefix is no path or comes twice, two servers would answer at one path, or they differ
+            in an option that belongs to the process.
+        ValueError, TypeError: see `HttpOptions`.
+    """
+    if not servers:
+        raise ValueError("there is no server to serve: pass a mapping of paths to servers, such as {'/shop': shop}")
+    options: dict[str, HttpOptions] = {}
+    for path, server in servers.items():
+        prefix = check_path(path).rstrip("/")
+        if prefix in options:
+            raise ValueError(f"{prefix or '/'} is the path of two servers")
+        options[prefix] = served_options(server, keywords, tls)
+    process = options_of_process(options)
+    check_apart(options, process)
+    event_store = keywords.get("event_store")
+    apps = {
+        prefix: McpApp(server, replace(own, tls=None, root_path="", trusted_proxies=(), access_log=False), event_store)
+        for server, (prefix, own) in zip(servers.values(), options.items(), strict=True)
+    }
+    return McpApps(apps, process)
+
+
+def options_of_process(servers: Mapping[str, HttpOptions]) -> HttpOptions:
+    """Return the options that servers at one address share. Raises `ValueError` if they differ in one."""
+    (first, own), *others = servers.items()
+    for name in OF_PROCESS:
+        for prefix, other in others:
+            if shared(getattr(own, name)) != shared(getattr(other, name)):
+                raise ValueError(
+                    f"the servers at {first or '/'} and {prefix or '/'} have different values of {name}, which they share here: "
+                    f"pass {name}= to the serving call"
+                )
+    # The probes of a server stay below its prefix; these are for the process.
+    health, ready = ({getattr(each, name) for each in servers.values()} for name in ("health_path", "ready_path"))
+    return HttpOptions(
+        **{name: getattr(own, name) for name in OF_PROCESS},
+        health_path=health.pop() if len(health) == 1 else HEALTH_PATH,
+        ready_path=ready.pop() if len(ready) == 1 else READY_PATH,
+    )
+
+
+def shared(value: object) -> object:
+    """Return a value for comparison: it is the same as a list and as a tuple."""
+    return tuple(value) if isinstance(value, list) else value
+
+
+def check_apart(servers: Mapping[str, HttpOptions], process: HttpOptions) -> None:
+    """Raise `ValueError` if a path of a server, or of a probe of the process, is below the prefix of another server."""
+    probes = [path for path in (process.health_path, process.ready_path) if path is not None]
+    owned = [(path, f"the probe {path}", "") for path in probes]
+    owned += [
+        (below(prefix, path), f"{path} of the server at {prefix or '/'}", prefix)
+        for prefix, options in servers.items()
+        for path in paths_of(options)
+    ]
+    for path, whose, prefix in owned:
+        for other in servers:
+            if len(other) > len(prefix) and path.startswith(other) and path[len(other) :][:1] in ("", "/"):
+                raise ValueError(f"{whose} is below {other}, where another server is")
+
+
+def paths_of(options: HttpOptions) -> Iterator[str]:
+    """Yield the paths at which a server answers, below its prefix."""
+    messages = None if options.sse_path is None else options.message_path
+    for path in (options.path, options.sse_path, messages, options.health_path, options.ready_path):
+        if path is not None:
+            yield path
+    for route in options.routes:
+        yield route.path

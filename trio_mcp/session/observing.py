@@ -1,0 +1,169 @@
+"""Making the tree of a service: the snapshots of its actors, with what their calls know of clients, requests and questions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import islice
+from typing import Final, NamedTuple
+
+from ..printable import one_line
+from ..protocol.jsonrpc import RequestId
+from ..runtime import Actor, ActorSnapshot, ActorState, LaneSnapshot, snapshot_of
+from .calls.call import Call
+from .calls.facts import LegacySession
+from .service import Service
+from .tasks.call import CallAsTask
+from .tree import AwaitedAnswers, BranchTree, CallState, CallTree, ClientTree, ServiceTree
+
+MAX_NAME: Final = 80
+"""Characters that are shown of what a client calls itself, or of what it calls."""
+
+ASKED: Final[Mapping[str | None, tuple[str, str]]] = {
+    "elicitation/create": ("elicit", "user"),
+    "sampling/createMessage": ("sample", "model"),
+    "roots/list": ("roots", "client"),
+    # The body went on while it was parked, and needs its client again.
+    None: ("request", "client"),
+}
+"""What a question is, and who answers it, by its method."""
+OTHER: Final = ("other", "client")
+
+
+class Caller(NamedTuple):
+    """What is known of a client. Two legacy sessions are two, whatever their clients say of themselves."""
+
+    name: str
+    version: str
+    revision: str
+    principal: str | None
+    session: LegacySession | None
+
+
+UNKNOWN: Final = Caller("", "", "", None, None)
+
+
+def tree_of(service: Service, limit: int) -> ServiceTree:
+    """Return what a service does now; see `Service.tree`."""
+    actors = service.supervisor.actors
+    calls: dict[Caller, list[CallTree]] = {}
+    for actor in islice(actors, limit):
+        call = actor.owner
+        if isinstance(call, Call):
+            calls.setdefault(caller_of(call), []).append(call_tree(call, snapshot_of(actor, limit)))
+        else:
+            # Stuck: its caller has been answered.
+            calls.setdefault(UNKNOWN, []).append(orphan_tree(actor, snapshot_of(actor, limit)))
+    counts = service.supervisor.statistics()
+    return ServiceTree(
+        name=service.identity.name,
+        version=service.identity.version,
+        running=counts.running,
+        parked=counts.parked,
+        stuck=counts.stuck,
+        subscribers=len(service.subscriptions),
+        clients=tuple(client_tree(caller, listed) for caller, listed in calls.items()),
+        more_calls=max(0, len(actors) - limit),
+    )
+
+
+def caller_of(call: Call) -> Caller:
+    """Return the client of a call."""
+    facts = call.facts
+    info = facts.client_info
+    name, version = ("", "") if info is None else (shown(info.name), shown(info.version))
+    principal = None if facts.principal is None else shown(facts.principal)
+    return Caller(name, version, facts.protocol_version, principal, facts.session)
+
+
+def client_tree(caller: Caller, calls: Iterable[CallTree]) -> ClientTree:
+    name, version, revision, principal, session = caller
+    return ClientTree(name, version, revision, principal, session is not None, tuple(calls))
+
+
+def call_tree(call: Call, snapshot: ActorSnapshot) -> CallTree:
+    """Return what a call does."""
+    is_task, queued = isinstance(call, CallAsTask), call.queued_questions
+    request = call.facts.id if call.is_answering and not is_task else None
+    return CallTree(
+        number=number_of(snapshot),
+        method=call.method,
+        name=shown_target(call.target_name, may_be_uri=call.method == "resources/read"),
+        request=None if request is None else shown_id(request),
+        is_task=is_task,
+        state=state_of(snapshot, queued),
+        reason=snapshot.reason,
+        age=snapshot.age,
+        awaits=awaited(call, snapshot.body),
+        queued=queued,
+        branches=tuple(branch_tree(call, branch) for branch in snapshot.body.branches),
+        more_branches=snapshot.more_branches,
+    )
+
+
+def orphan_tree(actor: Actor, snapshot: ActorSnapshot) -> CallTree:
+    """Return what is known of an actor whose call has been answered."""
+    name = shown_target(actor.name.rpartition("-")[0], may_be_uri=True)
+    branches = tuple(branch_tree(None, branch) for branch in snapshot.body.branches)
+    return CallTree(
+        number_of(snapshot),
+        "",
+        name,
+        None,
+        False,
+        state_of(snapshot, 0),
+        snapshot.reason,
+        snapshot.age,
+        (),
+        0,
+        branches,
+        snapshot.more_branches,
+    )
+
+
+def branch_tree(call: Call | None, lane: LaneSnapshot) -> BranchTree:
+    below = tuple(branch_tree(call, branch) for branch in lane.branches)
+    return BranchTree(lane.path, lane.name, lane.state.value, awaited(call, lane), below)
+
+
+def state_of(snapshot: ActorSnapshot, queued: int) -> CallState:
+    """Return the state of a call.
+
+    Args:
+        queued: how many of its questions wait for their turn; the lanes that ask them look as if they ran.
+    """
+    if snapshot.state is ActorState.STUCK:
+        return CallState.STUCK
+    if snapshot.reason is not None:
+        return CallState.CANCELLED
+    if snapshot.state is ActorState.PARKED:
+        return CallState.PARKED
+    return CallState.WAITING if snapshot.is_waiting(queued) else CallState.RUNNING
+
+
+def awaited(call: Call | None, lane: LaneSnapshot) -> tuple[AwaitedAnswers, ...]:
+    """Return the answers that a lane of a call waits for, by kind."""
+    if call is None:
+        return ()
+    counts = Counter(ASKED.get(call.question_method(key), OTHER) for key in lane.questions)
+    return tuple(AwaitedAnswers(kind, source, count) for (kind, source), count in counts.items())
+
+
+def number_of(snapshot: ActorSnapshot) -> int:
+    """Return the number of an actor, which ends its name."""
+    return int(snapshot.name.rpartition("-")[2])
+
+
+def shown_target(target: str, *, may_be_uri: bool) -> str:
+    """Return what a call calls, without what its client has filled in."""
+    scheme, colon, _ = target.partition(":")
+    return shown(f"{scheme}:..." if may_be_uri and colon else target)
+
+
+def shown_id(request_id: RequestId) -> RequestId:
+    return shown(request_id) if isinstance(request_id, str) else request_id
+
+
+def shown(text: str) -> str:
+    """Return text of a client in one line, without control characters and not too long."""
+    return one_line(text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}...")
