@@ -28,7 +28,7 @@ from ..session import (
     open_service,
     serve_channel,
 )
-from ..session.calls.services import CallServices
+from ..session.calls.services import CallServices, Usage
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
@@ -57,7 +57,6 @@ from .tool_options import ToolKeywords
 
 if TYPE_CHECKING:
     from ..http import HttpHandler, HttpOptions, HttpRoute
-    from ..session.calls.usage import Usage
 
 HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
 
