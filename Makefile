@@ -36,7 +36,7 @@ test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real process
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/wires -m 'not long'
 
 packages: $(STAMPS)/dev  ## build the wheel and the sdist, install each, and run it without the checkout (needs a package index)
-	$(BIN)/python -m pytest tests/packages
+	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/packages
 
 fuzz: $(STAMPS)/dev  ## try hostile messages in both roles for FUZZ_SECONDS
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz --fuzz-seconds $(FUZZ_SECONDS)
