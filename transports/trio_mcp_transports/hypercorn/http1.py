@@ -27,7 +27,7 @@ from ..asgi.exchange import expire
 from ..asgi.messages import CONNECTION_KEY, Respond
 from .apps import directly_served, own_app
 from .config import COPIES
-from .exchange import ConnectionFacts, HttpExchange, http_scope, run_app
+from .exchange import ConnectionFacts, HttpExchange, app_call, http_scope, run_app
 from .inbox import MAX_QUEUED_MESSAGES, Inbox
 from .open_request import OpenRequest
 from .request_checks import check_request, has_short_body
@@ -335,8 +335,8 @@ class Http1:
             return
         # The application draws for the same connection. Its address would not do: a later one may have the same.
         exchange.scope["state"][CONNECTION_KEY] = self.account.connection
-        records = facts.connections.records
-        run = partial(run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, records)
+        call = app_call(facts.app, exchange.scope, exchange.inbox, exchange.send)
+        run = partial(run_app, call, exchange.scope["type"], exchange.inbox, exchange.end, facts.connections.records)
         if isinstance(exchange, WebSocketExchange) and exchange.is_direct:
             exchange.run_app = run
         else:
