@@ -63,6 +63,21 @@ def documented() -> dict[str, list[PublicName]]:
     return found
 
 
+def methods(value: object) -> list[str]:
+    """Return the public methods and properties that a class has from our code, but not from another documented class."""
+    if not inspect.isclass(value):
+        return []
+    others = [each.value for names in documented().values() for each in names if each.value is not value]
+    bases = [base for base in value.__mro__ if base not in others and base.__module__.startswith("trio_mcp")]
+    owners = {name: base for base in reversed(bases) for name in vars(base) if not name.startswith("_")}
+    return [name for name, base in owners.items() if is_described_method(vars(base)[name])]
+
+
+def is_described_method(value: object) -> bool:
+    function = getattr(value, "__func__", value)
+    return (inspect.isfunction(function) or isinstance(value, property)) and bool(function.__doc__)
+
+
 def elsewhere(package: str) -> list[PublicName]:
     """Return the names of a package that the page of another one documents."""
     module = importlib.import_module(package)
