@@ -11,7 +11,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-ROWS = dict(re.findall(r"^\| ([\w. -]+) \| (\w+) \|", (ROOT / "docs" / "platforms.md").read_text("utf-8"), re.MULTILINE))
+ROWS = dict(
+    re.findall(r"^\| ([\w. -]+) \| (\w+) \|", (ROOT / "docs" / "platforms.md").read_text("utf-8"), re.MULTILINE)
+)
 
 
 def classified(prefix: str) -> set[str]:

@@ -38,7 +38,9 @@ ATTRIBUTE = re.compile(r"^(\.\. attribute:: \w+\n)((?:(?!\.\. attribute::).*\n)*
 
 def read_docstring(app: Sphinx, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:
     """Turn a docstring into reStructuredText: its examples, which are indented as in Markdown, and its sections."""
-    if what == "data" and [*lines, ""] == [*cleandoc(value.__doc__ or "").splitlines(), ""] + [""] * (lines[-1:] == [""]):
+    if what == "data" and [*lines, ""] == [*cleandoc(value.__doc__ or "").splitlines(), ""] + [""] * (
+        lines[-1:] == [""]
+    ):
         # An alias of a type or a constant has none; this is that of `dict`, for example.
         lines.clear()
     # reStructuredText has no `name`s.
@@ -138,7 +140,9 @@ def is_internal(target: str) -> bool:
     module, _, name = f".{target}".rpartition(".")
     with suppress(ImportError, ValueError):
         import_module(module[1:])
-    loaded = [each for path, each in list(sys.modules.items()) if path.startswith("trio_mcp") and f".{path}".endswith(module)]
+    loaded = [
+        each for path, each in list(sys.modules.items()) if path.startswith("trio_mcp") and f".{path}".endswith(module)
+    ]
     return any(hasattr(each, name) for each in loaded)
 
 

@@ -51,7 +51,9 @@ def problems(site: Path) -> list[str]:
     found = []
     for file in sorted(site.rglob("*.html")):
         name = file.relative_to(site)
-        found += [f"{name} loads {each}" for each in sorted(page(file).loads) if urlsplit(each).scheme not in {"", "data"}]
+        found += [
+            f"{name} loads {each}" for each in sorted(page(file).loads) if urlsplit(each).scheme not in {"", "data"}
+        ]
         found += [f"{name}: the link {each} is broken" for each in sorted(page(file).links) if is_broken(file, each)]
     return found + [f"the reference lacks {each}" for each in undocumented(site)]
 
