@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -68,7 +69,8 @@ def methods(value: object) -> list[str]:
     if not inspect.isclass(value):
         return []
     others = [each.value for names in documented().values() for each in names if each.value is not value]
-    bases = [base for base in value.__mro__ if base not in others and base.__module__.startswith("trio_mcp")]
+    # What follows in the order of the bases is a base of theirs, or of a class of another project.
+    bases = list(takewhile(lambda base: base not in others and base.__module__.startswith("trio_mcp"), value.__mro__))
     owners = {name: base for base in reversed(bases) for name in vars(base) if not name.startswith("_")}
     return [name for name, base in owners.items() if is_described_method(vars(base)[name])]
 

@@ -34,7 +34,13 @@ def entry(each: PublicName) -> str:
     """Return the directive for a name."""
     lines = [f".. {directive(each.value)}:: {each.path}"]
     if is_model(each.value):
-        return "\n".join([*lines, f"   :exclude-members: {', '.join(each.value.model_fields)}", *fields(each.value)])
+        return "\n".join(
+            [
+                *lines,
+                f"   :exclude-members: {', '.join(['model_config', *each.value.model_fields])}",
+                *fields(each.value),
+            ]
+        )
     if described := attributes(each.value):
         # The section of the docstring has them.
         lines.append(f"   :exclude-members: {', '.join(described)}")
