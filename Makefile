@@ -16,7 +16,7 @@ PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" 
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cast test test-wires fuzz sweep long conformance autobahn mutants bench site site-look site-links pictures lint clean
+.PHONY: help demo cast test test-wires packages fuzz sweep long conformance autobahn mutants bench site site-look site-links pictures lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -30,10 +30,13 @@ cast: $(STAMPS)/run  ## record the demonstration as docs/pictures/demo.svg
 	$(BIN)/python docs/pictures/cast.py
 
 test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each wire
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/wires --ignore=tests/long -m 'not wires and not long'
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/wires --ignore=tests/long --ignore=tests/packages -m 'not wires and not long'
 
 test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real processes and with other peers
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/wires -m 'not long'
+
+packages: $(STAMPS)/dev  ## build the wheel and the sdist, install each, and run it without the checkout (needs a package index)
+	$(BIN)/python -m pytest tests/packages
 
 fuzz: $(STAMPS)/dev  ## try hostile messages in both roles for FUZZ_SECONDS
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz --fuzz-seconds $(FUZZ_SECONDS)

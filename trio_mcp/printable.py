@@ -9,23 +9,24 @@ MAX_CHARACTERS: Final = 1_000
 """Characters of a text that is shown in one line."""
 
 # C0 and C1 controls except tab and newline, and the Unicode characters that embed, override or isolate a direction.
-_UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_USER = re.compile(r"(?<=://)[^/?#]*@")
-_BREAKS = re.compile(r"[\n\u2028\u2029]")
+# Compiled when they are first used, by `re`, which keeps them.
+_UNSAFE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
+_USER = r"(?<=://)[^/?#]*@"
+_BREAKS = r"[\n\u2028\u2029]"
 
 
 def printable(text: str) -> str:
     """Return text that is safe to show on a terminal: without control characters, and without a change of direction."""
-    return _UNSAFE.sub("\ufffd", text)
+    return re.sub(_UNSAFE, "\ufffd", text)
 
 
 def one_line(text: str) -> str:
     """Return printable text in one line of at most `MAX_CHARACTERS` characters."""
     shown = text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "..."
-    return _BREAKS.sub("\\\\n", printable(shown))
+    return re.sub(_BREAKS, "\\\\n", printable(shown))
 
 
 def shown_url(url: str) -> str:
     """Return a URL for an error or a log record: without what may be a secret in it (user, query and fragment)."""
-    endpoint, query, _ = _USER.sub("", url).partition("#")[0].partition("?")
+    endpoint, query, _ = re.sub(_USER, "", url).partition("#")[0].partition("?")
     return f"{endpoint}{query and '?...'}"

@@ -17,7 +17,8 @@ HEAD = "from trio_mcp import Server\n"
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(sys, "modules", {**sys.modules})
+    # Other tests load files of this name.
+    monkeypatch.setattr(sys, "modules", {name: each for name, each in sys.modules.items() if name != "app"})
     return tmp_path / "app.py"
 
 

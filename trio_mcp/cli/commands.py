@@ -20,6 +20,7 @@ FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
     "Serve": {
         "run": "serve a server on stdin and stdout, for a host",
         "serve": "serve a server over HTTP and WebSocket",
+        "dev": "serve a server, and reload its code when its files change",
         "backfill": "give any server a model, for a host without one",
     },
     "Use": {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -43,11 +44,17 @@ def load_server(target: str, *, tell_errors: bool = False) -> Server:
     return load_python(python, tell_errors=tell_errors)
 
 
-def load_python(target: PythonTarget, *, tell_errors: bool = False) -> Server:
-    """Return the server of a file or module; see `load_server`."""
+def load_python(
+    target: PythonTarget, *, tell_errors: bool = False, loader: Callable[[str, str], Loader] = SourceFileLoader
+) -> Server:
+    """Return the server of a file or module; see `load_server`.
+
+    Args:
+        loader: returns what runs a file, by the name of its module and its path.
+    """
     # stdout may be the connection to the client, which a `print` would break.
     with redirect_stdout(sys.stderr):
-        server = choose(load(target.source), target.source, target.name)
+        server = choose(load(target.source, loader), target.source, target.name)
     if tell_errors and server.options.tell_errors is None:
         return server.with_options(replace(server.options, tell_errors=True))
     return server
@@ -62,21 +69,27 @@ def module_name(path: Path) -> str:
     return f"served_{name}" if name in sys.modules else name
 
 
-def load(source: Path | str) -> ModuleType:
+def load(source: Path | str, loader: Callable[[str, str], Loader] = SourceFileLoader) -> ModuleType:
     """Run a file or module and return it. Raises `CommandError` with the line that failed."""
-    return load_file(source) if isinstance(source, Path) else load_module(source)
+    return load_file(source, loader) if isinstance(source, Path) else load_module(source)
+
+
+def put_first(folder: Path) -> None:
+    """Have imports look in a folder before all others; it is there already if a file is loaded again."""
+    if sys.path[:1] != [str(folder)]:
+        sys.path.insert(0, str(folder))
 
 
 def load_module(name: str) -> ModuleType:
-    sys.path.insert(0, str(Path.cwd()))
+    put_first(Path.cwd())
     with file_errors(name):
         return import_module(name)
 
 
-def load_file(path: Path) -> ModuleType:
-    sys.path.insert(0, str(path.resolve().parent))
+def load_file(path: Path, loader: Callable[[str, str], Loader]) -> ModuleType:
+    put_first(path.resolve().parent)
     name = module_name(path)
-    spec = spec_from_loader(name, SourceFileLoader(name, str(path)))
+    spec = spec_from_loader(name, loader(name, str(path)), origin=str(path))
     assert spec is not None
     assert spec.loader is not None
     # In `sys.modules` before it runs: dataclasses and `get_type_hints` look the module up by its name.

@@ -48,7 +48,7 @@ clients reach it, so that no other web site can. SIGTERM, SIGHUP or Ctrl-C ends 
 running calls may continue for 70% of that time, then they are cancelled and answered.
 """
 
-STATUSES: Final = {
+STATUSES: Final[Mapping[int, str]] = {
     Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
     Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
 }
@@ -111,10 +111,7 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
 @command(
     "serve",
     EXAMPLES,
-    {
-        Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
-        Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
-    },
+    STATUSES,
 )
 @click.argument("targets", nargs=-1, required=True, type=TargetText(), metavar="TARGET | /PATH=TARGET ...")
 @serves_http

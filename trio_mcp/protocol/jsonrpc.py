@@ -209,13 +209,13 @@ def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = Non
     error = without_traceback(error)
     end = head[-_SEARCHED:] if tail is None else tail
     start = head[:_SEARCHED]
-    found = _ID_BEFORE_CONTENT.match(start)
-    first = found or _CONTENT_FIRST.match(start)
+    found = re.match(_ID_BEFORE_CONTENT, start)
+    first = found or re.match(_CONTENT_FIRST, start)
     if first is not None and found is None:
-        found = _ID_AFTER_CONTENT.search(end)
+        found = re.search(_ID_AFTER_CONTENT, end)
     if first is None and tail is None:
         # A message that was written over several lines: the id that it begins with is that of an answer, or of nothing.
-        found = _CUT_AFTER_ID.fullmatch(start)
+        found = re.fullmatch(_CUT_AFTER_ID, start)
     elif first is None or found is None:
         return Malformed(error)
     if found is None:
@@ -298,11 +298,12 @@ _SEARCHED = 1024
 _ID = rb'"id"\s*:\s*(?P<id>-?\d{1,16}|"(?:[^"\\]|\\.){0,256}")\s*'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _CONTENT = rb'"(?P<content>result|error|method)"\s*:'
-_ID_BEFORE_CONTENT = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b,\s*(?:%b,\s*)?%b" % (_VERSION, _ID, _VERSION, _CONTENT))
-_CUT_AFTER_ID = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b,?\s*(?:%b,?\s*)?" % (_VERSION, _ID, _VERSION))
-_CONTENT_FIRST = re.compile(rb"\s*\{\s*(?:%b,\s*)?%b" % (_VERSION, _CONTENT))
+# Compiled when they are first used, by `re`, which keeps them.
+_ID_BEFORE_CONTENT = rb"\s*\{\s*(?:%b,\s*)?%b,\s*(?:%b,\s*)?%b" % (_VERSION, _ID, _VERSION, _CONTENT)
+_CUT_AFTER_ID = rb"\s*\{\s*(?:%b,\s*)?%b,?\s*(?:%b,?\s*)?" % (_VERSION, _ID, _VERSION)
+_CONTENT_FIRST = rb"\s*\{\s*(?:%b,\s*)?%b" % (_VERSION, _CONTENT)
 # The brace after it is the last of the text, so it closes the message, and the id is a member of the message itself.
-_ID_AFTER_CONTENT = re.compile(rb",\s*(?:%b,\s*)?%b(?:,\s*%b)?\}\s*\Z" % (_VERSION, _ID, _VERSION))
+_ID_AFTER_CONTENT = rb",\s*(?:%b,\s*)?%b(?:,\s*%b)?\}\s*\Z" % (_VERSION, _ID, _VERSION)
 NO_BATCHES = "JSON-RPC batches are not supported: send one message at a time."
 NO_OBJECT = "A message must be a JSON object."
 

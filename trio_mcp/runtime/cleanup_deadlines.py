@@ -114,7 +114,10 @@ class CleanupDeadlines:
                 self._nursery.start_soon(self._run)
         if len(self) * 2 < len(self._entries):
             self._drop_stale()
-        self._scope.deadline = self._earliest
+        # To move a deadline costs as much as all of this. The task may wake up too early, when nothing is due, but leaves no time
+        # behind at the end.
+        if self._earliest < self._scope.deadline or not self._entries:
+            self._scope.deadline = self._earliest
 
     @trio.lowlevel.enable_ki_protection
     async def _run(self) -> None:

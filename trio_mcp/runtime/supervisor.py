@@ -200,6 +200,11 @@ class Supervisor:
             self._end_timing()
 
     @property
+    def draining(self) -> bool:
+        """Whether it refuses new actors, because the server is shutting down."""
+        return self._draining
+
+    @property
     def actors(self) -> tuple[Actor, ...]:
         """Every actor that has not ended, oldest first."""
         return tuple(self._actors.values())

@@ -156,6 +156,10 @@ class Catalog(Generic[T]):
             raise ValueError(self._taken(key, item))
         self._check_followers(key, item)
 
+    def remember_filled(self, earlier: Catalog[T]) -> None:
+        """Count as filled once if another catalog was, whose place this one takes."""
+        self.was_ever_filled = self.was_ever_filled or earlier.was_ever_filled
+
     def announce(self) -> None:
         """Report a change, here and in the catalogs that follow this one."""
         self._on_change()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 
 from .. import server
 from ..protocol.meta import TASKS_EXTENSION
-from ..protocol.uri.matching import ascii_uri
+from ..protocol.uri.uris import ascii_uri
 from ..session.calls.facts import TaskSupport
 from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
@@ -138,6 +138,16 @@ class Registry:
             return True
         encoded = ascii_uri(uri)
         return encoded is not None and any(template.pattern.match(encoded) is not None for template in self.templates)
+
+    def remember_offered(self, earlier: Registry) -> None:
+        """Declare what another registry declares, also if this one has nothing of it: clients may have read it there."""
+        self.tools.remember_filled(earlier.tools)
+        self.prompts.remember_filled(earlier.prompts)
+        self.resources.remember_filled(earlier.resources)
+        self.templates.remember_filled(earlier.templates)
+        self.completions.remember_filled(earlier.completions)
+        self.runs_tasks = self.runs_tasks or earlier.runs_tasks
+        self.keeps_results = self.keeps_results or earlier.keeps_results
 
     def _note_tool(self, tool: Tool) -> None:
         self.keeps_results = self.keeps_results or tool.max_result is not None

@@ -11,9 +11,8 @@ from typing import Final, NamedTuple, cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..protocol.uri.matching import ascii_uri
 from ..protocol.uri.template import UriTemplate
-from ..protocol.uri.uris import MAX_URI, check_uri, is_uri
+from ..protocol.uri.uris import MAX_URI, ascii_uri, check_uri, is_uri
 from ..runtime import ThreadLimiter
 from ..runtime.loop_turn import LoopTurn
 from ..session import Plan, RequestFacts, ResumeMode

@@ -33,8 +33,9 @@ from ..session.calls.services import CallServices
 from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
+from ..session.offers import Offers
 from ..session.transport import OWNS_PROCESS
-from ..types import CacheScope, Icon, Implementation
+from ..types import CacheScope, Icon, Implementation, Model
 from .composing import Composition, mounted_services, open_mounts, seconds_of, threads_of, watchers
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
@@ -48,6 +49,7 @@ from .tool_options import ToolKeywords
 
 if TYPE_CHECKING:
     from ..http import HttpHandler, HttpOptions, HttpRoute
+    from ..session.calls.usage import Usage
 
 HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
 
@@ -146,6 +148,8 @@ class Server(Composition):
         # A dict is an ordered set here.
         self._services: dict[Service, None] = {}
         """The running services, in order; shared with the copies that `with_options` makes."""
+        self._former_services: dict[Service, None] = {}
+        """Those in which another server has taken the place of this one, and calls of this one may still run."""
         self._declaring = threading.Lock()
         for call_middleware in middleware:
             self.middleware(call_middleware)
@@ -257,6 +261,8 @@ class Server(Composition):
                 f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, like file:, and at most {MAX_URI} characters"
             )
         self._announce(Change("updated", uri))
+        for service in list(self._former_services):
+            service.subscriptions.announce(Change("updated", uri))
         self._outer_resource_updated(uri)
 
     def complete_elicitation(self, elicitation_id: str) -> bool:
@@ -268,7 +274,8 @@ class Server(Composition):
         Returns:
             whether the elicitation was unfinished and known to this process.
         """
-        if any(service.calls.url_elicitations.complete(elicitation_id) for service in self.services):
+        services = (*self._services, *self._former_services)
+        if any(service.calls.url_elicitations.complete(elicitation_id) for service in services):
             return True
         return any(outer.complete_elicitation(elicitation_id) for _, outer in tuple(self._outer))
 
@@ -346,34 +353,35 @@ class Server(Composition):
         states: Mapping[object, object],
         options: ServiceOptions,
         channel: MessageChannel | None,
+        usage: Usage | None = None,
     ) -> AsyncIterator[Service]:
         """Open the service.
 
         Args:
             state, states: of the lifespan, and of those of the mounted servers.
+            usage: counts the calls, if the offers may be replaced.
         """
+        offers = self._offers(options, state, states)
 
         def prepare(service: Service) -> None:
             if channel is not None:
                 service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
-            service.calls.provider = self._sampling
-            service.calls.prefers_provider = self._sampling_prefer == "server"
-            service.calls.tools = ServerTools(self._registry.tools, self._threads)
-            if states:
-                service.calls.mounted = mounted_services(self._registry, service.calls, states)
+            offers.equip(service.calls)
+            if usage is not None:
+                service.calls.usage = usage
+                service.watches_messages = True
 
-        search = self._searched_tools()
         opened = open_service(
-            self._logged(self._routes(options, search)),
+            offers.routes,
             self.identity,
-            self._registry.capabilities,
+            offers.capabilities,
             self.instructions,
             options,
-            request_checks_of(self._registry, search),
-            [self._threads, *threads_of(self._registry)],
-            (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
+            offers.request_checks,
+            offers.threads,
+            offers.missing_scopes,
             state,
-            [*self._message_middleware, *watchers(self._registry, states)],
+            offers.message_middleware,
             prepare,
         )
         async with opened as service:
@@ -384,7 +392,55 @@ class Server(Composition):
                 with server.running.tree_on_signal(service) if OWNS_PROCESS.get() else nullcontext():
                     yield service
             finally:
-                del self._services[service]
+                # Another server may have taken its place meanwhile.
+                self._services.pop(service, None)
+
+    def _offers(self, options: ServiceOptions, state: object, states: Mapping[object, object]) -> Offers:
+        """Return what a service needs of this server; see `_open_with`."""
+
+        def equip(calls: CallServices[Call]) -> None:
+            calls.provider, calls.prefers_provider = self._sampling, self._sampling_prefer == "server"
+            calls.tools = ServerTools(self._registry.tools, self._threads)
+            if states:
+                calls.mounted = mounted_services(self._registry, calls, states)
+
+        search = self._searched_tools()
+        return Offers(
+            self._logged(self._routes(options, search)),
+            self._registry.capabilities,
+            self.instructions,
+            request_checks_of(self._registry, search),
+            [self._threads, *threads_of(self._registry)],
+            (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
+            state,
+            [*self._message_middleware, *watchers(self._registry, states)],
+            equip,
+        )
+
+    def _take_over(self, service: Service, earlier: Server, offers: Offers, usage: Usage) -> None:
+        """Offer these in a running service in place of another server, in one step; announces nothing.
+
+        The other server still announces changes of resources there, until `_forget`: its calls may still run.
+        """
+        service.replace_offers(offers, usage)
+        del earlier._services[service]
+        earlier._former_services[service] = None
+        self._services[service] = None
+        # As when it is opened: another thread may have added something after the capabilities were read.
+        self._declare()
+
+    def _leave(self, service: Service) -> None:
+        """Have nothing more to do with a service that ends."""
+        self._services.pop(service, None)
+
+    def _forget(self, service: Service) -> None:
+        """Have nothing more to do with a service in which another server has taken the place of this one."""
+        self._former_services.pop(service, None)
+
+    def _listed_tools(self) -> list[Model]:
+        """Return what the list of tools shows."""
+        search = self._searched_tools()
+        return [each.model for _, each in (self._registry.tools if search is None else search).snapshot()]
 
     def _searched_tools(self) -> server.tool_search.SearchedTools | None:
         """Return what is listed in place of the tools, if the server has a search."""

@@ -18,12 +18,13 @@ from .calls.facts import RequestFacts, ResumeMode
 from .calls.failures import NO_REPLY_REASONS, error_detail
 from .calls.pending_asks import PendingAsks
 from .calls.repeats import CALL_LOST, KEYED_METHOD, CallKey, KeyedCall, Repeat, may_have_run, runs_again
+from .calls.services import CallServices
 from .calls.stored_keys import OPEN_SECONDS, Claim, StoredKey, StoredKeys
 from .replies import LegOutcome, ReplyTarget
 from .service import Service
 from .tasks.owners import may_see, owner_of
 
-StartCall = Callable[[Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
+StartCall = Callable[[CallServices[Call], Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
 
 
 @dataclass(slots=True, eq=False)
@@ -91,9 +92,9 @@ class KeyedRequests:
             keyed = calls.keyed.begin(key, None)
             # A fact of the session, which the transport stores before it sends the response.
             keyed.owner = owner_of(facts) if as_task else None
-            claiming = Claiming(self, calls.stored_keys, keyed, plan, facts, params, target, as_task)
+            claiming = Claiming(self, calls, calls.stored_keys, keyed, plan, facts, params, target, as_task)
             target.work = claiming
-            calls.supervisor.spawn(claiming.run)
+            calls.spawn(claiming.run)
             return
         lost = calls.keyed.find(key) is not None or calls.keyed.was_used(key)
         lost = lost or may_have_run(key, calls.node, forgotten_until=calls.keyed.forgotten_until, alone=alone)
@@ -110,7 +111,7 @@ class KeyedRequests:
                 creating.end_with(None)
                 raise
         else:
-            call = self._start_call(plan, facts, params, target, None)
+            call = self._start_call(calls, plan, facts, params, target, None)
             call.keyed = calls.keyed.begin(key, call)
 
     def start_again(self, claiming: Claiming) -> None:
@@ -119,11 +120,12 @@ class KeyedRequests:
         Raises:
             LimitExceeded: the server runs too many calls, or has too many tasks.
         """
-        keyed, plan, facts = claiming.keyed, claiming.plan, claiming.facts
+        calls, keyed, plan, facts = claiming.services, claiming.keyed, claiming.plan, claiming.facts
+        params, target = claiming.params, claiming.target
         if claiming.as_task:
-            self._service.tasks.start(plan, facts, claiming.params, claiming.target, keyed.end_with)
+            self._service.tasks.start(plan, facts, params, target, keyed.end_with, services=calls)
         else:
-            keyed.call = call = self._start_call(plan, facts, claiming.params, claiming.target, None)
+            keyed.call = call = self._start_call(calls, plan, facts, params, target, None)
             call.keyed = keyed
 
     def start_claimed(self, claiming: Claiming, claim: Claim, run: EarlierRun | None) -> None:
@@ -135,15 +137,15 @@ class KeyedRequests:
         Raises:
             LimitExceeded: the server runs too many calls.
         """
-        service, keyed = self._service, claiming.keyed
-        calls, plan, facts, target = service.calls, claiming.plan, claiming.facts, claiming.target
+        tasks, keyed = self._service.tasks, claiming.keyed
+        calls, plan, facts, target = claiming.services, claiming.plan, claiming.facts, claiming.target
         if claiming.as_task:
-            service.tasks.start(plan, facts, claiming.params, target, claiming.task_created, claiming.stored)
+            tasks.start(plan, facts, claiming.params, target, claiming.task_created, claiming.stored, calls)
             return
         loss = None if run is None else run.loss(plan, always_replay=calls.options.always_replay)
         if loss is not None:
             plan = plan._replace(run=failing_body(loss))
-        call = self._start_call(plan, facts, claiming.params, target, run)
+        call = self._start_call(calls, plan, facts, claiming.params, target, run)
         keyed.call, call.keyed, keyed.stored = call, keyed, claiming.stored
         if call.memory is not None:
             log = calls.open_log(claim.name, OPEN_SECONDS, 0 if run is None else run.logged)
@@ -167,6 +169,7 @@ class Claiming:
     """The work that answers a request whose key is being claimed in the store. Until then the request can be withdrawn."""
 
     requests: KeyedRequests
+    services: CallServices[Call]
     _keys: StoredKeys
     keyed: KeyedCall[Call]
     plan: Plan
@@ -192,7 +195,7 @@ class Claiming:
         try:
             answer = await self._answer()
         except (McpError, StoreError) as error:
-            services = self.requests._service.calls  # noqa: SLF001
+            services = self.services
             answer = error_detail(services.failures, self.facts, error)
             if isinstance(error, StoreError):
                 answer = ErrorDetail(SERVER_BUSY, f"the call was not run, because it cannot be recorded: {error}")
@@ -215,7 +218,7 @@ class Claiming:
                 return CALL_LOST
             self.requests.start_again(self)
             return None
-        services = self.requests._service.calls  # noqa: SLF001
+        services = self.services
         is_lost = self.plan.resume is ResumeMode.PARKED and not services.options.always_replay and not self.as_task
         is_lost = (is_lost and claim.is_adopted) or (is_foreign and not claim.is_adopted)
         if is_lost and not runs_again(self.plan):

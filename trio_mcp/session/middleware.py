@@ -35,7 +35,7 @@ def make_session(
     """
     if service.session_type is not None:
         return cast("ServerSession", service.session_type(service, shared_channel=shared_channel, account=account))
-    kind = WatchedSession if service.message_middleware else ServerSession
+    kind = WatchedSession if service.watches_messages else ServerSession
     return kind(service, shared_channel=shared_channel, account=account, snapshot=snapshot)
 
 

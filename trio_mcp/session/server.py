@@ -60,6 +60,7 @@ from .calls.call import Call, Plan
 from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
 from .calls.repeats import KEY_MARK, KEYED_METHOD, read_key
+from .calls.services import CallServices
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
 from .replies import OpenRequests, ReplyTarget
@@ -136,8 +137,8 @@ class ServerSession:
             the reply target of a request, for `disconnect`, or the batch of several; the error of a message that was rejected
             before it was processed; else None.
         """
-        message, _, peer, size, _, _ = envelope
-        event = self.connection.receive(message, inbound)
+        peer, size = envelope.peer, envelope.size
+        event = self.connection.receive(envelope.message, inbound)
         # Nearly every message; it costs less than a case of the statement below.
         if type(event) is RequestIn:
             target = ReplyTarget(event.id, outbox, owns_outbox, self.requests)
@@ -328,7 +329,7 @@ class ServerSession:
     def _answer(self, facts: RequestFacts, params: Model, target: ReplyTarget) -> Encoded | None:
         """Return the answer to a request, or None if a call was started or carried on that will answer it."""
         service, terms, method = self.service, facts.terms, facts.method
-        codec, _, _, _, _, meta, asks_in_rounds = terms
+        codec, asks_in_rounds = terms.codec, terms.asks_in_rounds
         if method not in service.offered[codec.name]:
             raise not_offered(facts)
         # The terms are asked too: `model_fields_set` has unknown members, and a legacy client may send one of that name.
@@ -343,7 +344,7 @@ class ServerSession:
             calls.retries.carry_on(service.calls, facts, params, target, self._route)
             return None
         key = None
-        if method == KEYED_METHOD and meta.raw.find(KEY_MARK) >= 0:
+        if method == KEYED_METHOD and terms.meta.raw.find(KEY_MARK) >= 0:
             key = read_key(facts, params)
             if key is not None and self._keyed().repeat(key, facts, params, target):
                 return None
@@ -366,7 +367,7 @@ class ServerSession:
         elif as_task:
             service.tasks.start(answer, facts, params, target)
         else:
-            self._start_call(answer, facts, params, target)
+            self._start_call(service.calls, answer, facts, params, target)
         return None
 
     def _resumed(
@@ -392,14 +393,18 @@ class ServerSession:
 
     def _start_call(
         self,
+        services: CallServices[Call],
         plan: Plan,
         facts: RequestFacts,
         params: Model,
         target: ReplyTarget,
         run: calls.earlier.EarlierRun | None = None,
     ) -> Call:
-        """Start a call; once more if an earlier run has left something, with what that has recorded."""
-        services = self.service.calls
+        """Start a call; once more if an earlier run has left something, with what that has recorded.
+
+        Args:
+            services: those of the offers that the plan is of.
+        """
         if facts.terms.asks_in_rounds:
             journal = None if run is None else Journal(run.entries)
             return calls.asks_rounds.CallInRounds(services, plan, facts, target, RequestDigest(params), None, journal)

@@ -7,12 +7,11 @@ limits and its directory of calls that modern clients may carry forward from any
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -20,7 +19,7 @@ from .. import session
 from ..checks import check_int
 from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
-from ..protocol.jsonrpc import Encoded, Request
+from ..protocol.jsonrpc import Encoded
 from ..protocol.meta import IDEMPOTENCY
 from ..protocol.revisions import REVISIONS
 from ..protocol.sealing.request_state import KeyRing
@@ -30,25 +29,21 @@ from ..storage import Store
 from ..stores import open_store
 from ..types import Implementation, Model, ServerCapabilities, declares
 from . import tasks
-from .caller import Caller
 from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
 from .calls.repeats import KeyedCalls
 from .calls.services import CallServices
 from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
+from .offers import NO_CHECKS, MissingScopes, Offers, no_scopes
 from .options import ServiceOptions
 from .sizes import QUEUE_SIZE
 from .subscriptions import Subscriptions
 
+if TYPE_CHECKING:
+    from .calls.usage import Usage
+
 logger = peer_logger("trio_mcp.session")
-
-MissingScopes: TypeAlias = Callable[[Request, Callable[[], Caller | None]], frozenset[str]]
-"""Returns the scopes that a request needs, if its caller, which the function returns, lacks one of them."""
-
-
-def no_scopes(_request: Request, _caller: Callable[[], Caller | None]) -> frozenset[str]:
-    return frozenset()
 
 
 @dataclass(eq=False, repr=False)
@@ -65,6 +60,7 @@ class Service:
         turn: what has been done for the clients since every other task of the event loop had a turn.
         records: counts what clients can make the server log, over all connections.
         missing_scopes: for a transport that can reject a request before it is served, as HTTP does with 403.
+        watches_messages: whether sessions pass messages to middleware; also while there is none, if there may be some later.
     """
 
     supervisor: Supervisor
@@ -83,6 +79,7 @@ class Service:
 
     def __post_init__(self, keys: KeyRing | None) -> None:
         self.subscriptions = Subscriptions()
+        self.watches_messages = bool(self.message_middleware)
         self.session_type: Callable[..., object] | None = None
         """Makes the sessions of a proxy; None for those of a server. Takes what `make_session` takes."""
         self.turn = LoopTurn()
@@ -103,9 +100,41 @@ class Service:
             store=self.store,
         )
         self.calls.open_tasks = lambda: self.tasks
-        self.routes = {**self.routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
-        self.calls.routes = self.routes
+        self.routes = self.calls.routes = self._with_tasks(self.routes)
         self.declare(self.capabilities)
+
+    def _with_tasks(self, routes: Mapping[str, Route]) -> Mapping[str, Route]:
+        return {**routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
+
+    def replace_offers(self, offers: Offers, usage: Usage) -> None:
+        """Serve these offers from now on, in one step; announces nothing.
+
+        Calls that run keep the code, the state and the model that they began with, and so do calls that are parked: an answer
+        finds them as before. A call that begins now, also as a task, uses the new ones.
+
+        Args:
+            usage: counts the calls that begin with these offers.
+        """
+        routes = self._with_tasks(offers.routes)
+        calls = self.calls.renewed(routes, offers.state, usage)
+        offers.equip(calls)
+        self.routes, self.calls, self.state = routes, calls, offers.state
+        self.instructions, self.request_checks = offers.instructions, offers.request_checks
+        self.missing_scopes, self.message_middleware = offers.missing_scopes, tuple(offers.message_middleware)
+        self._threads = offers.threads
+        if "tasks" in self.__dict__:
+            self.tasks.services = calls
+        self.declare(offers.capabilities)
+
+    @contextmanager
+    def use_state(self) -> Generator[object]:
+        """Yield the state of the lifespan, which stays open while the block runs; for what a transport runs beside calls."""
+        if self.calls.usage is None:
+            yield self.state
+        else:
+            state = self.state
+            with self.calls.usage.held():
+                yield state
 
     @cached_property
     def tasks(self) -> tasks.tasks.Tasks:
@@ -198,8 +227,6 @@ STREAM_END_TIMEOUT: Final = 0.5
 """Seconds for ending the streams of change notifications with their results."""
 
 TASK_METHODS: Final = ("tasks/get", "tasks/result", "tasks/list", "tasks/cancel", "tasks/update")
-
-NO_CHECKS: Mapping[str, RequestCheck] = MappingProxyType({})
 
 
 @asynccontextmanager

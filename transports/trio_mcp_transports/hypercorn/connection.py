@@ -38,7 +38,7 @@ class Connection:
         account: of the connection; what is held for it is drawn there.
 
     Attributes:
-        scope: what it runs in.
+        scope: what it runs in, once it is open.
     """
 
     __slots__ = (
@@ -60,7 +60,6 @@ class Connection:
     )
 
     def __init__(self, facts: ConnectionFacts, stream: Stream, account: Account) -> None:
-        self.scope = trio.CancelScope()
         self._facts = facts
         self._stream = stream
         self._account = account
@@ -68,8 +67,6 @@ class Connection:
         # Waiting before reading spares a read in vain for each request, and a turn of Trio's loop.
         self._readable = None if facts.tls else socket_of(stream)
         self._reading = trio.CancelScope()
-        self._http: Http1
-        self._writer: Writer | None = None
         self._due = inf
         """The deadline of reading that counts. That of `_reading` may be earlier, while nothing but `receive` is awaited."""
         # The states of reading, each with its deadline: in a head (`header_timeout`), in a request (none: the app
@@ -79,22 +76,34 @@ class Connection:
         self._stored = 0
         self._lingering: int | None = None
 
+    def open(self, nursery: trio.Nursery) -> None:
+        """Open it in a nursery of its own, which runs the applications of its exchanges."""
+        self.scope = nursery.cancel_scope
+        writer = self._writer = Writer(self._stream, self._account, nursery, self._limits.send_timeout, self._lose)
+        self._http = Http1(self._facts, self, writer, self._account, nursery)
+
     async def run(self) -> None:
-        """Serve the connection to its end."""
+        """Read the connection to its end. The stream is closed then, unless something is raised."""
+        # A server that has ended serves no connection that was waiting to be accepted.
+        is_late = self._facts.context.terminated.is_set()
+        self._end_reading_at(trio.current_time() + (0 if is_late else self._limits.header_timeout))
+        is_over, http = False, self._http
         try:
-            async with trio.open_nursery() as nursery:
-                writer = Writer(self._stream, self._account, nursery, self._limits.send_timeout, self._lose)
-                self._http = Http1(self._facts, self, writer, self._account, nursery)
-                self._writer = writer
-                try:
-                    await self._read_all()
-                finally:
-                    # Before the nursery ends: what a call says after that has no place to go.
-                    self._http.lose_direct()
-                # A write that is still stalled ends here: it fails once the stream is closed.
-                await close_stream(self._stream)
+            while not is_over:
+                with self._reading:
+                    while await self._feed(
+                        await (self._receive_next() if http.paused or http.websocket else self.receive())
+                    ):
+                        pass
+                    is_over = True
+                if not is_over:
+                    is_over = not self._is_to_go_on()
+            await http.lose()
         finally:
-            await close_stream(self._stream)  # noqa: ASYNC102  it has a shield and a time limit
+            # Before the nursery ends: what a call says after that has no place to go.
+            http.lose_direct()
+        # A write that is still stalled ends here: it fails once the stream is closed.
+        await close_stream(self._stream)
 
     # Ends
 
@@ -105,8 +114,7 @@ class Connection:
 
     def limit_last_write(self) -> None:
         """See `OpenConnection`."""
-        if self._writer is not None:
-            self._writer.limit_last_write()
+        self._writer.limit_last_write()
 
     async def _lose(self) -> None:
         await self._http.lose()
@@ -132,22 +140,6 @@ class Connection:
         await self._http.lose()
 
     # Reading
-
-    async def _read_all(self) -> None:
-        # A server that has ended serves no connection that was waiting to be accepted.
-        is_late = self._facts.context.terminated.is_set()
-        self._end_reading_at(trio.current_time() + (0 if is_late else self._limits.header_timeout))
-        is_over, http = False, self._http
-        while not is_over:
-            with self._reading:
-                while await self._feed(
-                    await (self._receive_next() if http.paused or http.websocket else self.receive())
-                ):
-                    pass
-                is_over = True
-            if not is_over:
-                is_over = not self._is_to_go_on()
-        await self._http.lose()
 
     def _is_to_go_on(self) -> bool:
         """Return whether reading goes on after a deadline that has passed."""

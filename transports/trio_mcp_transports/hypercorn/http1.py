@@ -202,9 +202,9 @@ class Http1:
         self._requests += 1
         end = head.end + head.length
         awaited = COPIES * end if len(data) < end <= MAX_AWAITED_BYTES and self.account.has_room(COPIES * end) else 0
-        self.account.draw(awaited)
         try:
             if awaited:
+                self.account.draw(awaited)
                 data = await self._with_rest(data, end)
             if len(data) >= end:
                 if app.may_wait:
@@ -216,7 +216,8 @@ class Http1:
                     return b""
                 self._ahead.clear()
         finally:
-            self.account.give_back(awaited)
+            if awaited:
+                self.account.give_back(awaited)
         self.paused = False
         self._requests -= 1
         return data

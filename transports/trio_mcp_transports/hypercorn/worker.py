@@ -104,13 +104,17 @@ async def serve_connection(
                     await connections.refuse(stream, refusal)
                     return
                 connections.watch(context.terminated)
-                with connection.scope:
-                    if not await shake_hands(stream, config.ssl_handshake_timeout):
-                        return
-                    if isinstance(stream, trio.SSLStream) and stream.selected_alpn_protocol() == "h2":
-                        await TCPServer(app, config, context, state, stream)
-                    else:
-                        await connection.run()
+                try:
+                    async with trio.open_nursery() as nursery:
+                        connection.open(nursery)
+                        if await shake_hands(stream, config.ssl_handshake_timeout):
+                            if isinstance(stream, trio.SSLStream) and stream.selected_alpn_protocol() == "h2":
+                                await TCPServer(app, config, context, state, stream)
+                            else:
+                                await connection.run()
+                finally:
+                    # Last, for an application that is cancelled may still write its answer.
+                    await close_stream(stream)  # noqa: ASYNC102  it has a shield and a time limit
         finally:
             connections.remove(connection)
 
@@ -138,5 +142,6 @@ async def shake_hands(stream: Stream, seconds: float) -> bool:
         with trio.fail_after(seconds):
             await stream.do_handshake()
     except (trio.BrokenResourceError, trio.TooSlowError):
+        await trio.aclose_forcefully(stream)
         return False
     return True

@@ -350,13 +350,22 @@ def modern_terms(meta: JsonObject) -> RequestTerms:
         RemoteProtocolError: -32022 for a version that is unknown or is reached through `initialize`, raised before anything
             else because the other keys may differ there; -32602 for a key that is missing or has the wrong type (M-META-1s).
     """
+    # Without a progress token, say, all of it is the same in each request of a client.
+    if meta.keys() <= _STATED.keys():
+        whole = encoded_meta(meta)
+        if len(whole.raw) <= MAX_KNOWN:
+            return _known_terms(whole.raw)
+    return _terms_of(meta)
+
+
+def _terms_of(meta: JsonObject) -> RequestTerms:
     stated = [meta.get(key) for key in _STATED]
     try:
         text = to_json(stated)
     except ValueError:
         text = None
     codec, capabilities, info, threshold = (
-        _stated_terms(*stated) if text is None or len(text) > MAX_KNOWN else _known_terms(text)
+        _stated_terms(*stated) if text is None or len(text) > MAX_KNOWN else _known_statement(text)
     )
     token = _progress_token(meta)
     return make_tuple(RequestTerms, (codec, capabilities, info, threshold, token, encoded_meta(meta), True))
@@ -371,7 +380,7 @@ class StatedTerms(NamedTuple):
     log_threshold: LogThreshold
 
 
-_STATED: Final = (PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL)
+_STATED: Final = dict.fromkeys((PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL))
 
 MAX_KNOWN: Final = 1024
 """Bytes of what a client states of itself up to which the models of it are kept for its next request."""
@@ -380,11 +389,19 @@ KNOWN_CLIENTS: Final = 256
 """How many of them are kept, in each process."""
 
 
+# Parsed again where it is new, so that these caches have nothing to do with who was the first to say it.
+
+
 @lru_cache(KNOWN_CLIENTS)
-def _known_terms(text: bytes) -> StatedTerms:
-    """Return what a client states, from the JSON of it."""
-    # Parsed again where it is new, so that the cache has nothing to do with who was the first to say it.
-    return _stated_terms(*from_json(text))
+def _known_terms(meta: bytes) -> RequestTerms:
+    """Return the terms that a whole `_meta` states, from the JSON of it."""
+    return _terms_of(from_json(meta))
+
+
+@lru_cache(KNOWN_CLIENTS)
+def _known_statement(stated: bytes) -> StatedTerms:
+    """Return what a client states, from the JSON of its values."""
+    return _stated_terms(*from_json(stated))
 
 
 def _stated_terms(version: JsonValue, declared: JsonValue, named: JsonValue, level: JsonValue) -> StatedTerms:

@@ -86,8 +86,11 @@ def digest(name_or_uri: str, arguments: JsonObject) -> str:
     Raises:
         ValueError: an argument is NaN or infinite.
     """
-    canonical = json.dumps([name_or_uri, arguments], sort_keys=True, separators=(",", ":"), allow_nan=False)
+    canonical = _CANONICAL.encode([name_or_uri, arguments])
     return hashlib.sha256(canonical.encode("ascii")).hexdigest()
+
+
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 def request_digest(params: Model) -> str:

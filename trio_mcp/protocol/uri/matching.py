@@ -28,12 +28,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple, TypeAlias
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 from pydantic_core import SchemaValidator, core_schema
 
 from .expressions import Expression, Operator, Part, Variable
-from .uris import MAX_URI
 
 
 class VariableSegment(NamedTuple):
@@ -188,24 +187,6 @@ def match(segments: Sequence[Segment], uri: str) -> dict[str, str] | None:
     """Return the values by name, without those that were undefined, or None if the URI, in ASCII, does not match."""
     texts = _texts(segments, uri)
     return None if texts is None else _values(segments, texts)
-
-
-_BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
-
-
-def ascii_uri(uri: str) -> str | None:
-    """Return the URI with characters beyond ASCII encoded, as an expansion has them; None if it is over `MAX_URI`."""
-    if len(uri) > MAX_URI:
-        return None
-    if uri.isascii():
-        return uri
-    try:
-        ascii_bytes, all_bytes = len(uri.encode("ascii", "ignore")), len(uri.encode())
-    except UnicodeEncodeError:  # a lone surrogate
-        return None
-    if ascii_bytes + 3 * (all_bytes - ascii_bytes) > MAX_URI:
-        return None
-    return _BEYOND_ASCII.sub(lambda found: quote(found[0]), uri)
 
 
 def _texts(segments: Sequence[Segment], uri: str) -> list[str] | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .expressions import Expression, parse_template
-from .matching import VariableSegment, ascii_uri, match, to_filter, to_segments
+from .matching import VariableSegment, match, to_filter, to_segments
+from .uris import ascii_uri
 
 
 class UriTemplate:

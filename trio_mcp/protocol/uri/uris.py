@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from typing import Final
+from urllib.parse import quote
 
 from ...errors import RemoteProtocolError
 from ..jsonrpc import INVALID_PARAMS
@@ -30,3 +31,18 @@ def check_uri(uri: str) -> None:
         too_long = f"has {len(uri)} characters; the limit is {MAX_URI}"
         problem = too_long if len(uri) > MAX_URI else "needs a scheme, such as file: or https:"
         raise RemoteProtocolError(f"{uri[:128]!r} is not a URI: it {problem}", code=INVALID_PARAMS)
+
+
+def ascii_uri(uri: str) -> str | None:
+    """Return the URI with characters beyond ASCII encoded, as an expansion has them; None if it is over `MAX_URI`."""
+    if len(uri) > MAX_URI:
+        return None
+    if uri.isascii():
+        return uri
+    try:
+        ascii_bytes, all_bytes = len(uri.encode("ascii", "ignore")), len(uri.encode())
+    except UnicodeEncodeError:  # a lone surrogate
+        return None
+    if ascii_bytes + 3 * (all_bytes - ascii_bytes) > MAX_URI:
+        return None
+    return re.sub(r"[^\x00-\x7f]+", lambda found: quote(found[0]), uri)

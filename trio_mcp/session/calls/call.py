@@ -72,6 +72,7 @@ from .services import CallServices
 
 if TYPE_CHECKING:
     from ..raised import RaisedErrors
+    from .usage import Usage
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
@@ -118,32 +119,35 @@ class Call(ABC, Generic[OriginT_co]):
     """The progress it has reported; None before the first report."""
 
     def __post_init__(self, journal: Journal | None) -> None:
-        services, options, reply_target = self.services, self.services.options, self.target
-        # Taken apart, because to read a member of a named tuple takes as long as ten local names.
-        _, _, _, principal, headers, _, size, caller, _, _ = self.facts
-        run, target, seconds, _, resume, heartbeat, _, _, _ = self._plan
-        size += CALL_SIZE + HEADER_SIZE * len(headers)
-        if caller is not None:
-            size += caller.size
+        services, options, facts, plan = self.services, self.services.options, self.facts, self._plan
+        size = CALL_SIZE + facts.size + HEADER_SIZE * len(facts.headers)
+        if facts.known_caller is not None:
+            size += facts.known_caller.size
         account = self._open_account(size)
-        seconds = min(seconds, options.max_seconds)
+        seconds = min(plan.timeout, options.max_seconds)
+        body, usage = partial(plan.run, self), services.usage
         actor = self.actor = services.supervisor.start(
-            partial(run, self),
+            body if usage is None else partial(run_counted, usage, body),
             self._on_actor_done,
-            principal=principal,
+            principal=facts.principal,
             deadline=math.inf if seconds == math.inf else trio.current_time() + seconds,
-            label=target,
+            label=plan.target,
             journal=journal,
         )
+        if usage is not None:
+            # Now, because a call that was refused never runs.
+            usage.count += 1
         if account is not None:
             actor.account = account
             account.draw(size)
-        if resume is IS_REPLAYED or options.always_replay:
-            self.memory = calls.memory.CallMemory(actor.journal, target, services.note_divergence, services.is_durable)
-        if reply_target is not None:
-            reply_target.work = self
-            if heartbeat is not None:
-                self._start_heartbeat(heartbeat)
+        if plan.resume is IS_REPLAYED or options.always_replay:
+            self.memory = calls.memory.CallMemory(
+                actor.journal, plan.target, services.note_divergence, services.is_durable
+            )
+        if self.target is not None:
+            self.target.work = self
+            if plan.heartbeat is not None:
+                self._start_heartbeat(plan.heartbeat)
 
     def _open_account(self, size: int) -> Account | None:
         """Return an account for what the call keeps; None counts nothing. Raises `LimitExceeded` if it has no room for `size`."""
@@ -465,6 +469,14 @@ class Call(ABC, Generic[OriginT_co]):
     def __repr__(self) -> str:
         ids = [target.request_id for target in (self.target, *self._copies) if target is not None]
         return f"<Call {self._plan.target} {self.facts.method} ids={ids} {'open' if self.is_answering else 'ended'}>"
+
+
+async def run_counted(usage: Usage, body: Callable[[Actor], Awaitable[Model]], actor: Actor) -> Model:
+    """Run the body of a call that is counted, until it has ended."""
+    try:
+        return await body(actor)
+    finally:
+        usage.leave()
 
 
 BECOMES_OUTSIDE: Final = "a call becomes a task while none of its branches and steps runs: call become_task() outside"

@@ -191,7 +191,7 @@ def carry_on(
     if payload.journal_key is None and not services.is_durable:
         retry.replay(plan, payload)
     else:
-        services.supervisor.spawn(retry.fetch_and_replay, plan, payload)
+        services.spawn(retry.fetch_and_replay, plan, payload)
 
 
 def is_sealed_here(services: CallServices[Call], claims: Claims) -> bool:

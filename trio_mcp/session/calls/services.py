@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from .ended import EndedCall
     from .log import CallLog
     from .stored_keys import StoredKeys
+    from .usage import Usage
 
 C = TypeVar("C")
 C_contra = TypeVar("C_contra", contravariant=True)
@@ -129,6 +130,7 @@ class CallServices(Generic[C]):
         tools: the server's tools, for calls that run them; None where a service has none.
         open_tasks: returns what makes tasks of calls; None where a service has none.
         mounted: what the calls of the servers need that are mounted in this one.
+        usage: counts the calls, where the offers of a running service may be replaced; None where they stay.
     """
 
     supervisor: Supervisor
@@ -153,6 +155,29 @@ class CallServices(Generic[C]):
     tools: OwnTools | None = None
     open_tasks: Callable[[], TaskStarter[C] | None] | None = None
     mounted: Mapping[object, CallServices[C]] = field(default_factory=dict[object, "CallServices[C]"])
+    usage: Usage | None = None
+
+    def renewed(
+        self, routes: Mapping[str, Callable[[RequestFacts, Model], object]], state: object, usage: Usage
+    ) -> CallServices[C]:
+        """Return what calls of other offers need of the same service, without a model, tools and mounted servers.
+
+        It shares everything that calls leave behind for later requests: keys, parked calls, outcomes, kept results.
+        """
+        new = replace(
+            self, routes=routes, state=state, usage=usage, provider=None, prefers_provider=False, tools=None, mounted={}
+        )
+        new.ring, new.kept = self.ring, self.kept
+        if "stored_keys" in self.__dict__:
+            new.stored_keys = self.stored_keys
+        # Making it may log a warning, which is for the first call that asks.
+        if "sealer" in self.__dict__:
+            new.sealer = self.sealer
+        return new
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        """Run something small for a call that is about to start, in a task of the supervisor; it must not raise."""
+        self.supervisor.spawn(work if self.usage is None else self.usage.counted(work), *args)
 
     @cached_property
     def tasks(self) -> TaskStarter[C] | None:

@@ -65,6 +65,7 @@ class NewTask:
     """A task that is to be stored, and whose work then begins.
 
     Args:
+        services: those of the offers that the plan is of; others may take their place before the task is stored.
         stored: where the answer is stored with the task; None if a repeat in another process would not get it.
         run: what the call has recorded that becomes the task; None for a new one.
         is_wanted: whether its caller still waits for the answer when it is stored.
@@ -74,6 +75,7 @@ class NewTask:
     """
 
     _tasks: TaskTable
+    services: CallServices[Call]
     task: OpenTask
     plan: Plan
     facts: RequestFacts
@@ -111,7 +113,7 @@ class NewTask:
             task.version = 1
             if self.is_wanted() and not self.scope.cancel_called:
                 try:
-                    begin_work(tasks.services, task, self.plan, self.facts, self.run)
+                    begin_work(self.services, task, self.plan, self.facts, self.run)
                     return answer
                 except (LimitExceeded, LocalProtocolError) as error:
                     refused = without_traceback(error)
@@ -154,7 +156,9 @@ async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome
         stored = None if log is None else OneTask(log.key, log.expires_at(), place, earlier.version)
         conflict: StoreConflict | None = None
         try:
-            answer = await NewTask(tasks, task, call.plan, call.facts, stored, run, partial(still_waits, call)).create()
+            wanted = partial(still_waits, call)
+            new = NewTask(tasks, call.services, task, call.plan, call.facts, stored, run, wanted)
+            answer = await new.create()
         except StoreConflict as error:
             conflict, answer = without_traceback(error), None
         except BaseException:

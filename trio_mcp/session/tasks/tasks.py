@@ -111,20 +111,23 @@ class Tasks:
         target: ReplyTarget,
         on_answer: Callable[[LegOutcome], None] = lambda _answer: None,
         stored: StoredAnswer | None = None,
+        services: CallServices[Call] | None = None,
     ) -> None:
         """Create a task that runs a plan. The request is answered when the task is stored, and its work begins then.
 
         Args:
             on_answer: called with the answer, or with None if there is none because the request was withdrawn.
             stored: where the answer is stored with the task.
+            services: those of the offers that the plan is of; None for those of now.
 
         Raises:
             LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
         """
         task = self.new(plan, facts, params)
-        creating = Creating(self, NewTask(self, task, plan, facts, stored), target, on_answer)
+        services = services or self.services
+        creating = Creating(self, NewTask(self, services, task, plan, facts, stored), target, on_answer)
         target.work = creating
-        self.services.supervisor.spawn(creating.run)
+        services.spawn(creating.run)
 
     async def start_from(self, call: Call, params: Model) -> LegOutcome:
         """Create a task that goes on with what a call has recorded; return the answer to its request. See `create_from`."""

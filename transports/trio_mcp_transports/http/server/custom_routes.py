@@ -73,7 +73,8 @@ class CustomRoutes:
             body = await read_body(incoming.receive, route.max_body, self._body_seconds, announced, account)
             # Counted while the function runs, also a body that came in one piece.
             account.draw(max(len(body) - account.drawn, 0))
-            response = await self._run(route, request_of(incoming, body, service.state))
+            with service.use_state() as state:
+                response = await self._run(route, request_of(incoming, body, state))
         await send_response(incoming, response)
 
     async def _run(self, route: HttpRoute, request: HttpRequest) -> HttpResponse:

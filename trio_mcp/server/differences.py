@@ -1,0 +1,98 @@
+"""What differs between two versions of a server: the lists that clients see, and the settings that only a restart applies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from types import FunctionType
+from typing import Final
+
+from ..http import HttpOptions
+from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
+from ..types import Model, ServerCapabilities
+from .pages import Offer
+from .server import Server
+from .tool_access import RestrictedTools
+
+IDENTITY: Final = ("name", "version", "title", "description", "website_url", "icons")
+
+
+def changed_lists(old: Server, new: Server) -> list[Change]:
+    """Return the lists that differ for some client."""
+    tools = old._listed_tools() != new._listed_tools()  # noqa: SLF001
+    # Which callers see a tool is decided by a function, and what another function decides is not known.
+    tools = tools or any(RestrictedTools(each.registry.tools).hideable() for each in (old, new))
+    before, now = old.registry, new.registry
+    resources = models(before.resources) != models(now.resources) or models(before.templates) != models(now.templates)
+    differs = {TOOLS: tools, PROMPTS: models(before.prompts) != models(now.prompts), RESOURCES: resources}
+    return [change for change, changed in differs.items() if changed]
+
+
+def models(items: Iterable[Offer]) -> list[Model]:
+    return [item.model for item in items]
+
+
+def changed_settings(old: Server, new: Server) -> list[str]:
+    """Return the settings that a running service keeps, by name: who the server is, and its limits and times."""
+    identity = [name for name in IDENTITY if not is_same(getattr(old.identity, name), getattr(new.identity, name))]
+    return identity + [f"options.{name}" for name in changed_fields(old.options, new.options)]
+
+
+def changed_http(old: HttpOptions | None, new: HttpOptions | None) -> list[str]:
+    """Return the settings of serving over HTTP that differ, by name. Code of a function that is in both is no difference."""
+    before, now = old or HttpOptions(), new or HttpOptions()
+    names = [name for name in changed_fields(before, now) if name not in ("authenticate", "routes")]
+    if (before.authenticate is None) != (now.authenticate is None):
+        names.insert(0, "authenticate")
+    known = [served_route(route) for route in before.routes]
+    added = [route for route in now.routes if served_route(route) not in known]
+    names += [f"the route {route.path}" for route in added]
+    here = [served_route(route) for route in now.routes]
+    names += [f"the route {route.path}" for route in before.routes if served_route(route) not in here]
+    return [name if name.startswith("the ") else f"http.{name}" for name in dict.fromkeys(names)]
+
+
+def served_route(route: object) -> tuple[object, ...]:
+    """Return all of a route but its function."""
+    return tuple(getattr(route, name) for name in ("path", "methods", "public", "max_body", "timeout"))
+
+
+def new_capabilities(before: ServerCapabilities, now: ServerCapabilities) -> list[str]:
+    """Return the capabilities that are declared now and were not before, by name."""
+    known, declared = before.wire(), now.wire()
+    return [f"capabilities.{name}" for name in declared if name not in known]
+
+
+def changed_fields(old: object, new: object) -> list[str]:
+    return [each.name for each in fields(old) if not is_same(getattr(old, each.name), getattr(new, each.name))]  # type: ignore[arg-type]
+
+
+def is_same(old: object, new: object) -> bool:
+    """Return whether two values of a setting do the same, as far as that can be seen.
+
+    Each version of a file makes new objects and new functions. Functions are compared by their code, dataclasses by their
+    fields, and an object that does not say what equals it by its class alone.
+    """
+    if old is new or old == new:
+        return True
+    if isinstance(old, FunctionType) and isinstance(new, FunctionType):
+        return (old.__qualname__, old.__code__.co_code, old.__code__.co_consts) == (
+            new.__qualname__,
+            new.__code__.co_code,
+            new.__code__.co_consts,
+        )
+    if not same_class(type(old), type(new)):
+        return False
+    if isinstance(old, Mapping | str | bytes | int | float | Model):
+        return False
+    if isinstance(old, Sequence) and isinstance(new, Sequence):
+        return len(old) == len(new) and all(map(is_same, old, new))
+    if is_dataclass(old):
+        return not changed_fields(old, new)
+    # `object` compares identities.
+    return type(old).__eq__ is object.__eq__
+
+
+def same_class(old: type, new: type) -> bool:
+    """Return whether a class is another one, or the same one of another version of its module."""
+    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)

@@ -1,0 +1,250 @@
+"""`ReplaceableServer`: a server whose code can be replaced while it is served, without an end for connections and calls."""
+
+# The offers of a running service are in `session.service.Service`; see `Service.replace_offers` for the one step in which others
+# take their place. This module does what comes before and after it:
+#
+#   replace(new)        what happens                                               if it fails
+#   check               the new code may not begin to ask for authentication       nothing has changed
+#   open                the lifespans of the new code start, beside the old ones   nothing has changed
+#   ----                no await from here on
+#   offers              routes and the rest are made of the new registry           the new lifespans close
+#   swap                the service has them; new calls use the new code
+#   retire              the old lifespans close when the last old call has ended
+#   announce            clients are notified of the lists that differ
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, replace
+
+import trio
+
+from ..checks import check_instance
+from ..errors import ConfigurationError
+from ..http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
+from ..protocol.sealing.request_state import KeyRing
+from ..session import (
+    AnyChannel,
+    Caller,
+    MessageChannel,
+    Service,
+    ServiceOptions,
+    check_options,
+    find_transport,
+    serve_channel,
+)
+from ..session.changes import ChangeKind
+from ..session.event_loop import check_event_loop
+from ..types import Implementation
+from .differences import changed_http, changed_lists, changed_settings, new_capabilities
+from .generations import Generation, Generations, open_generations
+from .lifespan import LIFESPAN_EXIT_SECONDS
+from .server import Server
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """What a replacement has changed.
+
+    Attributes:
+        lists: the lists that differ, which clients were notified of: "tools", "prompts", "resources".
+        for_restart: settings that differ and that only a restart applies, by name.
+        for_reconnect: what clients of the legacy era that are connected learn when they connect again, by name.
+        old_calls: calls that go on with the code that was replaced now.
+    """
+
+    lists: tuple[ChangeKind, ...] = ()
+    for_restart: tuple[str, ...] = ()
+    for_reconnect: tuple[str, ...] = ()
+    old_calls: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """The service, and the version of the server that new calls use."""
+
+    service: Service
+    generations: Generations
+    current: Generation
+
+
+class ReplaceableServer:
+    """Serves a `Server`, and can go on with another one in its place: see `replace`.
+
+    It is served like a `Server`, on every transport, once at a time. Who the server is, its `ServiceOptions` and its
+    `HttpOptions` stay those of the first one; the functions in the `HttpOptions` are those of the newest that has them.
+    """
+
+    def __init__(self, server: Server) -> None:
+        self._first = check_instance("server", server, Server, "a Server")
+        self._newest = server
+        self._authenticating = server
+        """The newest server that authenticates its callers."""
+        self._over_http = True
+        self._running: Running | None = None
+        self._served = trio.Event()
+
+    @property
+    def identity(self) -> Implementation:
+        """Its name, for what people read."""
+        return self._first.identity
+
+    @property
+    def options(self) -> ServiceOptions:
+        """How its service runs."""
+        return self._first.options
+
+    @property
+    def server(self) -> Server:
+        """The server whose code new calls use."""
+        return self._newest
+
+    @property
+    def lifespan_seconds(self) -> float:
+        """How long its end may take; that of a version with a lifespan, also if the first one has none."""
+        return max(self._first.lifespan_seconds, LIFESPAN_EXIT_SECONDS)
+
+    @property
+    def http(self) -> HttpOptions | None:
+        """How it is served over HTTP: as the first server says, with the functions of the newest one."""
+        first = self._first.http
+        if first is None:
+            return None
+        routes = [replace(route, handler=NewestRoute(self, route)) for route in first.routes]
+        return replace(first, authenticate=None if first.authenticate is None else self._authenticate, routes=routes)
+
+    @property
+    def service(self) -> Service | None:
+        """The running service; None while nothing serves it."""
+        return None if self._running is None else self._running.service
+
+    async def wait_served(self) -> None:
+        """Wait until it is served for the first time."""
+        await self._served.wait()
+
+    async def serve(self, transport: str = "stdio", **options: object) -> None:
+        """Serve over a transport until it ends; see `Server.serve`."""
+        check_event_loop()
+        if self.options.keys is None:
+            KeyRing.from_environment()
+        check_options(transport, "serve", options)
+        self._over_http = transport not in ("stdio", "memory")
+        await find_transport(transport).serve(self, **options)
+
+    async def serve_channel(self, channel: AnyChannel) -> None:
+        """Serve one connection; returns when it has ended and its calls have cleaned up."""
+        options = self.options
+        known = channel if isinstance(channel, MessageChannel) else None
+        if known is not None and known.in_process and options.tell_errors is None:
+            options = replace(options, tell_errors=True)
+        async with self._open_service(options, known) as service:
+            await serve_channel(service, channel)
+
+    def open_service(self) -> AbstractAsyncContextManager[Service]:
+        """Open the service with which a transport serves its connections. Raises as `Server.open_service`."""
+        return self._open_service(self.options)
+
+    @asynccontextmanager
+    async def _open_service(
+        self, options: ServiceOptions, channel: MessageChannel | None = None
+    ) -> AsyncIterator[Service]:
+        check_event_loop()
+        if self._running is not None:
+            raise RuntimeError("this server is served already, and it is served once at a time")
+        if options.keys is None:
+            KeyRing.from_environment()
+        async with open_generations() as generations:
+            generation = await generations.open(self._newest)
+            async with generation.open_service(options, channel) as service:
+                running = self._running = Running(service, generations, generation)
+                self._served.set()
+                try:
+                    yield service
+                finally:
+                    self._running = None
+                    running.current.leave(service)
+
+    async def replace(self, server: Server) -> Replacement:
+        """Go on with another server in the running service: new calls use its code, and clients are notified of what differs.
+
+        Connections and sessions stay. A call that runs, is parked, waits for an answer or is a task goes on with the code and the
+        lifespan that it began with. The lifespan of the new server starts before, while the old one serves. A cancel before that
+        has started changes nothing.
+
+        Raises:
+            RuntimeError: nothing serves this server, or it is shutting down.
+            ConfigurationError: the new server authenticates its callers, and the old one is open to everybody: over HTTP it must
+                not be served without.
+            Exception: what the lifespan raised at its start. In all cases nothing has changed.
+        """
+        check_instance("server", server, Server, "a Server")
+        running = self._check_running(self._running)
+        if server is self._newest:
+            return Replacement()
+        if self._over_http and self._opens(server):
+            raise ConfigurationError(
+                "http.authenticate is new: a server that asks for authentication is not served without"
+            )
+        generation = await running.generations.open(server)
+        try:
+            self._check_running(running)
+            return self._swap(running, generation)
+        except BaseException:
+            generation.replace(lambda: None)
+            raise
+
+    def _check_running(self, running: Running | None) -> Running:
+        if running is None or running is not self._running:
+            raise RuntimeError("nothing serves this server")
+        if running.service.supervisor.draining:
+            raise RuntimeError("this server is shutting down")
+        return running
+
+    def _opens(self, server: Server) -> bool:
+        """Return whether a server asks for authentication that this one does not have."""
+        first = self._first.http
+        asks = server.http is not None and server.http.authenticate is not None
+        return asks and (first is None or first.authenticate is None)
+
+    def _swap(self, running: Running, generation: Generation) -> Replacement:
+        """Put another version in the place of the one in service."""
+        service, old, server = running.service, running.current, generation.server
+        lists = changed_lists(old.server, server)
+        declared, instructions = service.capabilities, service.instructions
+        generation.take_over(service, old)
+        self._newest, running.current = server, generation
+        if server.http is not None and server.http.authenticate is not None:
+            self._authenticating = server
+        for change in lists:
+            service.subscriptions.announce(change)
+        reconnect = new_capabilities(declared, service.capabilities)
+        if instructions != service.instructions:
+            reconnect.append("instructions")
+        restart = changed_settings(self._first, server)
+        restart += changed_http(self._first.http, server.http) if self._over_http else []
+        return Replacement(tuple(change.kind for change in lists), tuple(restart), tuple(reconnect), old.usage.count)
+
+    async def _authenticate(self, headers: Mapping[str, str]) -> str | Caller | None:
+        http = self._authenticating.http
+        assert http is not None
+        assert http.authenticate is not None
+        return await http.authenticate(headers)
+
+
+class NewestRoute:
+    """The function of a route of the first server: that of the same route of the newest one."""
+
+    def __init__(self, server: ReplaceableServer, route: HttpRoute) -> None:
+        self.__qualname__ = route.name
+        self._server = server
+        self._route = route
+
+    async def __call__(self, request: HttpRequest) -> HttpResponse:
+        """Return the response of the newest function; 404 if there is none, or the route asks for other checks now."""
+        http = self._server.server.http
+        for route in () if http is None else http.routes:
+            same_place = route.path == self._route.path and request.method in route.methods
+            if same_place and route.public == self._route.public:
+                return await route.handler(request)
+        return HttpResponse("This route has changed, and is served again after a restart.", 404)
