@@ -65,7 +65,7 @@ bench: $(STAMPS)/bench  ## compare the CPU time of a call with other libraries, 
 
 site: $(STAMPS)/docs  ## build the documentation into build/site; a warning is an error
 	$(BIN)/python docs/site/staging.py build/site-source
-	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going -j auto -c docs/site build/site-source build/site
+	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going --write-all -j auto -c docs/site build/site-source build/site
 	$(BIN)/python docs/site/check.py build/site
 	@echo 'open build/site/index.html'
 
