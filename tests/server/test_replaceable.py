@@ -18,6 +18,7 @@ from trio_mcp.errors import ConfigurationError
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 from trio_mcp.server.replaceable import ReplaceableServer
 
+BOUND = 20.0
 eras = pytest.mark.parametrize("era", ERAS)
 
 
@@ -537,3 +538,24 @@ async def test_routes_and_authentication_run_the_newest_functions() -> None:
         assert (await route.handler(request)).status == 404
         await server.replace(version("open"))
         assert await options.authenticate({}) == "moved"
+
+
+async def test_the_end_of_the_service_gives_up_a_lifespan_that_starts(autojump_clock: MockClock) -> None:
+    @asynccontextmanager
+    async def slow(server: Server) -> AsyncIterator[None]:
+        await trio.sleep_forever()
+        yield
+
+    server, raised = ReplaceableServer(version("old")), trio.Event()
+
+    async def replace() -> None:
+        with pytest.raises(RuntimeError):
+            await server.replace(version("new", lifespan=slow))
+        raised.set()
+
+    async with trio.open_nursery() as nursery:
+        with trio.fail_after(BOUND):
+            async with server.open_service():
+                nursery.start_soon(replace)
+                await wait_all_tasks_blocked()
+            await raised.wait()

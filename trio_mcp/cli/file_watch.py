@@ -29,7 +29,7 @@ async def watch(folders: Callable[[], Collection[Path]], on_change: Callable[[Co
     # It logs each change that it notices.
     logging.getLogger("watchfiles").setLevel(logging.WARNING)
     polls = False
-    while True:
+    while True:  # noqa: ASYNC913  it waits on each way through
         watched = existing(folders())
         if not watched:
             await trio.sleep(CHECK / 1000)

@@ -75,7 +75,7 @@ async def run_inspector(command: Sequence[str]) -> int:
         return await process.wait()
     finally:
         if process.returncode is None:
-            await end_group(process)
+            await end_group(process)  # noqa: ASYNC102  it has a shield and a time limit
 
 
 async def end_group(process: trio.Process) -> None:

@@ -137,22 +137,14 @@ class Reloader:
 
     async def _replace(self) -> Replacement | None:
         """Import the file, and serve what it has now; None if the old code stays."""
-        try:
-            server = self.load()
-        # Whatever the code of the user does while it is imported: the old code must go on. Ctrl-C is not of that code.
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # noqa: BLE001  nothing is awaited here
-            self._failed(error, "was not reloaded")
-            return None
-        if not isinstance(server, Server):
-            self._failed(CommandError(f"{self.name} has a {type(server).__name__} now"), "was not reloaded")
+        server = self._imported()
+        if server is None:
             return None
         self._starting = trio.CancelScope()
         with self._starting:
             try:
                 return await self.server.replace(server)
-            except Exception as error:  # noqa: BLE001  as above
+            except Exception as error:  # noqa: BLE001  it is shown
                 is_over = self.server.service is None or self.server.service.supervisor.draining
                 if not is_over:
                     its_own = LIFESPAN_NOTE in getattr(error, "__notes__", ())
@@ -160,6 +152,21 @@ class Reloader:
             finally:
                 self._starting = None
         return None
+
+    def _imported(self) -> Server | None:
+        """Import the file, and return its server; None if that fails."""
+        try:
+            server = self.load()
+        # Whatever the code of the user does while it is imported: the old code must go on. Ctrl-C is not of that code.
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001, ASYNC103  no Cancelled comes from code that is not async
+            self._failed(error, "was not reloaded")
+            return None  # noqa: ASYNC104
+        if not isinstance(server, Server):
+            self._failed(CommandError(f"{self.name} has a {type(server).__name__} now"), "was not reloaded")
+            return None
+        return server
 
     def _succeeded(self, replacement: Replacement, changed: Sequence[Path], seconds: float) -> None:
         self._has_failed = False
@@ -202,7 +209,8 @@ class Reloader:
         if isinstance(cause, SyntaxError):
             return [f"  {line}" for line in lines_of(cause)]
         frames = traceback.extract_tb(cause.__traceback__)
-        own = [frame for frame in frames if self.modules.owns(Path(frame.filename))]
+        files = [frame for frame in frames if not frame.filename.startswith("<")]
+        own = [frame for frame in files if self.modules.owns(Path(frame.filename))]
         where = [f"  {frame.filename}, line {frame.lineno}: {frame.line}" for frame in own[-1:]]
         said = f"{cause}" if isinstance(cause, CommandError) else f"{type(cause).__name__}: {cause}"
         return [*where, *(f"  {line}" for line in said.splitlines())]

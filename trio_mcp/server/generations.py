@@ -22,7 +22,7 @@ import trio
 from ..groups import unwrap
 from ..logs import peer_logger
 from ..session import MessageChannel, Service, ServiceOptions
-from ..session.calls.usage import Usage
+from ..session.calls.services import Usage
 from .composing import open_mounts
 from .server import Server
 
@@ -83,13 +83,26 @@ class Generations:
     def __init__(self, nursery: trio.Nursery) -> None:
         self._nursery = nursery
         self._open: dict[Generation, None] = {}
+        self._starting: dict[trio.CancelScope, None] = {}
 
     async def open(self, server: Server) -> Generation:
-        """Enter the lifespans of a server. Raises what they raise; a cancel closes what was entered."""
-        generation: Generation = await self._nursery.start(
-            self._hold, server, name=f"a version of {server.identity.name}"
-        )
-        return generation
+        """Enter the lifespans of a server. A cancel closes what was entered.
+
+        Raises:
+            RuntimeError: the service ends meanwhile.
+            Exception: what the lifespans raise.
+        """
+        scope = trio.CancelScope()
+        self._starting[scope] = None
+        try:
+            with scope:
+                generation: Generation = await self._nursery.start(
+                    self._hold, server, name=f"a version of {server.identity.name}"
+                )
+                return generation
+        finally:
+            del self._starting[scope]
+        raise RuntimeError("the service has ended")
 
     async def _hold(self, server: Server, *, task_status: trio.TaskStatus[Generation]) -> None:
         generation: Generation | None = None
@@ -113,7 +126,9 @@ class Generations:
                 generation.on_ended()
 
     def retire_all(self) -> None:
-        """Let all of them close: nothing is served any more."""
+        """Let all of them close, and give up those that start: nothing is served any more."""
+        for scope in self._starting:
+            scope.cancel("the service has ended")
         for generation in self._open:
             generation.retired.set()
 

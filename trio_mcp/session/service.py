@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequenc
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import trio
 
@@ -33,15 +33,12 @@ from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
 from .calls.repeats import KeyedCalls
-from .calls.services import CallServices
+from .calls.services import CallServices, Usage
 from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
 from .offers import NO_CHECKS, MissingScopes, Offers, no_scopes
 from .options import ServiceOptions
 from .sizes import QUEUE_SIZE
 from .subscriptions import Subscriptions
-
-if TYPE_CHECKING:
-    from .calls.usage import Usage
 
 logger = peer_logger("trio_mcp.session")
 

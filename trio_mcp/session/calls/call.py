@@ -68,11 +68,10 @@ from .failures import (
     told_error,
 )
 from .reports import ProgressReports, report_log, report_progress, send_heartbeats
-from .services import CallServices
+from .services import CallServices, Usage
 
 if TYPE_CHECKING:
     from ..raised import RaisedErrors
-    from .usage import Usage
 
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)

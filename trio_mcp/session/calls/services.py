@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+
+import trio
 
 from ... import session, stores
 from ...logs import FailureLog, RepeatedRecords, peer_logger
@@ -34,14 +37,60 @@ if TYPE_CHECKING:
     from .ended import EndedCall
     from .log import CallLog
     from .stored_keys import StoredKeys
-    from .usage import Usage
 
 C = TypeVar("C")
+T = TypeVar("T")
 C_contra = TypeVar("C_contra", contravariant=True)
 logger = peer_logger("trio_mcp.session")
 
 ONE_CLIENT: Final = "TRIO_MCP_ONE_CLIENT"
 """The environment variable of a server whose only client starts it for itself, and carries no call on with another process."""
+
+
+class Usage:
+    """How many calls run that began with some offers, and what else uses their state: their lifespan closes after the last one.
+
+    Attributes:
+        count: calls, and holders of `held`, that have not ended.
+    """
+
+    __slots__ = ("_unused", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._unused = trio.lowlevel.ParkingLot()
+
+    def counted(self, work: Callable[..., Awaitable[T]]) -> Callable[..., Awaitable[T]]:
+        """Count `work` from now until it ends, and return it in a form that says so. It must be run."""
+        self.count += 1
+
+        async def run(*args: object) -> T:
+            try:
+                return await work(*args)
+            finally:
+                self.leave()
+
+        return run
+
+    @contextmanager
+    def held(self) -> Generator[None]:
+        """Count as one in the block."""
+        self.count += 1
+        try:
+            yield
+        finally:
+            self.leave()
+
+    def leave(self) -> None:
+        """Count one less."""
+        self.count -= 1
+        if not self.count:
+            self._unused.unpark_all()
+
+    async def wait_unused(self) -> None:
+        """Return when nothing is counted."""
+        while self.count:
+            await self._unused.park()
 
 
 class RunnableTool(Protocol):
@@ -129,7 +178,7 @@ class CallServices(Generic[C]):
         prefers_provider: whether it is asked although the client offers a model.
         tools: the server's tools, for calls that run them; None where a service has none.
         open_tasks: returns what makes tasks of calls; None where a service has none.
-        mounted: what the calls of the servers need that are mounted in this one.
+        mounted: what the calls of the servers need that are mounted in this one, by server and by prefix.
         usage: counts the calls, where the offers of a running service may be replaced; None where they stay.
     """
 
