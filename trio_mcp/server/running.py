@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
+from typing import Final
 
 import trio
 
@@ -34,6 +35,10 @@ def run_process(serve: Callable[[], Awaitable[object]], name: str | None = None)
         raise
 
 
+_shown: Final[dict[Service, None]] = {}
+"""The services whose trees SIGUSR1 logs, in order: a process may serve several servers, and has one handler of the signal."""
+
+
 @contextmanager
 def tree_on_signal(service: Service) -> Generator[None]:
     """Log `service.tree()` whenever SIGUSR1 comes in the block, if the process exists for a server (`run_process`).
@@ -41,19 +46,28 @@ def tree_on_signal(service: Service) -> Generator[None]:
     It does nothing where there is no such signal (Windows), and where it is handled or ignored already.
     """
     number: signal.Signals | None = getattr(signal, "SIGUSR1", None) if OWNS_PROCESS.get() else None
-    if number is None or signal.getsignal(number) is not signal.SIG_DFL:
+    if number is None:
         yield
         return
-    # Here and not in the task: a signal that comes before the task runs would end the process.
-    with trio.open_signal_receiver(number) as received:
-        service.supervisor.spawn(log_trees, service, received)
-        yield
+    _shown[service] = None
+    try:
+        if signal.getsignal(number) is signal.SIG_DFL:
+            # Here and not in the task: a signal that comes before the task runs would end the process.
+            with trio.open_signal_receiver(number) as received:
+                service.supervisor.spawn(log_trees, received)
+                yield
+        else:
+            # Handled for another service of this process, which is left later, or by the program.
+            yield
+    finally:
+        del _shown[service]
 
 
-async def log_trees(service: Service, received: AsyncIterator[int]) -> None:
-    """Log the tree of a service at each signal, for ever."""
+async def log_trees(received: AsyncIterator[int]) -> None:
+    """Log the trees of the services of this process at each signal, for ever."""
     async for _ in received:
-        tree = service.tree()
-        # As a warning, so that it is seen at the default level. The tree has the texts of clients in one line each, without
-        # control characters.
-        logger.warning("what runs now:\n%s", tree, extra={"fields": {"tree": tree.to_json()}})
+        for service in tuple(_shown):
+            tree = service.tree()
+            # As a warning, so that it is seen at the default level. The tree has the texts of clients in one line each, without
+            # control characters.
+            logger.warning("what runs now:\n%s", tree, extra={"fields": {"tree": tree.to_json()}})

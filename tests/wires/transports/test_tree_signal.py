@@ -70,6 +70,16 @@ async def test_the_commands_log_it_too_and_as_json_where_the_log_is_json() -> No
     assert (record["tree"]["name"], record["tree"]["clients"]) == ("waiting", [])
 
 
+async def test_each_server_of_a_process_is_in_the_log() -> None:
+    command = ("trio_mcp", "serve", f"/a={APP}", f"/b={APP}:server", "--port", "0", "--log-format", "json")
+    async with child(COMMAND, *command, strict=False) as server:
+        for _ in range(2):
+            await line_with(server, "serves MCP at")
+        server.process.send_signal(signal.SIGUSR1)
+        for _ in range(2):
+            assert json.loads(await line_with(server, '"trio_mcp.tree"'))["tree"]["name"] == "waiting"
+
+
 async def test_a_server_on_stdio_logs_it_and_still_ends_with_its_stdin() -> None:
     async with child(APP) as server:
         await server.send(b'{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{}}}\n')
