@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import trio
+from crashing_store import CrashingStore, Disk
 from peer import EVERYTHING
 from talk import ERAS, Legacy, Talk, accept, play, talk_to
 from task_talk import LegacyTask, ModernTask
@@ -567,10 +567,10 @@ async def test_the_end_of_the_service_gives_up_a_lifespan_that_starts(autojump_c
 @eras
 @pytest.mark.parametrize("kind", ["key", "task"])
 async def test_a_call_that_is_being_recorded_when_the_code_is_replaced_runs_with_its_own_code_and_lifespan(
-    era: type[Legacy], kind: str, tmp_path: Path
+    era: type[Legacy], kind: str
 ) -> None:
     def stored(name: str) -> Server:
-        options = ServiceOptions(store=str(tmp_path / "calls.db"), keys=KEYS)
+        options = ServiceOptions(store=store, keys=KEYS)
         server = Server("tester", version="1", lifespan=recorded(events, name), options=options)
 
         @server.tool(task="required" if kind == "task" else False)
@@ -581,13 +581,18 @@ async def test_a_call_that_is_being_recorded_when_the_code_is_replaced_runs_with
         return server
 
     events: list[str] = []
+    store = CrashingStore(Disk())
     server = ReplaceableServer(stored("1"))
     with trio.fail_after(BOUND):
         async with Client.connect(server, mode=era.era) as client, trio.open_nursery() as nursery:
+            store.hang = trio.Event()
             nursery.start_soon(client.call_tool, "work")
-            # Its request has been received then, and what is recorded of it is being written in a thread.
             await wait_all_tasks_blocked()
             await server.replace(stored("2"))
+            await wait_all_tasks_blocked()
+            assert events == ["open 1", "open 2"]
+            store.hang.set()
+            await wait_all_tasks_blocked()
             nursery.start_soon(client.call_tool, "work")
     ran = [event for event in events if event[0] in "12"]
     assert ran == ["1 1", "2 2"]
