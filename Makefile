@@ -36,7 +36,7 @@ test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real process
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/wires -m 'not long'
 
 packages: $(STAMPS)/dev  ## build the wheel and the sdist, install each, and run it without the checkout (needs a package index)
-	$(BIN)/python -m pytest tests/packages
+	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/packages
 
 fuzz: $(STAMPS)/dev  ## try hostile messages in both roles for FUZZ_SECONDS
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/fuzz --fuzz-seconds $(FUZZ_SECONDS)
@@ -65,7 +65,7 @@ bench: $(STAMPS)/bench  ## compare the CPU time of a call with other libraries, 
 
 site: $(STAMPS)/docs  ## build the documentation into build/site; a warning is an error
 	$(BIN)/python docs/site/staging.py build/site-source
-	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going -j auto -c docs/site build/site-source build/site
+	$(BIN)/sphinx-build --quiet --nitpicky --fail-on-warning --keep-going --write-all -j auto -c docs/site build/site-source build/site
 	$(BIN)/python docs/site/check.py build/site
 	@echo 'open build/site/index.html'
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import sys
+import textwrap
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
@@ -243,7 +244,7 @@ async def demonstrate(question: str) -> None:
         )
     print(f"\n{report.answer}")
     for reason in report.reasons:
-        print(f"- {reason}")
+        print(textwrap.fill(f"- {reason}", 78, subsequent_indent="  "))
     for point in report.open_points:
         print(f"- still open: {point}")
 

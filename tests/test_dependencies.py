@@ -26,7 +26,7 @@ EXTRAS = {
 """The only file that may import what an extra installs."""
 FOR_TYPE_CHECKERS = "trio_mcp/model_formats/api_types.py"
 """Names the types of all extras; it loads nothing when it is run."""
-FOR_CONTRIBUTORS = {"bench", "dev"}
+FOR_CONTRIBUTORS = {"bench", "dev", "docs"}
 """Extras for the tests and the benchmark, of which the library imports nothing that its users do not have."""
 
 

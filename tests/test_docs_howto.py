@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Mapping
 from functools import cache, partial
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -17,7 +18,7 @@ from pages import Names, Page
 from trio_mcp import Client, Server, accept
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.testing import MockClient, tool_use
-from trio_mcp.types import ElicitRequestURLParams, ElicitResult
+from trio_mcp.types import ElicitRequestURLParams, ElicitResult, PromptReference
 
 PAGE = Page("howto")
 
@@ -27,7 +28,7 @@ def page() -> Names:
     return PAGE.run()
 
 
-async def test_recipes_for_results(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_recipes_for_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plans").mkdir()
     (tmp_path / "plans" / "1.png").write_bytes(bytes.fromhex("89504e470d0a1a0a"))
@@ -38,6 +39,16 @@ async def test_recipes_for_results(tmp_path: Any, monkeypatch: pytest.MonkeyPatc
     assert (await client.call(page()["list_products"])).data == [{"name": "lamp", "euros": 40.0}]
     failed = await client.call(page()["price"], name="sofa")
     assert (failed.is_error, failed.text) == (True, "There is no sofa. Call list_products first.")
+
+
+async def test_recipes_for_data_and_prompts(tmp_path: Path, mcp_era: str) -> None:
+    async with Client.connect(page()["server"], mode=mcp_era) as client:
+        assert (await client.read_resource("orders://7")).text == '{"number":7}'
+        prompt = await client.get_prompt("review", {"product": "lamp"})
+        assert "lamp" in str(prompt.messages[0].content)
+        assert (await client.complete(PromptReference(name="review"), "product", "l")).values == ["lamp"]
+    user = MockClient(roots=[tmp_path], era=mcp_era)
+    assert (await user.call(page()["list_folders"])).data == [str(tmp_path)]
 
 
 async def test_recipes_for_sharing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,7 +89,12 @@ async def test_recipes_for_long_work() -> None:
 
 KEY = generate_private_key(public_exponent=65537, key_size=2048)
 OTHER = generate_private_key(public_exponent=65537, key_size=2048)
-CLAIMS = {"sub": "ann", "iss": "https://login.example.com/", "aud": "https://mcp.example.com/mcp", "scope": "orders:write"}
+CLAIMS = {
+    "sub": "ann",
+    "iss": "https://login.example.com/",
+    "aud": "https://mcp.example.com/mcp",
+    "scope": "orders:write",
+}
 
 
 def token(key: RSAPrivateKey = KEY, kid: str = "k1", algorithm: str = "RS256", **changes: object) -> str:
@@ -120,7 +136,18 @@ async def test_a_valid_jwt_is_its_subject_with_its_scopes() -> None:
         "no token",
         "",
     ],
-    ids=["expired", "for ever", "of nobody", "issuer", "audience", "signature", "unknown key", "algorithm", "text", "empty"],
+    ids=[
+        "expired",
+        "for ever",
+        "of nobody",
+        "issuer",
+        "audience",
+        "signature",
+        "unknown key",
+        "algorithm",
+        "text",
+        "empty",
+    ],
 )
 async def test_a_jwt_that_is_not_valid_is_rejected(bad: str) -> None:
     assert await caller_of({"authorization": f"Bearer {bad}"}) is None
@@ -154,5 +181,7 @@ def test_the_table_at_the_top_leads_to_every_recipe() -> None:
 
 def test_every_recipe_is_short() -> None:
     for block in PAGE.blocks:
-        code = [line for line in block.splitlines() if line and not line.startswith(("from ", "import ", "#", "    \"\"\""))]
+        code = [
+            line for line in block.splitlines() if line and not line.startswith(("from ", "import ", "#", '    """'))
+        ]
         assert len(code) <= 30, block

@@ -1,6 +1,7 @@
 """Every block of Python on every page runs, and every command line is one that `trio-mcp` has.
 
-What the code of a page does is the matter of the page's own test. This one finds a page that has none, and a block that none runs.
+What the code of a page does is the matter of the page's own test. This one finds a page, or a block, that
+nothing runs.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def parse(arguments: list[str]) -> None:
     command.make_parser(context).parse_args(arguments)
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES)], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES)], ids=lambda page: page.stem
+)
 def test_every_command_line_has_a_command_and_options_that_exist(page: Path) -> None:
     for arguments in command_lines(page.read_text("utf-8")):
         try:
@@ -91,7 +94,9 @@ def test_every_command_line_has_a_command_and_options_that_exist(page: Path) -> 
             pytest.fail(f"trio-mcp {shlex.join(arguments)}: {error.format_message()}")
 
 
-@pytest.mark.parametrize("page", [ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES)], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *(DOCS / f"{name}.md" for name in PAGES)], ids=lambda page: page.stem
+)
 def test_every_command_that_a_sentence_names_exists(page: Path) -> None:
     named = re.findall(r"`trio-mcp ([a-z][\w-]*)", page.read_text("utf-8"))
     assert sorted(set(named) - set(MODULES)) == []

@@ -139,6 +139,8 @@ NOT_NEEDED = {
     "trio_mcp.cli",
     "trio_mcp.model_formats",
     "trio_mcp.protocol.conversation",
+    "trio_mcp.protocol.uri.expressions",
+    "trio_mcp.protocol.uri.matching",
     "trio_mcp.protocol.uri.template",
     "trio_mcp.relay",
     "trio_mcp.runtime.budget",

@@ -48,7 +48,11 @@ def test_a_public_name_is_documented_by_the_first_package_that_has_it_and_by_no_
 def imports(code: str) -> Iterator[tuple[str, str]]:
     """Yield each of our modules that a program imports from, with the name."""
     for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").split(".")[0].startswith("trio_mcp"):
+        if (
+            isinstance(node, ast.ImportFrom)
+            and node.level == 0
+            and (node.module or "").split(".")[0].startswith("trio_mcp")
+        ):
             yield from ((node.module or "", alias.name) for alias in node.names)
 
 

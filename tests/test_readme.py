@@ -60,7 +60,9 @@ def server() -> Server:
 
 async def test_its_server_asks_in_both_eras(server: Server, mcp_era: str) -> None:
     asked = MockClient(elicits=["window"], era=mcp_era)
-    assert (await asked.call((server, "book_flight"), destination="Lisbon")).text == "Booked a seat at the window to Lisbon."
+    assert (
+        await asked.call((server, "book_flight"), destination="Lisbon")
+    ).text == "Booked a seat at the window to Lisbon."
     declined = MockClient(elicits=[decline()], era=mcp_era)
     assert (await declined.call((server, "book_flight"), destination="Lisbon")).text == "Nothing was booked."
 

@@ -38,7 +38,7 @@ from .errors import (
     ToolFailed,
     UrlElicitationRequired,
 )
-from .process_memory import no_collection
+from .process_memory import no_collection as _no_collection
 
 if TYPE_CHECKING:
     from .client import (
@@ -221,7 +221,7 @@ def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     package = _PACKAGE_OF.get(name, "server")
-    with no_collection():
+    with _no_collection():
         value: object = getattr(import_module(f".{package}", __name__), name)
     globals()[name] = value
     return value

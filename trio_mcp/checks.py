@@ -147,8 +147,12 @@ def check_no_options(given: Mapping[str, object], function: Callable[..., object
     A function calls it that collects them only for this error: Python's own does not suggest a name before 3.13.
     """
     if given:
-        parameters = inspect.signature(function).parameters.values()
-        check_names(given, [each.name for each in parameters if each.kind is each.KEYWORD_ONLY], where)
+        check_names(given, keyword_options(function), where)
+
+
+def keyword_options(function: Callable[..., object]) -> list[str]:
+    """Return the names of the keyword-only parameters of a function."""
+    return [each.name for each in inspect.signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY]
 
 
 def check_keywords(given: Iterable[str], function: Callable[..., object], where: str) -> None:
@@ -158,8 +162,7 @@ def check_keywords(given: Iterable[str], function: Callable[..., object], where:
 
 def keyword_names(function: Callable[..., object]) -> list[str] | None:
     """Return the names of a function's keyword arguments, with those of a `**options: Unpack[...]`; None if it takes any."""
-    parameters = inspect.signature(function).parameters.values()
-    names = [each.name for each in parameters if each.kind is each.KEYWORD_ONLY]
+    names, parameters = keyword_options(function), inspect.signature(function).parameters.values()
     rest = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
     if rest is None:
         return names

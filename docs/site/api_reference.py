@@ -18,7 +18,6 @@ from zlib import crc32
 
 from docutils import nodes
 from public_names import PublicName, documented
-from pydantic import BaseModel
 from reference_pages import is_model
 from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
@@ -27,7 +26,6 @@ from sphinx.ext.napoleon import Config
 from sphinx.ext.napoleon.docstring import GoogleDocstring
 from sphinx.util.typing import ExtensionMetadata
 
-FROM_PYDANTIC = frozenset(dir(BaseModel)) | {"model_config"}
 SECTIONS = ("Args:", "Attributes:", "Raises:", "Returns:", "Yields:")
 ATTRIBUTE = re.compile(r"^(\.\. attribute:: \w+\n)((?:(?!\.\. attribute::).*\n)*?)   :type: (.*)$", re.MULTILINE)
 """An attribute as napoleon writes it, with its type below its description."""
@@ -38,7 +36,9 @@ ATTRIBUTE = re.compile(r"^(\.\. attribute:: \w+\n)((?:(?!\.\. attribute::).*\n)*
 
 def read_docstring(app: Sphinx, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:
     """Turn a docstring into reStructuredText: its examples, which are indented as in Markdown, and its sections."""
-    if what == "data" and [*lines, ""] == [*cleandoc(value.__doc__ or "").splitlines(), ""] + [""] * (lines[-1:] == [""]):
+    if what == "data" and [*lines, ""] == [*cleandoc(value.__doc__ or "").splitlines(), ""] + [""] * (
+        lines[-1:] == [""]
+    ):
         # An alias of a type or a constant has none; this is that of `dict`, for example.
         lines.clear()
     # reStructuredText has no `name`s.
@@ -95,11 +95,6 @@ def signature(
     return None if arguments is None else (re.sub(r"<[\w. ]+>", "...", arguments), returns)
 
 
-def skip(app: Sphinx, what: str, name: str, value: object, skipped: bool, options: Any) -> bool | None:
-    """Leave out what a model has from pydantic."""
-    return True if name in FROM_PYDANTIC else None
-
-
 # references
 
 
@@ -132,20 +127,22 @@ def resolve(app: Sphinx, env: BuildEnvironment, node: pending_xref, content: nod
     return content if node.get("reftype") == "obj" or is_internal(target) else None
 
 
+@cache
 def is_internal(target: str) -> bool:
     """Return whether one of our modules has a value of this name."""
     # An annotation that is a text names a module by less than its path, such as `server.CallMiddleware`.
     module, _, name = f".{target}".rpartition(".")
     with suppress(ImportError, ValueError):
         import_module(module[1:])
-    loaded = [each for path, each in list(sys.modules.items()) if path.startswith("trio_mcp") and f".{path}".endswith(module)]
+    loaded = [
+        each for path, each in list(sys.modules.items()) if path.startswith("trio_mcp") and f".{path}".endswith(module)
+    ]
     return any(hasattr(each, name) for each in loaded)
 
 
 def setup(app: Sphinx) -> ExtensionMetadata:
     app.connect("autodoc-process-docstring", read_docstring)
     app.connect("autodoc-process-signature", signature)
-    app.connect("autodoc-skip-member", skip)
     app.connect("missing-reference", resolve)
     # Pages that an older state of this code has read are read again.
     code = b"".join(file.read_bytes() for file in sorted(Path(__file__).parent.glob("*.py")))

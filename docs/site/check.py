@@ -11,7 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from public_names import documented
+from public_names import documented, methods
 from sphinx.util.inventory import InventoryFile
 
 LOADED = {("script", "src"), ("img", "src"), ("link", "href"), ("source", "src"), ("iframe", "src")}
@@ -51,16 +51,20 @@ def problems(site: Path) -> list[str]:
     found = []
     for file in sorted(site.rglob("*.html")):
         name = file.relative_to(site)
-        found += [f"{name} loads {each}" for each in sorted(page(file).loads) if urlsplit(each).scheme not in {"", "data"}]
+        found += [
+            f"{name} loads {each}" for each in sorted(page(file).loads) if urlsplit(each).scheme not in {"", "data"}
+        ]
         found += [f"{name}: the link {each} is broken" for each in sorted(page(file).links) if is_broken(file, each)]
     return found + [f"the reference lacks {each}" for each in undocumented(site)]
 
 
 def undocumented(site: Path) -> list[str]:
-    """Return the public names that the inventory of the site does not have. (Of one that it has twice, Sphinx warns.)"""
+    """Return the public names and methods that the inventory of the site lacks. (Of one that it has twice, Sphinx warns.)"""
     inventory = InventoryFile.loads((site / "objects.inv").read_bytes(), uri="").data
     has = {name for kind, objects in inventory.items() if kind.startswith("py:") for name in objects}
-    return [each.path for names in documented().values() for each in names if each.path not in has]
+    public = [each for names in documented().values() for each in names]
+    paths = [path for each in public for path in (each.path, *(f"{each.path}.{name}" for name in methods(each.value)))]
+    return [path for path in paths if path not in has]
 
 
 def is_broken(file: Path, link: str) -> bool:

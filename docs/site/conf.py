@@ -12,7 +12,7 @@ sys.path.insert(0, str(HERE))
 
 project = "trio_mcp"
 author = "the authors of trio_mcp"
-copyright = author  # noqa: A001  # Sphinx's name
+copyright = author
 release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 version = release
 
@@ -29,6 +29,25 @@ extensions = [
 myst_heading_anchors = 4
 myst_enable_extensions = ["colon_fence"]
 nitpicky = True
+FOREIGN = (
+    "trio",
+    "pydantic",
+    "dataclasses",
+    "types",
+    "httpx2",
+    "anthropic",
+    "openai",
+    "outcome",
+    "ssl",
+    "typing",
+    "collections",
+    "pathlib",
+    "datetime",
+    "enum",
+    "os",
+    "logging",
+    "contextlib",
+)
 # The same name in two of our packages: the first one is meant.
 suppress_warnings = ["ref.python"]
 # What other projects define. Their pages are elsewhere, and the site is built without a network.
@@ -36,7 +55,7 @@ nitpick_ignore_regex = [
     # The types of the official clients of two models, which are extras, are names for type checkers alone.
     (r"py:class", r"(ToolParam|MessageParam|ChatCompletion\w+)"),
     (r"py:exc", "Others"),
-    (r"py:.*", r"(trio|pydantic|dataclasses|types|httpx2|anthropic|openai|outcome|ssl|typing|collections|pathlib|datetime|enum|os|logging|contextlib)\..*"),
+    (r"py:.*", rf"({'|'.join(FOREIGN)})\..*"),
 ]
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = "$ "

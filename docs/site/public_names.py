@@ -9,6 +9,7 @@ import importlib
 import inspect
 import re
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,6 +62,22 @@ def documented() -> dict[str, list[PublicName]]:
                 seen.add((name, id(value)))
                 found[package].append(PublicName(package, name, value))
     return found
+
+
+def methods(value: object) -> list[str]:
+    """Return the public methods and properties that a class has from our code, but not from another documented class."""
+    if not inspect.isclass(value):
+        return []
+    others = [each.value for names in documented().values() for each in names if each.value is not value]
+    # What follows in the order of the bases is a base of theirs, or of a class of another project.
+    bases = list(takewhile(lambda base: base not in others and base.__module__.startswith("trio_mcp"), value.__mro__))
+    owners = {name: base for base in reversed(bases) for name in vars(base) if not name.startswith("_")}
+    return [name for name, base in owners.items() if is_described_method(vars(base)[name])]
+
+
+def is_described_method(value: object) -> bool:
+    function = getattr(value, "__func__", value)
+    return (inspect.isfunction(function) or isinstance(value, property)) and bool(function.__doc__)
 
 
 def elsewhere(package: str) -> list[PublicName]:

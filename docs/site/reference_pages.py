@@ -34,10 +34,19 @@ def entry(each: PublicName) -> str:
     """Return the directive for a name."""
     lines = [f".. {directive(each.value)}:: {each.path}"]
     if is_model(each.value):
-        return "\n".join([*lines, f"   :exclude-members: {', '.join(each.value.model_fields)}", *fields(each.value)])
+        return "\n".join(
+            [
+                *lines,
+                f"   :exclude-members: {', '.join(['model_config', *each.value.model_fields])}",
+                *fields(each.value),
+            ]
+        )
     if described := attributes(each.value):
         # The section of the docstring has them.
         lines.append(f"   :exclude-members: {', '.join(described)}")
+    if set(public_names.methods(each.value)) - set(getattr(each.value, "__dict__", ())):
+        # Of bases that have no entry.
+        lines.append(f"   :inherited-members: {', '.join(sorted(others(each.value)))}")
     return "\n".join(lines)
 
 
@@ -46,6 +55,13 @@ def directive(value: object) -> str:
     if inspect.isclass(value):
         return "autoexception" if issubclass(value, BaseException) else "autoclass"
     return "autofunction" if inspect.isroutine(value) else "autodata"
+
+
+def others(value: object) -> set[str]:
+    """Return the bases of a class whose methods are not repeated with it: those of other projects, and those with an entry."""
+    public = {each.name for names in public_names.documented().values() for each in names if each.value is not value}
+    bases = {base for base in getattr(value, "__mro__", ()) if base is not value}
+    return {base.__name__ for base in bases if base.__name__ in public or not base.__module__.startswith("trio_mcp")}
 
 
 def attributes(value: object) -> list[str]:

@@ -118,3 +118,12 @@ def test_run_loads_neither_rich_nor_a_client_nor_what_only_other_commands_need(t
     others = {"trio_mcp.cli.hosts", "trio_mcp.cli.connecting", "trio_mcp.cli.messages", "click.shell_completion"}
     unwanted = {"rich", "trio_mcp.client", "trio_mcp.types.sampling", "argparse", "asyncio"} | others
     assert loaded.isdisjoint(unwanted)
+
+
+def test_an_option_is_taken_from_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIO_MCP_SERVE_PORT", "x")
+    assert main(["serve", "app.py"]) == Status.USAGE
+    assert unnamed(capsys.readouterr().err, "--port", "'x'") == []
+    assert main(["serve", "none.py", "--port", "0"]) == Status.UNREACHABLE

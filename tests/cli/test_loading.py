@@ -121,3 +121,7 @@ def test_the_module_is_called_like_its_file(file: Path) -> None:
 def test_a_file_does_not_replace_another_module(file: Path) -> None:
     file = file.with_name("json.py")
     assert loaded(file, MODEL, "server") == "served_json"
+
+
+def test_a_file_knows_where_it_is(file: Path) -> None:
+    assert loaded(file, "def make(): return Server(__file__)\n") == str(file)

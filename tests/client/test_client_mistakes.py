@@ -53,12 +53,10 @@ TARGETS: list[tuple[object, list[str]]] = [
     ("python notes.py", ["['python', 'notes.py']"]),
     ("python 'my notes.py'", ["['python', 'my notes.py']"]),
     ("it's", ["list of arguments"]),
-    ("notes.py", ["[sys.executable, '-m', 'trio_mcp', 'run', 'notes.py']"]),
     ("no-such-program", ["list of arguments", "['python', 'server.py']"]),
     ("", ["['python', 'server.py']"]),
     ("localhost:8000/mcp", ["'http://localhost:8000/mcp'"]),
     ("gopher://localhost", ["URL"]),
-    (Path("notes.py"), ["[sys.executable, '-m', 'trio_mcp', 'run', 'notes.py']"]),
     (Path("serve"), ["['serve']"]),
     ([], ["empty"]),
     (["python", 3], ["3", "int"]),
@@ -66,6 +64,12 @@ TARGETS: list[tuple[object, list[str]]] = [
     (Server, ["class", "Server(...)"]),
     (None, ["NoneType"]),
 ]
+
+
+@pytest.mark.parametrize("target", ["notes.py", "notes.py:server", Path("folder/notes.py")], ids=str)
+def test_a_python_file_that_is_not_there_is_refused_before_anything_is_started(target: str | Path) -> None:
+    with pytest.raises(ValueError, match=r"there is no file '\S*notes\.py'"):
+        Client.connect(target)
 
 
 @pytest.mark.parametrize(("target", "names"), TARGETS, ids=str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import httpx2
@@ -15,8 +15,9 @@ from recorded_api import BOUND, Api, Json, operation, param, target
 from talk import Talk, talk_to
 from trio.testing import MockClock
 
-from trio_mcp import Caller, Client, ToolError
+from trio_mcp import Caller, CallHandler, CallRequest, CallResult, Client, Server, ServiceOptions, ToolError
 from trio_mcp.openapi import Credentials, OpenApiLimits
+from trio_mcp.runtime import MemoryBudget
 
 JSON_BODY: Json = {"200": {"description": "", "content": {"application/json": {"schema": {"type": "object"}}}}}
 
@@ -319,3 +320,60 @@ async def test_an_image_that_the_document_does_not_declare_is_one() -> None:
         operation(responses={"204": {"description": ""}})
     )
     assert result.content[0].type == "image"
+
+
+# the memory budget
+
+LARGE = 200_000
+ROOM = 10 * LARGE
+
+
+def budgeted(body: Callable[[], httpx2.Response], drawn: list[int], total: int = ROOM) -> Server:
+    """A server whose operation gets this response; what is drawn when it has come is noted."""
+    budget = MemoryBudget(total)
+    server = (
+        Api(lambda _request: body()).server(operation(), resources=True).with_options(ServiceOptions(memory=budget))
+    )
+
+    @server.middleware
+    async def note(_request: CallRequest, handler: CallHandler) -> CallResult:
+        result = await handler()
+        drawn.append(budget.drawn)
+        return result
+
+    return server
+
+
+@pytest.mark.parametrize("kind", ["json", "text", "gzip"])
+@pytest.mark.parametrize("mode", ["modern", "legacy"])
+async def test_a_response_draws_from_the_memory_budget_until_its_call_ends(kind: str, mode: str) -> None:
+    data = json.dumps(["x" * LARGE]).encode()
+    bodies = {
+        "json": lambda: httpx2.Response(200, content=data, headers={"content-type": "application/json"}),
+        "text": lambda: httpx2.Response(200, text="x" * LARGE),
+        "gzip": lambda: httpx2.Response(
+            200, stream=Body(gzip.compress(data)), headers={"content-encoding": "gzip", "content-type": "text/plain"}
+        ),
+    }
+    drawn: list[int] = []
+    server = budgeted(bodies[kind], drawn)
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=mode) as client:
+            result = await client.call_tool("run")
+            assert not result.is_error, result.text
+            await client.read_resource("openapi://api/x")
+    assert [amount >= LARGE for amount in drawn] == [True, True]
+    assert server.options.memory.drawn == 0
+
+
+async def test_a_response_without_room_is_an_error_and_its_connection_is_closed() -> None:
+    body = Body(*[b"x" * 50_000] * 20)
+    drawn: list[int] = []
+    server = budgeted(lambda: httpx2.Response(200, stream=body), drawn, 500_000)
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            result = await client.call_tool("run")
+    assert result.is_error
+    assert "memory" in result.text
+    assert body.closed
+    assert server.options.memory.drawn == 0

@@ -603,7 +603,11 @@ async def test_no_more_hosts_have_connections_than_may(mock_clock: MockClock) ->
 # targets
 
 
-def test_a_target_has_a_name() -> None:
+def test_a_target_has_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "dir").mkdir()
+    for file in ("dir/one.py", "dir/two.py", "three.py"):
+        (tmp_path / file).touch()
     names = {
         "far": Server("far"),
         "weather.example.com": "https://weather.example.com:8000/mcp",

@@ -369,3 +369,37 @@ async def test_call_tool_may_run_as_a_task_in_a_legacy_session() -> None:
         assert call.execution.task_support == "optional"
         task = await client.start_tool("call_tool", {"name": "paint_fence"})
         assert (await task.result()).text == "painted"
+
+
+# mounted servers
+
+
+def searched(name: str, pinned: str) -> Server:
+    server = Server(name, tool_search=ToolSearch(pinned=[pinned]))
+    for number in range(3):
+
+        @server.tool(name=f"tool{number}")
+        async def tool() -> str:
+            """Return nothing of interest."""
+            return name
+
+    return server
+
+
+def test_a_server_with_a_search_is_not_mounted_where_all_of_its_tools_would_be_listed() -> None:
+    with pytest.raises(ValueError, match=r"many.*tool search.*plain.*tool_search="):
+        Server("plain").mount("m", searched("many", "tool0"))
+
+
+async def test_the_search_of_the_outer_server_finds_what_is_mounted_and_keeps_what_is_pinned_there() -> None:
+    outer = Server("outer", tool_search=ToolSearch())
+    middle = Server("middle", tool_search=ToolSearch())
+    middle.mount("deep", searched("deep", "tool1"))
+    outer.mount("m", searched("many", "tool0"))
+    outer.mount("mid", middle)
+    outer.mount("plain", Server("plain"))
+    async with Client.connect(outer) as client:
+        names = [tool.name for tool in await client.list_tools()]
+        assert sorted(names) == ["call_tool", "m_tool0", "mid_deep_tool1", "search_tools"]
+        called = await client.call_tool("call_tool", {"name": "mid_deep_tool2", "arguments": {}})
+        assert called.text == "deep"

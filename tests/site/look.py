@@ -3,7 +3,8 @@
     python tests/site/look.py build/site [--screenshots FOLDER] [PAGE ...]
 
 A page fails that logs an error, requests something that is not there or not on this disk, lacks a picture, or is wider than the
-window: tables and blocks of code have to scroll by themselves. At last the search has to find pages. `CHROMIUM` names the program.
+window: tables and blocks of code have to scroll by themselves. At last the search has to find pages. `CHROMIUM` names the browser
+if it is not on PATH.
 """
 
 from __future__ import annotations
@@ -45,10 +46,14 @@ class Visitor:
         self.name = f"{size}, {scheme}"
         self.page: Page = context.new_page()
         self.problems: list[str] = []
-        self.page.on("console", lambda message: self._note(message.text) if message.type in {"error", "warning"} else None)
+        self.page.on(
+            "console", lambda message: self._note(message.text) if message.type in {"error", "warning"} else None
+        )
         self.page.on("pageerror", lambda error: self._note(str(error)))
         self.page.on("requestfailed", lambda request: self._note(f"{request.url} could not be loaded"))
-        self.page.on("request", lambda request: None if local(request.url) else self._note(f"{request.url} is not local"))
+        self.page.on(
+            "request", lambda request: None if local(request.url) else self._note(f"{request.url} is not local")
+        )
 
     def _note(self, text: str) -> None:
         self.problems.append(text)
@@ -117,7 +122,9 @@ def main() -> int:
         browser.close()
     for problem in problems:
         print(problem)
-    print(f"{len(names)} pages in {len(SIZES) * len(SCHEMES)} windows, {len(SEARCHES)} searches: {len(problems)} problems")
+    print(
+        f"{len(names)} pages in {len(SIZES) * len(SCHEMES)} windows, {len(SEARCHES)} searches: {len(problems)} problems"
+    )
     return 1 if problems else 0
 
 

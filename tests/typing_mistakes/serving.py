@@ -14,3 +14,7 @@ async def misspelled() -> None:
 async def wrong_types() -> None:
     asgi_app(Server("a"), allowed_hosts=7)  # type: ignore[call-overload]
     await serve_http({"/a": Server("a")}, path=7)  # type: ignore[arg-type]
+
+
+def missing() -> None:
+    Server("a").add_middleware(None)  # type: ignore[attr-defined]

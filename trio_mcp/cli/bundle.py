@@ -39,7 +39,7 @@ SKIPPED: Final = ("__pycache__", "*.pyc", "node_modules", "venv", "dist", "build
 MAX_BYTES: Final = 100_000_000
 """Bytes of all files of a bundle; more than that is no source of a server."""
 PLATFORMS: Final = ("darwin", "linux")
-"""Those that trio_mcp is tested on."""
+"""Those that trio_mcp is made for; docs/platforms.md says which of them are tested."""
 UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
 """What the name of a project, and of a file, does without."""
 EPOCH: Final = (1980, 1, 1, 0, 0, 0)

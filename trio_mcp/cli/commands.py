@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -13,6 +12,7 @@ from typing import Final, cast
 
 import click
 
+from ..process_memory import no_collection
 from .command import INTERRUPTED, SETTINGS, print_error
 from .errors import Status
 
@@ -63,18 +63,8 @@ class Program(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in MODULES:
             return None
-        # As `trio_mcp` itself does when it loads a name: looking for garbage would take a tenth of the start. What was loaded is
-        # old afterwards.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with no_collection():
             return cast("click.Command", import_module(MODULES[cmd_name], __package__).command_line)
-        finally:
-            if collecting:
-                if not gc.get_freeze_count():
-                    gc.freeze()
-                    gc.unfreeze()
-                gc.enable()
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -103,7 +93,8 @@ def print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool)
 program = Program(
     "trio-mcp",
     help="Serve, call and try MCP servers.",
-    context_settings=SETTINGS,
+    # TRIO_MCP_SERVE_PORT=9000 stands for --port 9000 of `serve`.
+    context_settings={**SETTINGS, "auto_envvar_prefix": "TRIO_MCP"},
     params=[
         click.Option(
             ["--version"],

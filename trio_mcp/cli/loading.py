@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from importlib.abc import Loader
 from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import cast
@@ -89,7 +89,7 @@ def load_module(name: str) -> ModuleType:
 def load_file(path: Path, loader: Callable[[str, str], Loader]) -> ModuleType:
     put_first(path.resolve().parent)
     name = module_name(path)
-    spec = spec_from_loader(name, loader(name, str(path)), origin=str(path))
+    spec = spec_from_file_location(name, path, loader=loader(name, str(path)))
     assert spec is not None
     assert spec.loader is not None
     # In `sys.modules` before it runs: dataclasses and `get_type_hints` look the module up by its name.

@@ -45,7 +45,8 @@ the first one of the last example is at http://127.0.0.1:8000/travel/mcp.
 
 It listens on this machine only, unless --host gives another address. Then --allowed-host must list the names under which
 clients reach it, so that no other web site can. SIGTERM, SIGHUP or Ctrl-C ends it, with status 0, within about --drain seconds:
-running calls may continue for 70% of that time, then they are cancelled and answered.
+running calls may continue for 70% of that time, then they are cancelled and answered. SIGUSR1 writes to the log
+which calls run, and what they wait for.
 """
 
 STATUSES: Final[Mapping[int, str]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -40,7 +41,7 @@ from .lists import Lists
 from .options import PROBE_TIMEOUT, ClientOptions
 from .returned import value_reader
 from .sampling import ApproveSample, OnSample, sampling_handler
-from .target import cache_view, open_lasting_target
+from .target import cache_view, connectable, open_lasting_target
 from .task_calls import TaskCalls
 from .task_methods import TaskMethods
 from .timeouts import run_with_timeout
@@ -91,7 +92,7 @@ class Client(TaskMethods):
     @classmethod
     def connect(
         cls,
-        target: str | Sequence[str] | ChannelServer,
+        target: str | os.PathLike[str] | Sequence[str] | ChannelServer,
         *,
         on_elicit: OnElicit | None = None,
         on_elicit_url: OnElicitUrl | None = None,
@@ -117,9 +118,10 @@ class Client(TaskMethods):
         reconnect: bool = True,
         **options: Unpack[TransportKeywords],
     ) -> Client:
-        """Return a client for a URL, for a command to run (a list of arguments), or for a server object in this process.
+        """Return a client for a URL, a command to run, a Python file with a server, or a server object in this process.
 
         Args:
+            target: a command is a list of arguments; a file is `FILE.py` or `FILE.py:name`, or a `Path`, and runs in a process.
             on_elicit, on_elicit_url, on_sample, on_roots: answer the server's questions. The client declares only the
                 capabilities whose handler is given.
             sample_tools, sample_context: whether `on_sample` takes tools, and the context of servers; both are declared.
@@ -136,7 +138,7 @@ class Client(TaskMethods):
             probe_timeout: seconds without a response after which the client assumes a legacy server. The server then has 30 more
                 seconds.
             cache: stores responses for as long as the server allows; several clients may share it. None caches nothing.
-            principal: cache partition for private responses; defaults to a digest of `headers`.
+            principal: cache partition for private responses; defaults to a digest of `headers`, or to their function.
             raise_exceptions: for tests with a server object: a call raises the unexpected exception of the server's function,
                 instead of returning or raising its error.
             max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
@@ -147,6 +149,7 @@ class Client(TaskMethods):
         Raises:
             TypeError, ValueError: an argument is invalid; nothing was started.
         """
+        found = connectable(target)
         sampler = sampling_handler(on_sample, sampling, approve_sample)
         with_tools = sample_tools or sampling is not None
         handlers = Handlers(on_elicit, sampler, on_roots, on_elicit_url, with_tools, sample_context, handler_timeout)
@@ -160,13 +163,13 @@ class Client(TaskMethods):
             log_level=log_level,
             mode=mode,
             probe_timeout=probe_timeout,
-            cache=cache_view(cache, target, principal, options.get("headers"), handlers.capabilities),
+            cache=cache_view(cache, found, principal, options.get("headers"), handlers.capabilities),
         )
         given: dict[str, object] = {**options}
         if raise_exceptions:
             given["raise_exceptions"] = True
         names = signature(cls.connect).parameters if given else ()
-        connect = partial(open_lasting_target, target, given, names, reconnect=reconnect)
+        connect = partial(open_lasting_target, found, given, names, reconnect=reconnect)
         client = cls(connect(), made)
         client._target, client._connect = target, connect
         return client

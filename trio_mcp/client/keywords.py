@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import IO, TypedDict
 
 from ..sampling import SamplingProvider
+from ..session.transport import HeaderSource
 from ..types import LoggingLevel
 from .cache import ResponseCache
 from .handlers import OnElicit, OnElicitUrl, OnLog, OnRoots
@@ -18,7 +19,7 @@ class TransportKeywords(TypedDict, total=False):
     """The options of the transports. Each target has some of them; another one raises `TypeError`."""
 
     # of a URL
-    headers: Mapping[str, str] | None
+    headers: HeaderSource | None
     connect_timeout: float
     max_message: int
     # over HTTP

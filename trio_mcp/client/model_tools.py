@@ -12,10 +12,13 @@ from ..model_formats import (
     ModelMessage,
     calls_from_anthropic,
     calls_from_openai,
+    calls_from_openai_responses,
     results_to_anthropic,
     results_to_openai,
+    results_to_openai_responses,
     tools_to_anthropic,
     tools_to_openai,
+    tools_to_openai_responses,
 )
 from ..model_formats.blocks import as_object
 from ..types import Tool, ToolResultContent, ToolUseContent
@@ -36,7 +39,9 @@ if TYPE_CHECKING:
     from ..model_formats.api_types import (
         ChatCompletionFunctionToolParam,
         ChatCompletionMessageParam,
+        FunctionToolParam,
         MessageParam,
+        ResponseInputItemParam,
         ToolParam,
     )
 
@@ -65,6 +70,10 @@ class ModelTools:
     def to_openai(self) -> list[ChatCompletionFunctionToolParam]:
         """Return the tools as OpenAI's chat completions take them."""
         return tools_to_openai(self.tools)
+
+    def to_openai_responses(self) -> list[FunctionToolParam]:
+        """Return the tools as OpenAI's Responses API takes them."""
+        return tools_to_openai_responses(self.tools)
 
     async def run(self, calls: Sequence[ToolUseContent]) -> list[ToolResultContent]:
         """Run the calls of one answer on their servers, concurrently, and return their results in the order of the calls.
@@ -112,6 +121,25 @@ class ModelTools:
             return []
         said = cast("ChatCompletionMessageParam", as_object(answer, "the answer"))
         return [said, *results_to_openai(await self.run(calls))]
+
+    async def run_openai_responses(self, response: ModelMessage) -> list[ResponseInputItemParam]:
+        """Run the calls of a response of OpenAI's Responses API, and return what follows in the conversation.
+
+        Args:
+            response: a `Response` of the library `openai`, or the same as a dict.
+
+        Returns:
+            the items of the response, and those with the results of its calls; nothing if it has no calls. With
+            `previous_response_id=` only the results are needed: those of the type "function_call_output".
+
+        Raises:
+            ValueError: as `run_anthropic`.
+        """
+        calls = calls_from_openai_responses(response)
+        if not calls:
+            return []
+        said = cast("list[ResponseInputItemParam]", as_object(response, "the response")["output"])
+        return [*said, *results_to_openai_responses(await self.run(calls))]
 
 
 async def list_model_tools(

@@ -7,6 +7,7 @@ import re
 import shlex
 import shutil
 import ssl
+import sys
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from hashlib import sha256
@@ -36,6 +37,27 @@ DURATIONS = frozenset({"connect_timeout", "ping_interval", "shutdown_grace", "po
 SIZES = frozenset({"max_line", "max_message"})
 MAPPINGS = frozenset({"env", "headers"})
 """Options that several transports have, and what they are."""
+
+
+def connectable(target: object) -> object:
+    """Return a target as the transports take it: for the path of a Python file, `FILE.py` or `FILE.py:name`, what serves it.
+
+    Raises:
+        ValueError: there is no such file.
+    """
+    if not isinstance(target, str | os.PathLike):
+        return target
+    text = os.fspath(target)
+    if not isinstance(text, str) or "://" in text:
+        return target
+    file, colon, name = text.rpartition(":") if not text.endswith(".py") else (text, "", "")
+    # Several words are a command, which is written as a list.
+    if not file.endswith(".py") or (len(text.split()) > 1 and not os.path.isfile(file)):
+        return target
+    if not os.path.isfile(file):
+        raise ValueError(f"there is no file {file!r:.200} to connect to")
+    # It is relative to the folder of this process, and not to `cwd`.
+    return [sys.executable, "-m", "trio_mcp", "run", f"{os.path.abspath(file)}{colon}{name}"]
 
 
 def open_lasting_target(
@@ -93,7 +115,9 @@ def open_target(
         elif option == "tls" and not isinstance(value, ssl.SSLContext | None):
             raise TypeError(f"tls is an ssl.SSLContext, which says whom to trust, or None; not {value!r:.80}")
         elif option == "headers" and value is not None:
-            check_headers(check_str_mapping(option, value))
+            # What a function returns is checked when it is called.
+            if not callable(value):
+                check_headers(check_str_mapping(option, value))
         elif option in MAPPINGS and value is not None:
             check_str_mapping(option, value)
     return transport.connect(target, **options)
@@ -114,7 +138,7 @@ def transport_name(target: object) -> str:
     if isinstance(target, type):
         raise TypeError(f"connect to a server, not to its class: {target.__name__}(...)")
     if isinstance(target, os.PathLike):
-        raise TypeError(f"a command is a list of arguments, such as {command_to_run([os.fspath(target)])}")
+        raise TypeError(f"a command is a list of arguments, such as {[os.fspath(target)]}; a Python file ends with .py")
     if hasattr(target, "serve_channel"):
         return "memory"
     raise TypeError(f"connect to a URL, a list of arguments or a server, not to {type(target).__name__}")
@@ -154,14 +178,7 @@ def target_hint(text: str) -> str:
         command = text.split()
     # What is advised must run: a word that is no program is no command.
     known = len(command) > 1 or (command and (command[0].endswith(".py") or shutil.which(command[0])))
-    return f"a command is a list of arguments, such as {command_to_run(command if known else ['python', 'server.py'])}"
-
-
-def command_to_run(words: Sequence[str]) -> str:
-    """Return a command as code; of a Python file alone, the command that serves it."""
-    if len(words) == 1 and words[0].endswith(".py"):
-        return f"[sys.executable, '-m', 'trio_mcp', 'run', {words[0]!r}]"
-    return str(list(words))
+    return f"a command is a list of arguments, such as {command if known else ['python', 'server.py']}"
 
 
 def check_command(command: Sequence[object]) -> None:
@@ -190,7 +207,10 @@ def cache_view(
     # Without a principal, the headers tell two users apart. A digest of them: tokens should not stay in memory as cache keys.
     # Names are compared in lower case and sorted, because clients of one user may spell and order them differently.
     who: Hashable = ("named", principal)
-    if principal is None:
+    if principal is None and callable(headers):
+        # The function tells its user apart from others. What it returns changes.
+        who = ("function", headers)
+    elif principal is None:
         sent = sorted(
             (str(name).lower(), str(value)) for name, value in dict(cast("Mapping[str, str]", headers or {})).items()
         )

@@ -122,5 +122,5 @@ class HttpOptions:
                 taken.append((path, f"{name} (None switches it off)"))
         for number, route in enumerate(self.routes):
             same = [each for each in self.routes[:number] if each.methods & route.methods]
-            others = [(each.path, f"another route, {each.name}") for each in same]
-            check_free(route.path, f"the route {route.name}", [*taken, *others])
+            others = [(each.whole_path, f"another route, {each.name}") for each in same]
+            check_free(route.whole_path, f"the route {route.name}", [*taken, *others])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, TypeAlias, cast
 from urllib.parse import parse_qsl
@@ -165,6 +165,7 @@ class HttpRoute:
         public: neither Host nor Origin nor credentials are checked: anybody who reaches the port may call it.
         max_body: bytes of a request's body.
         timeout: seconds for the handler; the body has `HttpLimits.body_seconds`.
+        mounts: the prefixes of the mounts on the way to its server, the outermost first; empty if that is not mounted.
 
     Raises:
         TypeError, ValueError: a value is not allowed.
@@ -176,6 +177,7 @@ class HttpRoute:
     public: bool = False
     max_body: int = MAX_BODY
     timeout: float = TIMEOUT
+    mounts: tuple[str, ...] = field(default=(), kw_only=True)
 
     def __post_init__(self) -> None:
         check_path(check_str("the path of a route", self.path))
@@ -184,6 +186,20 @@ class HttpRoute:
         check_int("max_body", self.max_body)
         check_seconds("timeout", self.timeout, positive=True, finite=True)
         object.__setattr__(self, "methods", check_methods(self.methods))
+
+    @property
+    def prefix(self) -> str:
+        """What `path` is below, if its server is mounted."""
+        return "".join(f"/{mount}" for mount in self.mounts)
+
+    @property
+    def whole_path(self) -> str:
+        """Where it is served."""
+        return self.prefix + self.path
+
+    def below(self, mount: str) -> HttpRoute:
+        """Return the route as one of the server in which its own server is mounted, under this prefix."""
+        return replace(self, mounts=(mount, *self.mounts))
 
     @property
     def name(self) -> str:

@@ -1,5 +1,7 @@
 """Conversations and tools as the APIs of models write them: OpenAI's chat completions, and Anthropic's messages API.
 
+Of OpenAI's Responses API there are tools, calls and results.
+
 What both sides know survives the way there and back. What differs is listed in `docs/providers.md`; a block that the other side
 does not have raises `ValueError` with the index of its message and its own, as in `messages[2].content[0]`.
 """
@@ -15,6 +17,12 @@ if TYPE_CHECKING:
     from .chat_completions import from_openai, to_openai
     from .messages_api import from_anthropic, to_anthropic
     from .requests import anthropic_request, openai_request
+    from .responses_api import (
+        calls_from_openai_responses,
+        results_to_openai_responses,
+        tools_from_openai_responses,
+        tools_to_openai_responses,
+    )
     from .results import anthropic_result, openai_result
     from .tools import (
         calls_from_anthropic,
@@ -34,6 +42,10 @@ else:
             "chat_completions": "from_openai to_openai",
             "messages_api": "from_anthropic to_anthropic",
             "requests": "anthropic_request openai_request",
+            "responses_api": (
+                "calls_from_openai_responses results_to_openai_responses tools_from_openai_responses "
+                "tools_to_openai_responses"
+            ),
             "results": "anthropic_result openai_result",
             "tools": (
                 "calls_from_anthropic calls_from_openai results_to_anthropic results_to_openai tools_from_anthropic "
@@ -49,16 +61,20 @@ __all__ = [
     "anthropic_result",
     "calls_from_anthropic",
     "calls_from_openai",
+    "calls_from_openai_responses",
     "from_anthropic",
     "from_openai",
     "openai_request",
     "openai_result",
     "results_to_anthropic",
     "results_to_openai",
+    "results_to_openai_responses",
     "to_anthropic",
     "to_openai",
     "tools_from_anthropic",
     "tools_from_openai",
+    "tools_from_openai_responses",
     "tools_to_anthropic",
     "tools_to_openai",
+    "tools_to_openai_responses",
 ]

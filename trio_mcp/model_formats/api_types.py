@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from anthropic.types import MessageParam, ToolParam
     from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
+    from openai.types.responses import FunctionToolParam, ResponseInputItemParam
     from openai.types.shared_params import FunctionDefinition
 
 __all__ = [
     "ChatCompletionFunctionToolParam",
     "ChatCompletionMessageParam",
     "FunctionDefinition",
+    "FunctionToolParam",
     "MessageParam",
+    "ResponseInputItemParam",
     "ToolParam",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeAlias, cast, runtime_checkable
+from typing import Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from pydantic_core import from_json, to_json
 
@@ -14,9 +14,12 @@ from ..types import (
     SamplingContentBlock,
     SamplingMessage,
     TextContent,
+    Tool,
     ToolResultContent,
     ToolUseContent,
 )
+
+EMPTY_SCHEMA: Final[JsonObject] = {"type": "object", "properties": {}}
 
 
 @runtime_checkable
@@ -130,3 +133,19 @@ def tool_use(id: str, name: str, given: JsonValue, place: str) -> ToolUseContent
     if not isinstance(given, dict):
         raise cannot(place, "the arguments of the tool call are not a JSON object")
     return ToolUseContent(id=id, name=name, input=given)
+
+
+def tool_from(source: JsonObject, schema: str, place: str) -> Tool:
+    """Return a tool.
+
+    Args:
+        schema: the name of the member with the schema of its arguments; without one it takes none.
+
+    Raises:
+        ValueError: its name or its description is no text, or the schema no object.
+    """
+    given = source.get(schema)
+    parameters = EMPTY_SCHEMA if given is None else as_object(given, f"{place}.{schema}")
+    described = source.get("description")
+    description = string(source, "description", place) if described is not None else None
+    return Tool(name=string(source, "name", place), description=description, input_schema=parameters)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, cast
 
-from ..types import JsonObject, SamplingMessage, Tool, ToolResultContent, ToolUseContent
-from .blocks import ModelMessage, as_blocks, as_object, cannot, only, string
+from ..types import SamplingMessage, Tool, ToolResultContent, ToolUseContent
+from .blocks import ModelMessage, as_blocks, as_object, cannot, only, tool_from
 from .chat_completions import read_tool_calls, to_openai
 from .messages_api import read_tool_use, to_anthropic
 
@@ -18,9 +18,6 @@ if TYPE_CHECKING:
         MessageParam,
         ToolParam,
     )
-
-EMPTY_SCHEMA: Final[JsonObject] = {"type": "object", "properties": {}}
-
 
 # tools
 
@@ -64,7 +61,7 @@ def tools_from_anthropic(tools: Iterable[ModelMessage]) -> list[Tool]:
         if tool.get("type") not in (None, "custom"):
             raise cannot(place, f"MCP has no counterpart of the tool {tool.get('type')!r}")
         only(tool, place, "type", "name", "description", "input_schema", "cache_control")
-        read.append(_read_tool(tool, "input_schema", place))
+        read.append(tool_from(tool, "input_schema", place))
     return read
 
 
@@ -83,16 +80,8 @@ def tools_from_openai(tools: Iterable[ModelMessage]) -> list[Tool]:
         only(tool, place, "type", "function")
         function = as_object(tool.get("function"), f"{place}.function")
         only(function, f"{place}.function", "name", "description", "parameters", "strict")
-        read.append(_read_tool(function, "parameters", f"{place}.function"))
+        read.append(tool_from(function, "parameters", f"{place}.function"))
     return read
-
-
-def _read_tool(source: JsonObject, schema: str, place: str) -> Tool:
-    given = source.get(schema)
-    parameters = EMPTY_SCHEMA if given is None else as_object(given, f"{place}.{schema}")
-    described = source.get("description")
-    description = string(source, "description", place) if described is not None else None
-    return Tool(name=string(source, "name", place), description=description, input_schema=parameters)
 
 
 # calls

@@ -14,15 +14,16 @@ from typing import Final, Generic, TypeVar
 import trio
 
 from ..errors import ToolError
+from ..protocol.json_limits import held_size
 from ..session import Caller
 from ..types import JsonObject, JsonValue
 from .bodies import EncodedBody
 from .credentials import Credentials, CredentialSource, credentials_for
-from .operations import OperationPlan
+from .operations import OperationPlan, Output
 from .pages import Answered, next_page
 from .parameters import COOKIE_SAFE, Parameter, encoded
 from .responses import Answer, answer_of, with_next_page
-from .sending import ApiClient, ApiRequest, ApiResponse, HttpRequest
+from .sending import ApiClient, ApiRequest, ApiResponse, HttpRequest, Keep
 
 RequestT = TypeVar("RequestT", bound=HttpRequest)
 
@@ -46,29 +47,34 @@ class OperationCaller(Generic[RequestT]):
     slashes: bool
     max_error_body: int
 
-    async def answer(self, arguments: JsonObject, caller: Caller | None) -> Answer:
+    async def answer(self, arguments: JsonObject, caller: Caller | None, keep: Keep) -> Answer:
         """Call the operation and return its answer, with what leads to the next page.
+
+        Args:
+            keep: counts the response, and the values in it.
 
         Raises:
             ToolError: an argument cannot be sent, or the API gives no response.
+            LimitExceeded: there is no room for the response.
         """
-        response = await self.respond(arguments, caller)
-        answer = await self.read(response)
+        response = await self.respond(arguments, caller, keep)
+        answer, size = await self._read(response)
+        keep(size)
         if answer.result.is_error:
             return answer
         answered = Answered(self.plan.parameters, self.plan.input_schema, arguments, response, answer.value)
         following = next_page(self.plan.page_links, answered)
         return answer if following is None else answer._replace(result=with_next_page(answer.result, following))
 
-    async def respond(self, arguments: JsonObject, caller: Caller | None) -> ApiResponse:
+    async def respond(self, arguments: JsonObject, caller: Caller | None, keep: Keep) -> ApiResponse:
         """Call the operation and return its response. Raises as `answer` does."""
         # First what can fail without the credentials.
         request = partial(self._request, arguments, self._url_path(arguments))
-        return await self.client.send(request(await credentials_for(self.credentials, caller)))
+        return await self.client.send(request(await credentials_for(self.credentials, caller)), keep)
 
-    async def read(self, response: ApiResponse) -> Answer:
-        """Return what the tool returns for a response."""
-        read = partial(answer_of, response, self.plan.output, self.max_error_body)
+    async def _read(self, response: ApiResponse) -> tuple[Answer, int]:
+        """Return what the tool returns for a response, and the bytes that the values in it take."""
+        read = partial(sized_answer, response, self.plan.output, self.max_error_body)
         return read() if len(response.body) <= READ_INLINE else await trio.to_thread.run_sync(read)
 
     def _request(self, arguments: JsonObject, path: str, credentials: Credentials) -> ApiRequest:
@@ -123,6 +129,12 @@ class OperationCaller(Generic[RequestT]):
             for each in self.plan.parameters
             if each.location == location and (value := arguments.get(each.argument)) is not None
         ]
+
+
+def sized_answer(response: ApiResponse, output: Output, max_error_body: int) -> tuple[Answer, int]:
+    """Return an answer, and the bytes that the values in it take."""
+    answer = answer_of(response, output, max_error_body)
+    return answer, 0 if answer.value is None else held_size(response.body)
 
 
 def without(parts: Sequence[str], names: Collection[str]) -> list[str]:

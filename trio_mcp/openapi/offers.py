@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from ..errors import ResourceNotFound, ToolError
 from ..server.context import Context
+from ..server.held_memory import keep_until_end
 from ..server.media import is_text
 from ..server.results import ToolResult
 from ..server.server import Server
@@ -66,7 +67,7 @@ def add_tool(server: Server, caller: OperationCaller[RequestT], options: ToolKey
     """Register an operation as a tool. Raises as `Server.add_tool` does."""
 
     async def call(arguments: JsonObject, ctx: Context) -> ToolResult:
-        return (await caller.answer(arguments, ctx.caller)).result
+        return (await caller.answer(arguments, ctx.caller, keep_until_end(ctx))).result
 
     call.__name__ = call.__qualname__ = str(options.get("name"))
     server.add_tool(call, **options)
@@ -129,7 +130,7 @@ async def contents_of(
         ResourceNotFound: the API does not have it (404, 410).
         ToolError: another error, or an argument that cannot be sent.
     """
-    response = await caller.respond(values, ctx.caller)
+    response = await caller.respond(values, ctx.caller, keep_until_end(ctx))
     if response.status in (404, 410):
         raise ResourceNotFound(uri)
     if not 200 <= response.status < 300:

@@ -8,14 +8,14 @@ another host.
 from __future__ import annotations
 
 import zlib
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 from urllib.parse import urljoin, urlsplit
 
 import trio
 
-from ..errors import ToolError
+from ..errors import LimitExceeded, ToolError
 from ..logs import RepeatedRecords, peer_logger
 from .bodies import FormFile
 
@@ -123,6 +123,14 @@ class ApiResponse:
         return self.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
+Keep: TypeAlias = Callable[[int], None]
+"""Counts bytes that are held until the call ends; raises `LimitExceeded` if there is no room for them."""
+
+
+def keep_nothing(_size: int) -> None:
+    """Count nothing: outside of calls."""
+
+
 class ApiClient(Generic[RequestT]):
     """Sends requests with an author's HTTP client.
 
@@ -137,10 +145,14 @@ class ApiClient(Generic[RequestT]):
         self._max_response = max_response
         self._records = RepeatedRecords(logger)
 
-    async def send(self, request: ApiRequest) -> ApiResponse:
+    async def send(self, request: ApiRequest, keep: Keep = keep_nothing) -> ApiResponse:
         """Send a request, follow redirects to the same host, and return the response.
 
+        Args:
+            keep: counts what comes of the response.
+
         Raises:
+            LimitExceeded: there is no room for it.
             ToolError: the API cannot be reached, takes too long, or sends too much. The text states whether the request may have
                 taken effect.
 
@@ -148,7 +160,7 @@ class ApiClient(Generic[RequestT]):
         """
         with trio.move_on_after(self._timeout) as scope:
             for _ in range(MAX_REDIRECTS + 1):
-                response = await self._exchange(request)
+                response = await self._exchange(request, keep)
                 following = redirected(request, response)
                 if following is None:
                     return response
@@ -157,7 +169,7 @@ class ApiClient(Generic[RequestT]):
         assert scope.cancelled_caught
         raise ToolError(f"The API has not answered within {self._timeout:g} seconds.{in_doubt(request)}")
 
-    async def _exchange(self, request: ApiRequest) -> ApiResponse:
+    async def _exchange(self, request: ApiRequest, keep: Keep) -> ApiResponse:
         built = self._client.build_request(
             request.method,
             request.url,
@@ -176,17 +188,20 @@ class ApiClient(Generic[RequestT]):
                 encoding = response.headers.get("content-encoding", "identity").strip().lower()
                 # The client decompresses without a limit. Where nothing is compressed, it may have read the body already.
                 pieces = response.aiter_bytes() if encoding in PLAIN else response.aiter_raw()
-                raw = await read_limited(pieces, self._max_response)
+                raw = await read_limited(pieces, self._max_response, keep)
             finally:
                 with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_SECONDS):
                     await response.aclose()
-        except ToolError:
+        except (ToolError, LimitExceeded):
             raise
         except Exception as error:  # noqa: BLE001  the errors of the author's client have no class that is known here
             self._records.log("%s %s failed", request.method, urlsplit(request.url).path, exc_info=error)
             raise ToolError(f"The API cannot be reached ({type(error).__name__}).{in_doubt(request)}") from None
         headers = response.headers
-        body = raw if encoding in PLAIN else decompressed(raw, encoding, self._max_response)
+        body = raw
+        if encoding not in PLAIN:
+            body = decompressed(raw, encoding, self._max_response)
+            keep(len(body))
         location = headers.get("location") if response.status_code in REDIRECTS else None
         url = request.url
         return ApiResponse(
@@ -199,14 +214,15 @@ def in_doubt(request: ApiRequest) -> str:
     return "" if request.method in SAFE else " The request may have taken effect all the same."
 
 
-async def read_limited(pieces: AsyncIterator[bytes], limit: int) -> bytes:
-    """Return all of a body. Raises `ToolError` if it has more bytes than the limit."""
+async def read_limited(pieces: AsyncIterator[bytes], limit: int, keep: Keep) -> bytes:
+    """Return all of a body. Raises `ToolError` if it has more bytes than the limit, and what `keep` raises."""
     read = bytearray()
     try:
         async for piece in pieces:
-            read += piece
-            if len(read) > limit:
+            if len(read) + len(piece) > limit:
                 raise too_large(limit)
+            keep(len(piece))
+            read += piece
     finally:
         # A generator that is left in the middle is closed in its own task, and not by the garbage collector.
         if isinstance(pieces, AsyncGenerator):

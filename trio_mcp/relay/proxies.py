@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from copy import copy
@@ -16,7 +15,7 @@ import trio
 
 from ..checks import check_str
 from ..client import Client
-from ..client.target import open_lasting_target
+from ..client.target import connectable, open_lasting_target
 from ..errors import Disconnected
 from ..groups import single_exception
 from ..logs import peer_logger
@@ -120,7 +119,7 @@ class Proxy(RelayServer):
 
     def run(self, transport: str = "stdio", **options: object) -> None:
         """Run a Trio loop and serve in it until the transport ends; see `Server.run`."""
-        run_process(partial(self.serve, transport, **options))
+        run_process(partial(self.serve, transport, **options), self.identity.name)
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; see `Server.serve`.
@@ -223,16 +222,6 @@ class Proxy(RelayServer):
 
     def __repr__(self) -> str:
         return f"<Proxy {self.identity.name}>"
-
-
-def connectable(target: str | os.PathLike[str] | Sequence[str] | ChannelServer) -> str | Sequence[str] | ChannelServer:
-    """Return a target as a client takes it: for the path of a Python file the command that serves it."""
-    path = os.fspath(target) if isinstance(target, str | os.PathLike) else None
-    if path is None or "://" in path:
-        return target if path is None else path  # type: ignore[return-value]  # only a path is a PathLike
-    if (path.partition(":")[0].endswith(".py") and len(path.split()) == 1) or isinstance(target, os.PathLike):
-        return [sys.executable, "-m", "trio_mcp", "run", path]
-    return path
 
 
 def target_name(target: Target) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from . import mounts as mounts
     from . import nested as nested
     from . import one_line as one_line
+    from . import other_names as other_names
     from . import own_tools as own_tools
     from . import parameters_model as parameters_model
     from . import prompts as prompts
@@ -104,6 +105,7 @@ else:
             "nested": "",
             "one_line": "",
             "options": "OfferKeywords",
+            "other_names": "",
             "own_tools": "",
             "parameters_model": "",
             "prompts": "PromptKeywords",

@@ -18,6 +18,7 @@ from .registration import Registration
 from .registry import Registry
 
 if TYPE_CHECKING:
+    from ..http import HttpRoute
     from .mounts import Mounts
 
 
@@ -104,9 +105,9 @@ class Composition(Registration):
             prefix: 1 to 64 letters, digits, '_', '-' and '.'; the first is a letter or a digit.
 
         Raises:
-            ValueError: something that it offers has a name that is taken here, or in a server in which this one is mounted; the
-                prefix is taken or invalid; the other server has this one in it; it authenticates its callers, and this one does
-                not; or it has message middleware, which sees connections and not calls.
+            ValueError: something that it offers has a name or a path that is taken here, or in a server in which this one is
+                mounted; the prefix is taken or invalid; the other server has this one in it; it authenticates its callers, or has
+                a tool search, and this one does not; or it has message middleware, which sees connections and not calls.
             TypeError: it is not a server.
             RuntimeError: this server is being served.
         """
@@ -123,6 +124,8 @@ class Composition(Registration):
                 f"the server {other.identity.name!r} authenticates its callers, and {self.identity.name!r} does not: mounted "
                 "there, it would be open to everybody. Give the outer server authenticate=, too"
             )
+        self._check_search(other)
+        self._check_routes(routes_below(prefix, other))
         point = server.mounts.MountPoint(
             prefix, other, other.identity.name, lambda: other.layers, other.registry.offers, self._fulfilled
         )
@@ -154,6 +157,12 @@ class Composition(Registration):
         if self._message_middleware:
             raise ValueError(f"{self._registry.owner} has message middleware: register that at the outer server")
 
+    def _check_search(self, other: Mountable) -> None:
+        """Raise `ValueError` if the list of tools would become what the other server avoids; `Server` overrides it."""
+
+    def _check_routes(self, routes: Sequence[HttpRoute]) -> None:
+        """Raise `ValueError` if custom routes collide with a path; `Server` overrides it."""
+
     def _check_not_mounted(self, what: str) -> None:
         if self._outer:
             _, outer = self._outer[0]
@@ -177,6 +186,17 @@ class Composition(Registration):
     def _is_served(self) -> bool:
         """Return whether it runs, alone or mounted in another one; `Server` overrides it."""
         return False
+
+
+def routes_below(prefix: str, mounted: object) -> list[HttpRoute]:
+    """Return the custom routes of a server, and of those that are mounted in it, as they are served below a prefix."""
+    routes: Sequence[HttpRoute] = getattr(getattr(mounted, "http", None), "routes", ())
+    return [route.below(prefix) for route in routes]
+
+
+def mounted_routes(registry: Registry) -> list[HttpRoute]:
+    """Return the custom routes of all servers that are mounted, however deep."""
+    return [route for mount in registry.mounts for route in routes_below(mount.prefix, mount.server)]
 
 
 def asks_authentication(server: object) -> bool:
@@ -210,12 +230,12 @@ def all_mounts(registry: Registry, outer: Mounts = ()) -> list[tuple[Mounts, Reg
 def mounted_services(
     registry: Registry, services: CallServices[Call], states: Mapping[object, object]
 ) -> dict[object, CallServices[Call]]:
-    """Return what the calls of each mounted server need, by server."""
+    """Return what the calls of each mounted server need, by server and by prefix."""
     found: dict[object, CallServices[Call]] = {}
     for mount, inner in registry.mounts.items():
         own = server_of(mount).services_within(services, states[mount.server])
         own.mounted = mounted_services(inner, own, states)
-        found[mount.server] = own
+        found[mount.server] = found[mount.prefix] = own
     return found
 
 

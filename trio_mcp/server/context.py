@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from typing import Generic, Never, Self, TypeAlias, Unpack, cast, overload
+from typing import TYPE_CHECKING, Generic, Never, Self, TypeAlias, Unpack, cast, overload
 
 import trio
 from typing_extensions import TypeVar
@@ -37,6 +37,11 @@ class Context(ToolLooper, Generic[StateT_co]):
     """
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise server.other_names.missing("Context", name, server.other_names.OF_CONTEXT)
 
     # asking
 
@@ -98,9 +103,7 @@ class Context(ToolLooper, Generic[StateT_co]):
 
     # Two signatures, since mypy finds no T for an async function in a union.
     @overload
-    async def step(
-        self, name: str, fn: Callable[..., Awaitable[T]], *args: object, idempotent: bool = False
-    ) -> T: ...
+    async def step(self, name: str, fn: Callable[..., Awaitable[T]], *args: object, idempotent: bool = False) -> T: ...
 
     @overload
     async def step(self, name: str, fn: Callable[..., T], *args: object, idempotent: bool = False) -> T: ...

@@ -46,15 +46,15 @@ def changed_http(old: HttpOptions | None, new: HttpOptions | None) -> list[str]:
         names.insert(0, "authenticate")
     known = [served_route(route) for route in before.routes]
     added = [route for route in now.routes if served_route(route) not in known]
-    names += [f"the route {route.path}" for route in added]
+    names += [f"the route {route.whole_path}" for route in added]
     here = [served_route(route) for route in now.routes]
-    names += [f"the route {route.path}" for route in before.routes if served_route(route) not in here]
+    names += [f"the route {route.whole_path}" for route in before.routes if served_route(route) not in here]
     return [name if name.startswith("the ") else f"http.{name}" for name in dict.fromkeys(names)]
 
 
 def served_route(route: object) -> tuple[object, ...]:
     """Return all of a route but its function."""
-    return tuple(getattr(route, name) for name in ("path", "methods", "public", "max_body", "timeout"))
+    return tuple(getattr(route, name) for name in ("whole_path", "methods", "public", "max_body", "timeout"))
 
 
 def new_capabilities(before: ServerCapabilities, now: ServerCapabilities) -> list[str]:

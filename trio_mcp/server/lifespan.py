@@ -34,7 +34,9 @@ LIFESPAN_EXIT_SECONDS: Final = 5.0
 
 
 def check_lifespan(lifespan: object) -> None:
-    """Raise `TypeError` unless this can be a function from a server to an async context manager."""
+    """Raise `TypeError` unless this is None, or can be a function from a server to an async context manager."""
+    if lifespan is None:
+        return
     expected = "a function decorated with @asynccontextmanager: `async def lifespan(server): ...; yield state; ...`"
     check_callable("lifespan", lifespan, expected)
     # Without its decorator, the function returns no context manager. That would be noticed only when the server starts.

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Literal, TypeAlias, TypedDict, get_args
 
 from .. import server
@@ -16,13 +17,12 @@ from ..checks import (
     check_choice,
     check_instance,
     check_int,
-    check_names,
     check_seconds,
     check_sequence,
     check_str,
 )
 from ..session import ResumeMode, ServiceOptions
-from ..types import CacheScope, Icon, JsonObject
+from ..types import CacheScope, Icon, Implementation, JsonObject
 from .callables import docstring_of
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
@@ -62,14 +62,15 @@ class ListedMembers(TypedDict):
     meta: JsonObject | None
 
 
-def check_offer(options: OfferKeywords, known: Collection[str], where: str) -> None:
+def check_offer(options: OfferKeywords, known: AbstractSet[str], where: str) -> None:
     """Raise unless the options of a tool, prompt or resource are allowed.
 
     Raises:
         TypeError: there is no option of that name, or its value has the wrong type.
         ValueError: the value is not allowed.
     """
-    check_names(options, known, where)
+    if not known >= options.keys():
+        server.other_names.refuse(options, known, where)
     if (name := options.get("name")) is not None:
         check_str("name", name)
     check_timeout(options.get("timeout", math.inf))
@@ -184,3 +185,22 @@ def check_uri_and_function(uri: object, function: object = len) -> None:
         raise TypeError(f"a resource needs its URI first, as in resource('config://app'), not {uri!r:.80}")
     check_callable(f"what offers {uri}", function)
     check_not_class(uri, function)
+
+
+def identity_of(
+    name: str,
+    version: object,
+    title: str | None,
+    description: str | None,
+    website_url: str | None,
+    icons: Sequence[Icon],
+) -> Implementation:
+    """Return what a server tells of itself. Raises `TypeError` if `version` is no string."""
+    return Implementation(
+        name=name,
+        version=check_str("version", version),
+        title=title,
+        description=description,
+        website_url=website_url,
+        icons=list(icons) or None,
+    )

@@ -244,7 +244,7 @@ class NewestRoute:
         """Return the response of the newest function; 404 if there is none, or the route asks for other checks now."""
         http = self._server.server.http
         for route in () if http is None else http.routes:
-            same_place = route.path == self._route.path and request.method in route.methods
+            same_place = route.whole_path == self._route.whole_path and request.method in route.methods
             if same_place and route.public == self._route.public:
                 return await route.handler(request)
         return HttpResponse("This route has changed, and is served again after a restart.", 404)

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import trio
 
+from .. import server
+from ..errors import ConfigurationError
 from ..process_memory import settle_for_server
 from ..session import Service
 from ..session.transport import OWNS_PROCESS, owned_process
@@ -16,11 +18,20 @@ from ..session.transport import OWNS_PROCESS, owned_process
 logger = logging.getLogger("trio_mcp.tree")
 
 
-def run_process(serve: Callable[[], Awaitable[object]]) -> None:
-    """Run `serve` in a Trio loop, in a process that is taken to exist for it."""
+def run_process(serve: Callable[[], Awaitable[object]], name: str | None = None) -> None:
+    """Run `serve` in a Trio loop, in a process that is taken to exist for it.
+
+    Args:
+        name: of the server: a port in use or a wrong setting is then shown in one line, if the program does not catch it.
+    """
     settle_for_server()
-    with owned_process():
-        trio.run(serve)
+    try:
+        with owned_process():
+            trio.run(serve)
+    except (OSError, ConfigurationError) as error:
+        if name is not None:
+            server.one_line.show_in_one_line(error, name)
+        raise
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 from .. import server
-from ..checks import check_no_options, check_str
-from ..errors import ConfigurationError
+from ..checks import check_str, keyword_options
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
@@ -35,11 +34,20 @@ from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.offers import Offers
 from ..session.transport import OWNS_PROCESS
-from ..types import CacheScope, Icon, Implementation, Model
-from .composing import Composition, mounted_services, open_mounts, seconds_of, threads_of, watchers
+from ..types import CacheScope, Icon, Model
+from .composing import (
+    Composition,
+    Mountable,
+    mounted_routes,
+    mounted_services,
+    open_mounts,
+    seconds_of,
+    threads_of,
+    watchers,
+)
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
-from .options import check_service
+from .options import check_service, identity_of
 from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
 from .router import request_checks_of, routes_of
@@ -115,29 +123,19 @@ class Server(Composition):
         http: HttpOptions | None = None,
         **unknown: Never,
     ) -> None:
-        check_no_options(unknown, Server, "Server()")
+        if unknown:
+            server.other_names.refuse(unknown, keyword_options(Server), "Server()")
         super().__init__(check_str("the name of a server", name))
-        if sampling_prefer != "client":
-            server.sampling.routing.check_preference(sampling_prefer)
-        if sampling is None and sampling_prefer == "server":
-            raise ValueError('sampling_prefer="server" needs a provider: pass sampling= too')
-        if sampling is not None:
-            server.sampling.routing.check_provider(sampling)
+        # Most servers have neither, and load nothing of it.
+        if sampling is not None or sampling_prefer != "client":
+            server.sampling.routing.check_sampling(sampling, sampling_prefer)
             self._fulfilled = server.sampling.routing.PROVIDED
         self._sampling = sampling
         self._sampling_prefer = sampling_prefer
         self._tool_search = None if tool_search is None else server.tool_search.check_tool_search(tool_search)
-        if lifespan is not None:
-            check_lifespan(lifespan)
+        check_lifespan(lifespan)
         self._lifespan = lifespan
-        self.identity = Implementation(
-            name=name,
-            version=check_str("version", version),
-            title=title,
-            description=description,
-            website_url=website_url,
-            icons=list(icons) or None,
-        )
+        self.identity = identity_of(name, version, title, description, website_url, icons)
         self.instructions = instructions
         self.options = ServiceOptions() if options is None else check_service(options)
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
@@ -150,6 +148,11 @@ class Server(Composition):
         self._former_services: dict[Service, None] = {}
         """Those in which another server has taken the place of this one, and calls of this one may still run."""
         self._declaring = threading.Lock()
+        self._add_middleware(middleware, message_middleware)
+
+    def _add_middleware(
+        self, middleware: Sequence[server.CallMiddleware], message_middleware: Sequence[MessageMiddleware]
+    ) -> None:
         for call_middleware in middleware:
             self.middleware(call_middleware)
         for each in message_middleware:
@@ -197,8 +200,9 @@ class Server(Composition):
 
     @property
     def http(self) -> HttpOptions | None:
-        """How the server is served over HTTP, with its custom routes; None if nothing was said of it."""
-        return server.http_settings.with_routes(self._http, self._http_routes) if self._http_routes else self._http
+        """How the server is served over HTTP, with its custom routes and those of mounted servers; None if nothing was said."""
+        routes = [*self._http_routes, *mounted_routes(self._registry)]
+        return server.http_settings.with_routes(self._http, routes) if routes else self._http
 
     @property
     def lifespan_seconds(self) -> float:
@@ -223,7 +227,7 @@ class Server(Composition):
         """Register an async function as a custom HTTP route, beside MCP: `@server.route("/webhook", methods=["POST"])`.
 
         The function takes a `trio_mcp.HttpRequest` and returns a `HttpResponse`. Host, Origin and credentials are checked as for
-        MCP.
+        MCP. In a server in which this one is mounted the path is `/prefix/path`.
 
         Args:
             path: below the prefix under which the server is reached; an exact path.
@@ -242,12 +246,17 @@ class Server(Composition):
             self._check_not_served("a route")
             settings = server.http_settings
             route = settings.make_route(path, handler, methods, public=public, max_body=max_body, timeout=timeout)
-            # For its error, if the path is taken.
-            settings.with_routes(self._http, [*self._http_routes, route])
+            self._check_routes([route])
             self._http_routes.append(route)
             return handler
 
         return add
+
+    def _check_routes(self, routes: Sequence[HttpRoute]) -> None:
+        if routes:
+            server.http_settings.with_routes(self.http, routes)
+            for mount, outer in self._outer:
+                outer._check_routes([route.below(mount.prefix) for route in routes])  # noqa: SLF001
 
     def resource_updated(self, uri: str) -> None:
         """Notify the clients that subscribe to a resource, or to a parent of its URI, that it has changed. Works in any thread.
@@ -287,11 +296,7 @@ class Server(Composition):
         Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong
         setting, such as a certificate that cannot be read, is one line on stderr and not a traceback.
         """
-        try:
-            server.running.run_process(partial(self.serve, transport, **options))
-        except (OSError, ConfigurationError) as error:
-            server.one_line.show_in_one_line(error, self.identity.name)
-            raise
+        server.running.run_process(partial(self.serve, transport, **options), self.identity.name)
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.
@@ -445,7 +450,23 @@ class Server(Composition):
         """Return what is listed in place of the tools, if the server has a search."""
         if self._tool_search is None:
             return None
-        return server.tool_search.SearchedTools(self._registry.tools, self._tool_search, self._threads)
+        search = replace(self._tool_search, pinned=self._pinned_tools())
+        return server.tool_search.SearchedTools(self._registry.tools, search, self._threads)
+
+    def _pinned_tools(self) -> list[str]:
+        """Return the names of the tools that stay in the list, those of mounted servers with their prefixes."""
+        pinned = [] if self._tool_search is None else [*self._tool_search.pinned]
+        for mount in self._registry.mounts:
+            if isinstance(inner := mount.server, Server):
+                pinned += [mount.outer_name(name) for name in inner._pinned_tools()]  # noqa: SLF001  it is of this class
+        return pinned
+
+    def _check_search(self, other: Mountable) -> None:
+        if isinstance(other, Server) and other._tool_search is not None and self._tool_search is None:  # noqa: SLF001
+            raise ValueError(
+                f"{other.registry.owner} has a tool search, and {self._registry.owner} has none: it would list all of the tools. "
+                "Give the outer server tool_search=ToolSearch(), too"
+            )
 
     def _routes(
         self, options: ServiceOptions, search: server.tool_search.SearchedTools | None = None
@@ -507,6 +528,11 @@ class Server(Composition):
             raise TypeError(NO_ASGI_APP)
         await receive()
         await send({"type": "lifespan.startup.failed", "message": NO_ASGI_APP})
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise server.other_names.missing("Server", name, server.other_names.OF_SERVER)
 
     @staticmethod
     def _logged(routes: Mapping[str, Route]) -> Mapping[str, Route]:

@@ -336,8 +336,6 @@ def make_tool(
         execution=listed_execution(support),
         **listed_members(function, options, published_meta(name, options, requires)),
     )
-    max_depth, limit = options.get("max_depth"), options.get("limit")
-    terms = BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
     return Tool(
         name,
         before or function,
@@ -351,9 +349,9 @@ def make_tool(
             function,
             arguments.context,
             threads,
-            terms,
+            branch_terms(options),
             options.get("token_budget"),
-            None if limit is None else server.concurrency.ConcurrencyLimit(name, limit, options.get("queue", 0)),
+            concurrency_limit(name, options),
         ),
         returned.convert,
         resume,
@@ -363,6 +361,18 @@ def make_tool(
         options.get("max_result"),
         support,
     )
+
+
+def branch_terms(options: ToolKeywords) -> BranchTerms:
+    """Return what a tool says of its branches and questions."""
+    max_depth = options.get("max_depth")
+    return BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
+
+
+def concurrency_limit(name: str, options: ToolKeywords) -> server.concurrency.ConcurrencyLimit | None:
+    """Return the limit on calls of a tool that run at once, if it has one."""
+    limit = options.get("limit")
+    return None if limit is None else server.concurrency.ConcurrencyLimit(name, limit, options.get("queue", 0))
 
 
 def tool_arguments(

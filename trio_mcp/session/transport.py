@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, S
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
-from typing import Final, Literal, Protocol, cast
+from typing import Final, Literal, Protocol, TypeAlias, cast
 
 from ..checks import keyword_names, nearest
 from ..types import Implementation
@@ -42,6 +42,10 @@ def owned_process() -> Generator[None]:
         yield
     finally:
         OWNS_PROCESS.reset(before)
+
+
+HeaderSource: TypeAlias = Mapping[str, str] | Callable[[], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""The headers of a client, or a plain or async function that returns them."""
 
 
 class ChannelServer(Protocol):

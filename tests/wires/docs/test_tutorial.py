@@ -6,8 +6,8 @@ import os
 import re
 import select
 import shlex
+import shutil
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -37,7 +37,7 @@ class Reader:
         self.home = home
         self.folder = home / "expenses"
         self.folder.mkdir(parents=True)
-        self.port = free_port()
+        self.port = PORT
         self.server: subprocess.Popen[str] | None = None
         path = f"{BIN}{os.pathsep}{os.environ['PATH']}"
         kept = {
@@ -75,12 +75,15 @@ class Reader:
     def serve(self, words: list[str]) -> str:
         """Start a server in the first terminal, in place of the one that runs there, and return its first line."""
         self.interrupt()
-        command = [self.port if word == PORT else word for word in words]
+        # A free port: another one may be taken between the moment that it was chosen and this one.
+        command = ["0" if word == PORT else word for word in words]
         self.server = subprocess.Popen(command, cwd=self.folder, env=self.env, stderr=subprocess.PIPE, text=True)
         assert self.server.stderr is not None
         ready, _, _ = select.select([self.server.stderr], [], [], START)
         assert ready, "the server did not say where it serves"
-        return self.server.stderr.readline()
+        line = self.server.stderr.readline()
+        (self.port,) = re.findall(r":(\d+)/", line)
+        return line
 
     def interrupt(self) -> None:
         """Press Ctrl-C in the first terminal."""
@@ -98,11 +101,6 @@ class Reader:
     def shown(self, text: str) -> list[str]:
         replaced = text.replace(sys.executable, f"{HOME}/expenses/.venv/bin/python3").replace(str(self.home), HOME)
         return alike(replaced.replace(f":{self.port}/", f":{PORT}/"))
-
-
-def free_port() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return str(listener.getsockname()[1])
 
 
 def alike(text: str) -> list[str]:
@@ -142,3 +140,12 @@ def test_every_command_prints_what_the_page_shows(reader: Reader) -> None:
                         wrong.append((line, expected, seen))
     assert wrong == []
     assert typed > 20
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not installed")
+def test_systemd_takes_the_unit_of_the_reader(tmp_path: Path) -> None:
+    (unit,) = [step for step in steps_of(page("deploy")) if isinstance(step, Edit) and step.file == "expenses.service"]
+    (tmp_path / unit.file).write_text(re.sub(r"/srv/expenses/\S*/trio-mcp", "/bin/true", unit.text))
+    command = ["systemd-analyze", "verify", str(tmp_path / unit.file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=START, check=False)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -145,11 +145,16 @@ def run(values: str, port: int) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={**os.environ, **IMPORTS}, capture_output=True, text=True, timeout=START)
 
 
-def test_a_port_in_use_is_one_line_and_an_exit_status() -> None:
+PROXY = "from trio_mcp import proxy\nproxy(['true']).run('http', port=%d)\n"
+
+
+@pytest.mark.parametrize("program", [RUN.replace("%s", ""), PROXY], ids=["server", "proxy"])
+def test_a_port_in_use_is_one_line_and_an_exit_status(program: str) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        done = run("", taken.getsockname()[1])
+        command = [sys.executable, "-c", program % taken.getsockname()[1]]
+        done = subprocess.run(command, env={**os.environ, **IMPORTS}, capture_output=True, text=True, timeout=START)
     assert done.returncode == 1
     assert len(done.stderr.splitlines()) == 1
     assert "the port is taken" in done.stderr

@@ -458,7 +458,7 @@ async def test_others_have_a_turn_while_frames_are_read(each: bytes) -> None:
 async def test_others_have_a_turn_while_messages_are_queued_for_an_application_behind_asgi() -> None:
     count = 7 * FRAMES_IN_TURN
     stream = await accepted(WHOLE * count, inbox=Inbox(count, MemoryBudget().open()))
-    assert await turns_of_others(stream.pump) >= 6
+    assert await turns_of_others(stream.read) >= 6
 
 
 @pytest.mark.parametrize("each", [WHOLE, WHOLE[:1] + b"\x80" + bytes(4)], ids=["read in place", "empty"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
@@ -10,20 +10,40 @@ import httpx2
 import trio
 
 from trio_mcp.groups import cause_chain
+from trio_mcp.session.transport import HeaderSource
 
+from ..header_source import HeadersFailed, current_headers
 from ..tls import is_plain_text
 from .limits import ClientLimits
 
 EVENT_STREAM: Final = "text/event-stream"
 
 
-def open_http(limits: ClientLimits, headers: Mapping[str, str] | None) -> httpx2.AsyncClient:
+def open_http(limits: ClientLimits, headers: HeaderSource | None) -> httpx2.AsyncClient:
     """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
     # No limit for reads: a stream is silent for as long as nothing happens. Those who wait for an answer have limits of
     # their own.
     timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
     connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    if callable(headers):
+        return httpx2.AsyncClient(timeout=timeout, limits=connections, auth=HeaderFunction(headers))
     return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
+
+
+class HeaderFunction(httpx2.Auth):
+    """Adds to each request the headers that a function returns at that moment."""
+
+    def __init__(self, source: HeaderSource) -> None:
+        self._source = source
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Yield the request with its headers."""
+        try:
+            request.headers.update(await current_headers(self._source))
+        except HeadersFailed as error:
+            # One of the errors after which the server knows nothing of the request.
+            raise httpx2.ConnectError(str(error), request=request) from error
+        yield request
 
 
 async def read_body(response: httpx2.Response, limit: int) -> bytes:

@@ -7,12 +7,15 @@ import socket
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from hypercorn.config import Config, Sockets
 
 from trio_mcp.runtime import MemoryBudget, process_budget
 
 ALPN_PROTOCOLS = ["http/1.1"]
+# Of received bytes, at a time, while they are read: how often these count in the memory budget.
+COPIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)

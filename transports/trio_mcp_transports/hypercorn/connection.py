@@ -18,14 +18,13 @@ from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account
 
 from ..asgi.exchange import expire
-from .config import limits_of
+from .config import COPIES, limits_of
 from .exchange import ConnectionFacts
 from .http1 import Http1
 from .writes import LAST_SEND, Stream, Writer, socket_of
 
 MAX_RECV: Final = 1 << 16
 SHORT_RECV: Final = 1 << 13
-COPIES: Final = 3
 # Seconds, and bytes, that a refused client may go on sending, so that it can read the refusal.
 LINGER: Final = 2.0
 MAX_LINGER_BYTES: Final = 16 << 20
@@ -208,16 +207,18 @@ class Connection:
         """
         while self._http.paused:
             # With nothing stored, the end of the request in progress is no reason to wake up.
-            ahead = await (self._http.read_ahead(self.receive) if self._http.buffered else self.receive())
+            ahead = await (self._http.read_ahead() if self._http.buffered else self.receive())
             if ahead is not None and not self._http.paused:
                 return ahead
             if ahead is not None and not (ahead and self._store(ahead)):
                 return b""
             del ahead
             if not self._http.paused:
-                await self._http.resume()
+                await self._http.receive(b"")
             self._count_stored()
-        await self._http.serve_websocket()
+        websocket = self._http.websocket
+        if websocket is not None and not websocket.over:
+            await websocket.read()
         return await self.receive()
 
     def _has_room_ahead(self, size: int) -> bool:
@@ -258,16 +259,12 @@ class Connection:
         elif self._http.buffered:
             self._start_head()
         else:
-            self._limit_reading(self._facts.config.keep_alive_timeout)
+            self.limit_reading(self._facts.config.keep_alive_timeout)
 
     def settle_deadline(self) -> None:
         """Let no deadline end what is done next but the one that counts."""
         if self._reading.deadline != self._due:
             self._reading.deadline = self._due
-
-    def limit_silence(self, seconds: float) -> None:
-        """Call `break_silence` after so many seconds of the request in progress."""
-        self._limit_reading(seconds)
 
     def end(self) -> None:
         """Read nothing more, and close the connection."""
@@ -278,7 +275,8 @@ class Connection:
         self._in_head = True
         self._end_reading_at(trio.current_time() + self._limits.header_timeout)
 
-    def _limit_reading(self, seconds: float) -> None:
+    def limit_reading(self, seconds: float) -> None:
+        """End the connection after so many seconds, unless `break_silence` finds something to do or a request begins."""
         # Moving a deadline costs microseconds, so one that is too early is left alone: `_is_to_go_on` sees to it.
         self._due = trio.current_time() + seconds
         if self._due < self._reading.deadline:

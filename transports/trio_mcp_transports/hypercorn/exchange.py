@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from time import time
 from typing import TypeAlias, cast
 from urllib.parse import unquote
@@ -169,37 +170,27 @@ def scope_of(facts: ConnectionFacts, request: h11.Request) -> Scope:
     }
 
 
-async def run_app(
-    app: AppWrapper,
-    scope: Scope,
-    inbox: Inbox,
-    send: Send,
-    end: Callable[[], Awaitable[None]],
-    records: RepeatedRecords,
-) -> None:
-    """Run the app to its end. Whatever it raises ends its own exchange only; a cancel of an outer scope passes.
+def app_call(app: AppWrapper, scope: Scope, inbox: Inbox, send: Send) -> Respond:
+    """Return what runs an application for one exchange."""
+    return partial(cast(App, app), scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+
+
+async def run_app(run: Respond, kind: str, inbox: Inbox, end: Respond, records: RepeatedRecords) -> None:
+    """Run an app to its end. Whatever it raises ends its own exchange only; a cancel of an outer scope passes.
 
     Args:
+        kind: of the exchange.
         end: called when the app has ended, however it did.
     """
     try:
-        with inbox, log_failures(f"the ASGI app failed in a {scope['type']} exchange", records):
-            await cast(App, app)(scope, inbox.receive, send, trio.to_thread.run_sync, trio.from_thread.run)
+        with inbox, log_failures(f"the ASGI app failed in a {kind} exchange", records):
+            await run()
     except BaseException:
         # Shielded, or the exchange would never be closed. Bounded, since it may write a 500.
         with trio.move_on_after(LAST_SEND, shield=True):
             await end()
         raise
     await end()
-
-
-async def run_respond(respond: Respond, exchange: HttpExchange, records: RepeatedRecords) -> None:
-    """Send a response that an application has begun without ASGI messages, to its end; see `run_app`."""
-
-    async def app(*_: object) -> None:
-        await respond()
-
-    await run_app(cast(AppWrapper, app), exchange.scope, exchange.inbox, exchange.send, exchange.end, records)
 
 
 async def check_not_lost(lost: bool) -> None:

@@ -17,6 +17,7 @@ from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account
 
 from ..asgi.fast_path import Binary
+from .config import COPIES
 
 FIN_TEXT: Final = 0x81
 FIN_CLOSE: Final = 0x88
@@ -25,9 +26,8 @@ SMALL: Final = 126
 MEDIUM: Final = 1 << 16
 # Bytes of messages from which on they are no longer joined for one write.
 MAX_WRITE: Final = 1 << 16
-# A read of more bytes than the first is counted while it is decoded, as often as there are copies of it.
+# A read of more bytes is counted while it is decoded.
 PREPAID_READ: Final = 1 << 13
-COPIES: Final = 3
 # Fragments that a message may have, and one more for each so many bytes of it: a frame costs microseconds, however empty.
 MAX_FRAGMENTS: Final = 1024
 BYTES_PER_FRAGMENT: Final = 16

@@ -13,7 +13,6 @@ the connection is read on, so that a pipelined request cannot hide that the clie
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from functools import partial
 from typing import Final, Protocol
@@ -27,7 +26,8 @@ from ..asgi.direct import DirectApp, DirectRequest
 from ..asgi.exchange import expire
 from ..asgi.messages import CONNECTION_KEY, Respond
 from .apps import directly_served, own_app
-from .exchange import ConnectionFacts, HttpExchange, http_scope, run_app
+from .config import COPIES
+from .exchange import ConnectionFacts, HttpExchange, app_call, http_scope, run_app
 from .inbox import MAX_QUEUED_MESSAGES, Inbox
 from .open_request import OpenRequest
 from .request_checks import check_request, has_short_body
@@ -40,8 +40,6 @@ from .writes import Writer
 # its time is limited too.
 MAX_AWAITED_BYTES: Final = 1 << 16
 AWAITED_SECONDS: Final = 1.0
-# Of what is received, at a time.
-COPIES: Final = 3
 
 
 class Owner(Protocol):
@@ -57,8 +55,8 @@ class Owner(Protocol):
         """Receive bytes; b"" at the end of the connection."""
         ...
 
-    def limit_silence(self, seconds: float) -> None:
-        """Call `break_silence` after so many seconds of the request in progress."""
+    def limit_reading(self, seconds: float) -> None:
+        """End the connection after so many seconds, unless `break_silence` finds something to do or a request begins."""
 
     def end(self) -> None:
         """Read nothing more, and close the connection."""
@@ -90,7 +88,6 @@ class Http1:
         "_reading_ahead",
         "_requests",
         "_response",
-        "_run_reader",
         "_short_body",
         "account",
         "facts",
@@ -120,8 +117,6 @@ class Http1:
         self._response: Response | None = None
         """To the request that h11 has read, until the next one."""
         self.websocket: WebSocketExchange | None = None
-        self._run_reader: Callable[[], Awaitable[None]] | None = None
-        """Runs the application of the WebSocket, if that reads the connection."""
         self._requests = 0
         self._short_body = False
 
@@ -137,41 +132,33 @@ class Http1:
         """The bytes that came while paused and were not parsed yet."""
         return len(self._ahead)
 
-    async def read_ahead(self, receive: Callable[[], Awaitable[bytes]]) -> bytes | None:
-        """Receive while paused and something is buffered; None if the request was answered and `resume` is due."""
+    async def read_ahead(self) -> bytes | None:
+        """Receive while paused and something is buffered; None if the request was answered, and that is to be handled now."""
         with trio.CancelScope() as self._reading_ahead:
-            return await receive()
+            return await self._owner.receive()
         return None
 
     def store(self, data: bytes) -> None:
         """Keep what came while paused."""
         self._ahead += data
 
-    async def resume(self) -> None:
-        """Go on with what was stored."""
-        await self.receive(b"")
-
     # From the client
 
     async def receive(self, data: bytes) -> None:
-        """Handle received bytes; waits while the application has many unread."""
+        """Handle what was stored, and received bytes; waits while the application has many unread."""
         if self._ahead:
             data, self._ahead = bytes(self._ahead) + data, bytearray()
         while data:
-            await self._take(data)
+            # What is behind one request is stored.
+            if self._app is not None and self._parser is None:
+                head = read_head(data, min(MAX_HEAD, self.facts.config.h11_max_incomplete_size))
+                if head is not None:
+                    data = await self._take_directly(self._app, head, data)
+            if data:
+                await self._parse(data)
             if self.paused or not self._ahead:
                 return
             data, self._ahead = bytes(self._ahead), bytearray()
-
-    async def _take(self, data: bytes) -> None:
-        """Begin the request with which `data` begins, or go on with the one that has begun; what is behind it is stored."""
-        app = self._app
-        if app is not None and self._parser is None:
-            head = read_head(data, min(MAX_HEAD, self.facts.config.h11_max_incomplete_size))
-            if head is not None:
-                data = await self._take_directly(app, head, data)
-        if data:
-            await self._parse(data)
 
     def break_silence(self) -> bool:
         """A request has been silent for as long as it may be; return whether there is one."""
@@ -254,7 +241,7 @@ class Http1:
 
     def limit_silence(self, seconds: float) -> None:
         """Have `break_silence` called after so many seconds, unless the request ends before."""
-        self._owner.limit_silence(seconds)
+        self._owner.limit_reading(seconds)
 
     def log_failure(self, error: Exception) -> None:
         """Log what an application raised."""
@@ -335,21 +322,9 @@ class Http1:
         parts = (self.facts, request, inbox, response, self.writer, self.account, self._owner.receive, self._nursery)
         exchange = WebSocketExchange(*parts, is_direct=own_app(self.facts.app) is not None)
         self.websocket = self._exchange = exchange
-        if exchange.is_valid:
-            await self._start(exchange, request)
-        else:
-            await exchange.refuse(400)
+        await (self._start(exchange, request) if exchange.is_valid else exchange.refuse(400))
         if parser.trailing_data[0]:
             await exchange.refuse_early()
-
-    async def serve_websocket(self) -> None:
-        """Read the WebSocket to its end, if the connection is one."""
-        if self.websocket is None or self.websocket.over:
-            return
-        if self._run_reader is not None:
-            await self._run_reader()
-        else:
-            await self.websocket.pump()
 
     async def _start(self, exchange: HttpExchange | WebSocketExchange, request: h11.Request) -> None:
         """Start the application of an exchange, unless the request is for another host."""
@@ -360,10 +335,10 @@ class Http1:
             return
         # The application draws for the same connection. Its address would not do: a later one may have the same.
         exchange.scope["state"][CONNECTION_KEY] = self.account.connection
-        records = facts.connections.records
-        run = partial(run_app, facts.app, exchange.scope, exchange.inbox, exchange.send, exchange.end, records)
+        call = app_call(facts.app, exchange.scope, exchange.inbox, exchange.send)
+        run = partial(run_app, call, exchange.scope["type"], exchange.inbox, exchange.end, facts.connections.records)
         if isinstance(exchange, WebSocketExchange) and exchange.is_direct:
-            self._run_reader = run
+            exchange.run_app = run
         else:
             self._nursery.start_soon(run)
 

@@ -31,7 +31,7 @@ from trio_mcp.runtime import Account
 from ..asgi.direct import KnownResponse, OpenResponse, StreamPart
 from ..asgi.fast_path import RequestEvents
 from ..asgi.messages import Message, Respond, send_or_reject
-from .exchange import ConnectionFacts, HttpExchange, run_respond
+from .exchange import ConnectionFacts, HttpExchange, run_app
 from .inbox import Inbox
 from .response import RESPONSE_500, Response, ResponseOwner, whole_response
 from .writes import MAX_JOINED_BYTES
@@ -228,7 +228,7 @@ class OpenRequest(RequestEvents):
         self._exchange = HttpExchange(owner.facts, scope, self._inbox, self._stream or Response(owner))
         if self._stream is not None:
             self._exchange.go_on()
-        owner.run(partial(run_respond, respond, self._exchange, owner.facts.connections.records))
+        owner.run(partial(run_app, respond, "http", self._inbox, self._exchange.end, owner.facts.connections.records))
 
     async def send(self, message: Message) -> None:
         """See `HttpExchange.send`."""

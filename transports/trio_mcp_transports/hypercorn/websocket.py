@@ -5,7 +5,7 @@ silent.
 
 `receive_many` is the one way in: who awaits it reads the connection. Our own application, where nothing is between it and this
 server, does that itself, in the task of the connection: a message costs no task step besides that of its call, and while the
-application does not receive, its client is not read. For any other application `pump` reads, and queues ASGI messages.
+application does not receive, its client is not read. For any other application `read` reads, and queues ASGI messages.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class WebSocketExchange(MessageSocket):
     Attributes:
         is_valid: the request is a handshake (RFC 6455, 4.2.1).
         over: the connection is over.
+        run_app: runs the application, if that receives the messages from here; None before it is started.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class WebSocketExchange(MessageSocket):
         if is_direct:
             self.scope["state"][WEBSOCKET_KEY] = self
         self.is_direct = is_direct
+        self.run_app: Callable[[], Awaitable[None]] | None = None
         self.inbox = inbox
         self.over = False
         self.writes_at_once = not facts.tls
@@ -137,7 +139,11 @@ class WebSocketExchange(MessageSocket):
                 await self._fail(error.code, str(error))
         return ()
 
-    async def pump(self) -> None:
+    async def read(self) -> None:
+        """Read the connection until it is over."""
+        await (self._pump() if self.run_app is None else self.run_app())
+
+    async def _pump(self) -> None:
         """Queue each message as an ASGI message until the connection is over; waits while the application has many unread."""
         while messages := await self.receive_many():
             # The others are in the next ones, between which other tasks have a turn.

@@ -7,7 +7,7 @@ order in which they come. The stream is the connection: when it ends, so does th
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -21,6 +21,7 @@ from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 from trio_mcp.session.client import CLOSED
+from trio_mcp.session.transport import HeaderSource
 
 from ..background import open_background
 from ..httpx.answers import error_reply, excerpt
@@ -214,14 +215,15 @@ class SseChannel(MessageChannel):
 async def connect_sse(
     url: str,
     *,
-    headers: Mapping[str, str] | None = None,
+    headers: HeaderSource | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
     max_message: int = MAX_MESSAGE,
 ) -> AsyncIterator[SseChannel]:
     """A channel over the HTTP+SSE stream at `url`, such as `http://localhost:8000/sse`.
 
     Args:
-        headers: sent with every request, for example `{"authorization": "Bearer ..."}`.
+        headers: sent with every request, for example `{"authorization": "Bearer ..."}`; or a plain or async function that returns
+            them, called before each request.
         connect_timeout: seconds to reach the server, and until the stream's first event.
         max_message: the maximum size of one message of the server, in bytes.
 

@@ -22,8 +22,10 @@ from trio_mcp.printable import shown_url
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received
+from trio_mcp.session.transport import HeaderSource
 
 from ..background import open_background
+from ..header_source import HeadersFailed, current_headers
 from .byte_stream import Address, LimitedStream, open_wire
 from .close_codes import CLOSE_BINARY, Close
 from .handshake import HandshakeRejected, error_text, open_socket
@@ -51,7 +53,7 @@ FRAME_OVERHEAD: Final = 64 * 1024
 async def connect(
     url: str,
     *,
-    headers: Mapping[str, str] | None = None,
+    headers: HeaderSource | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
     write_deadline: float = WRITE_DEADLINE,
     ping_interval: float = PING_INTERVAL,
@@ -61,7 +63,8 @@ async def connect(
     """Open a channel to the MCP endpoint at a `ws://` or `wss://` URL; leaving the block closes it, in two seconds at most.
 
     Args:
-        headers: sent with the request that opens the connection, for example `{"authorization": "Bearer ..."}`.
+        headers: sent with the request that opens the connection, for example `{"authorization": "Bearer ..."}`; or a function
+            that returns them, called for each connection.
         connect_timeout: seconds to connect and complete the handshake.
         write_deadline: seconds that the server may take to read one message.
         ping_interval: seconds without data after which the server is pinged; after as many more, the connection is closed.
@@ -78,8 +81,8 @@ async def connect(
         try:
             try:
                 with trio.move_on_after(connect_timeout):
-                    await channel.open(address, headers or {}, tls)
-            except OSError as error:
+                    await channel.open(address, await current_headers(headers), tls)
+            except (OSError, HeadersFailed) as error:
                 raise Disconnected(f"{shown}: {error_text(error)}") from error
             except HandshakeRejected as refusal:
                 raise Disconnected(f"{shown}: {refusal}") from refusal.__cause__

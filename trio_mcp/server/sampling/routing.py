@@ -42,9 +42,14 @@ def check_provider(provider: object) -> None:
         raise TypeError(mistake("sampling", expected, provider))
 
 
-def check_preference(preference: object) -> None:
-    """Raise `TypeError` or `ValueError` unless this is a `SamplingPreference`."""
-    check_choice("sampling_prefer", preference, ("client", "server"))
+def check_sampling(provider: object, preference: object) -> None:
+    """Raise `TypeError` or `ValueError` unless these are `sampling=` and `sampling_prefer=` of a server."""
+    if preference != "client":
+        check_choice("sampling_prefer", preference, ("client", "server"))
+        if provider is None:
+            raise ValueError('sampling_prefer="server" needs a provider: pass sampling= too')
+    if provider is not None:
+        check_provider(provider)
 
 
 def provider_for(call: Call, params: CreateMessageRequestParams) -> SamplingProvider | None:

@@ -178,7 +178,7 @@ class CallServices(Generic[C]):
         prefers_provider: whether it is asked although the client offers a model.
         tools: the server's tools, for calls that run them; None where a service has none.
         open_tasks: returns what makes tasks of calls; None where a service has none.
-        mounted: what the calls of the servers need that are mounted in this one.
+        mounted: what the calls of the servers need that are mounted in this one, by server and by prefix.
         usage: counts the calls, where the offers of a running service may be replaced; None where they stay.
     """
 

@@ -32,6 +32,7 @@ from trio_mcp.protocol.jsonrpc import (
     parse,
 )
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
+from trio_mcp.session.transport import HeaderSource
 
 from ...background import open_background
 from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
@@ -63,7 +64,7 @@ STANDALONE_TIMEOUT: Final = 1.0
 async def connect(
     url: str,
     *,
-    headers: Mapping[str, str] | None = None,
+    headers: HeaderSource | None = None,
     connect_timeout: float = CONNECT_TIMEOUT,
     post_timeout: float = POST_TIMEOUT,
     max_message: int = MAX_MESSAGE,
@@ -71,7 +72,8 @@ async def connect(
     """Open a channel to the MCP endpoint at `url`. Nothing is sent before the first message.
 
     Args:
-        headers: sent with every request, for example `{"authorization": "Bearer ..."}`.
+        headers: sent with every request, for example `{"authorization": "Bearer ..."}`; or a plain or async function that returns
+            them, called before each request.
         connect_timeout: seconds to connect to the server, and to send it a message.
         post_timeout: seconds that the server may take to accept a message that needs no response.
         max_message: the maximum size of one message of the server, in bytes.

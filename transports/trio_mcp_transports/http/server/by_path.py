@@ -297,4 +297,4 @@ def paths_of(options: HttpOptions) -> Iterator[str]:
         if path is not None:
             yield path
     for route in options.routes:
-        yield route.path
+        yield route.whole_path

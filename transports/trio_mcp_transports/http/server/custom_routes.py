@@ -33,7 +33,7 @@ class CustomRoutes:
     def __init__(self, routes: Iterable[HttpRoute], body_seconds: float, records: RepeatedRecords) -> None:
         self._routes: dict[str, list[HttpRoute]] = {}
         for route in routes:
-            self._routes.setdefault(route.path, []).append(route)
+            self._routes.setdefault(route.whole_path, []).append(route)
         self.has_public = any(route.public for each in self._routes.values() for route in each)
         self._body_seconds = body_seconds
         self._records = records
@@ -73,8 +73,8 @@ class CustomRoutes:
             body = await read_body(incoming.receive, route.max_body, self._body_seconds, announced, account)
             # Counted while the function runs, also a body that came in one piece.
             account.draw(max(len(body) - account.drawn, 0))
-            with service.use_state() as state:
-                response = await self._run(route, request_of(incoming, body, state))
+            with service.use_state():
+                response = await self._run(route, request_of(incoming, body, state_of(service, route), route.prefix))
         await send_response(incoming, response)
 
     async def _run(self, route: HttpRoute, request: HttpRequest) -> HttpResponse:
@@ -92,13 +92,27 @@ class CustomRoutes:
         return response
 
 
-def request_of(incoming: AuthorizedRequest, body: bytes, state: object) -> HttpRequest:
-    """Return a request as the function of its route gets it."""
+def state_of(service: Service, route: HttpRoute) -> object:
+    """Return what the lifespan of the server of a route has opened; None if it is no longer mounted."""
+    services = service.calls
+    for prefix in route.mounts:
+        if prefix not in services.mounted:
+            return None
+        services = services.mounted[prefix]
+    return services.state
+
+
+def request_of(incoming: AuthorizedRequest, body: bytes, state: object, prefix: str) -> HttpRequest:
+    """Return a request as the function of its route gets it.
+
+    Args:
+        prefix: where the server of the route is mounted.
+    """
     scope, peer = incoming.scope, incoming.peer
     client = scope.get("client")
     return HttpRequest(
         method=scope["method"],
-        path=route_of(scope),
+        path=route_of(scope).removeprefix(prefix),
         query=scope.get("query_string", b"").decode("latin-1"),
         headers=MappingProxyType(dict(peer.headers)),
         body=body,
@@ -106,7 +120,7 @@ def request_of(incoming: AuthorizedRequest, body: bytes, state: object) -> HttpR
         client=None if client is None else client[0],
         scheme=scope.get("scheme", "http"),
         host=peer.headers.get("host", ""),
-        root_path=root_of(scope),
+        root_path=root_of(scope) + prefix,
         state=state,
     )
 

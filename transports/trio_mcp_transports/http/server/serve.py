@@ -130,9 +130,9 @@ def check_reachable(host: str, sockets: Sequence[socket.socket] | None, app: Mcp
     for prefix, each in app.apps.items():
         # Without names a page of any site could reach it by DNS rebinding (S-50).
         if not each.options.allowed_hosts:
-            what = f"the server at {prefix}" if prefix else "the server"
+            whose = f" of the server at {prefix}" if prefix else ""
             raise ValueError(
-                f"listening on {opened} opens {what} to the network: name the hosts it is reached by in allowed_hosts"
+                f"listening on {opened} opens the server to the network: name the hosts it is reached by in allowed_hosts{whose}"
             )
 
 

@@ -1,0 +1,58 @@
+"""Names that other libraries have are answered with the one to write here."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from typing import Any
+
+import pytest
+from naming import unnamed
+
+from trio_mcp import Server
+from trio_mcp.server import other_names
+from trio_mcp.server.context import Context
+from trio_mcp.testing import make_context
+
+
+@pytest.mark.parametrize("name", other_names.OF_SERVER)
+def test_a_method_that_another_library_has_is_answered_with_ours(name: str) -> None:
+    assert not hasattr(Server, name)
+    server: Any = Server("x")
+    with pytest.raises(AttributeError) as caught:
+        getattr(server, name)
+    assert unnamed(str(caught.value), "Server", name, other_names.OF_SERVER[name]) == []
+
+
+async def test_an_attribute_of_the_context_is_answered_in_the_error_of_the_call() -> None:
+    async with make_context() as made:
+        ctx: Any = made
+        with pytest.raises(AttributeError, match=r"'Context'.*'report_progress': .*ctx\.progress"):
+            await ctx.report_progress(1)
+    assert [name for name in other_names.OF_CONTEXT if hasattr(Context, name)] == []
+
+
+@pytest.mark.parametrize("name", other_names.OPTIONS)
+def test_an_option_that_another_library_has_is_answered_with_what_to_do(name: str) -> None:
+    given: Any = {name: True}
+    with pytest.raises(TypeError) as caught:
+        Server("x").tool(**given)(print_nothing)
+    assert unnamed(str(caught.value), "tool()", repr(name), other_names.OPTIONS[name]) == []
+
+
+def test_an_option_of_a_server_is_too() -> None:
+    given: Any = {"on_duplicate": "replace"}
+    with pytest.raises(TypeError, match=r"Server\(\) has no option 'on_duplicate': remove_tool"):
+        Server("x", **given)
+
+
+def print_nothing() -> None:
+    """Do nothing."""
+
+
+def test_any_other_attribute_is_missing_as_ever() -> None:
+    server: Any = Server("x")
+    with pytest.raises(AttributeError, match=r"'Server' object has no attribute 'none'$"):
+        _ = server.none
+    assert copy.copy(server).tools == ()
+    assert not inspect.isawaitable(server)

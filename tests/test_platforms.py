@@ -1,0 +1,45 @@
+"""The classifiers of the package name the platforms that docs/platforms.md calls tested, and no others."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+ROWS = dict(
+    re.findall(r"^\| ([\w. -]+) \| (\w+) \|", (ROOT / "docs" / "platforms.md").read_text("utf-8"), re.MULTILINE)
+)
+
+
+def classified(prefix: str) -> set[str]:
+    return {each.rpartition(" :: ")[2] for each in PROJECT["classifiers"] if each.startswith(prefix)}
+
+
+def test_a_version_of_python_is_classified_if_it_is_tested() -> None:
+    tested = {name.removeprefix("CPython ") for name, state in ROWS.items() if state == "tested" and "Python" in name}
+    assert tested
+    assert classified("Programming Language :: Python :: 3.") == tested
+
+
+def test_a_system_is_classified_if_it_is_tested() -> None:
+    tested = {name for name, state in ROWS.items() if state == "tested" and "Python" not in name}
+    assert classified("Operating System") == tested == {"Linux"}
+
+
+def test_every_state_is_one_that_the_page_explains() -> None:
+    assert {state for state in ROWS.values() if state != "state"} <= {"tested", "tried", "claimed", "no"}
+
+
+def test_the_oldest_version_is_the_one_that_the_package_requires() -> None:
+    assert PROJECT["requires-python"] == ">=3.11"
+    assert ROWS["CPython 3.11"] == "tested"
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="someone tries another version")
+def test_the_version_that_runs_these_tests_is_tested() -> None:
+    assert ROWS[f"CPython {sys.version_info.major}.{sys.version_info.minor}"] == "tested"

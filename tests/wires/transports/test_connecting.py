@@ -1,0 +1,113 @@
+"""What `Client.connect` takes beside a fixed URL and a command: a Python file, and a function that returns the headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import trio
+from serving import START, served
+
+from trio_mcp import Client, Context, Disconnected, HttpOptions, Server
+from trio_mcp.errors import PeerError
+
+FILE = """
+from trio_mcp import Server
+
+one, server = Server("one"), Server("two")
+
+
+@server.tool
+async def hello() -> str:
+    return "hello"
+"""
+
+
+@pytest.mark.parametrize("named", ["app.py", "app.py:server", Path("app.py")], ids=str)
+async def test_a_python_file_is_served_in_a_process_from_whatever_folder(
+    named: str | Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = await trio.Path(tmp_path / "app.py").write_text(FILE)
+    assert file
+    monkeypatch.chdir(tmp_path)
+    (other := tmp_path / "other").mkdir()
+    with trio.fail_after(START):
+        async with Client.connect(named, cwd=other) as client:
+            assert (await client.call_tool("hello")).text == "hello"
+
+
+class Tokens:
+    """Tokens that are each good for one use."""
+
+    def __init__(self, *failures: Exception) -> None:
+        self.used: list[str] = []
+        self.given = 0
+        self.failures = [*failures]
+
+    async def headers(self) -> Mapping[str, str]:
+        await trio.lowlevel.checkpoint()
+        if self.failures:
+            raise self.failures.pop()
+        self.given += 1
+        return {"authorization": f"Bearer {self.given}"}
+
+    async def authenticate(self, headers: Mapping[str, str]) -> str | None:
+        token = headers.get("authorization", "")
+        if not token or token in self.used:
+            return None
+        self.used.append(token)
+        return "ann"
+
+
+def whoami(tokens: Tokens) -> Server:
+    server = Server("shop", http=HttpOptions(authenticate=tokens.authenticate, sse_path="/sse"))
+
+    @server.tool
+    async def who(ctx: Context) -> str:
+        return str(ctx.request.principal)
+
+    return server
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_a_function_is_asked_for_the_headers_of_each_request(mode: str) -> None:
+    tokens = Tokens()
+    async with served(whoami(tokens)) as url:
+        with trio.fail_after(START):
+            async with Client.connect(url, mode=mode, headers=tokens.headers) as client:
+                for _ in range(3):
+                    assert (await client.call_tool("who")).text == "ann"
+    assert len(tokens.used) == tokens.given >= 3
+
+
+async def test_a_function_is_asked_for_the_headers_of_a_websocket_and_of_http_sse() -> None:
+    tokens = Tokens()
+    async with served(whoami(tokens)) as url:
+        with trio.fail_after(START):
+            for target in (f"ws{url[4:]}", url.replace("/mcp", "/sse")):
+                async with Client.connect(target, mode="legacy", headers=tokens.headers) as client:
+                    assert (await client.call_tool("who")).text == "ann"
+
+
+async def test_a_plain_function_does_too_and_its_headers_are_checked() -> None:
+    server = whoami(Tokens())
+    async with served(server) as url:
+        with trio.fail_after(START):
+            for wrong in ({"a b": "c"}, {"a": "b\n"}, {"a": 1}):
+                with pytest.raises(Disconnected, match="headers"):
+                    async with Client.connect(url, mode="modern", headers=lambda wrong=wrong: wrong) as client:  # type: ignore[misc, return-value]
+                        await client.list_tools()
+            with pytest.raises(PeerError, match="Authorization"):
+                async with Client.connect(url, mode="modern", headers=dict[str, str]) as client:
+                    await client.list_tools()
+
+
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_a_function_that_fails_is_an_error_of_the_request_which_was_not_sent(scheme: str) -> None:
+    tokens = Tokens(*(ValueError("the token service is down") for _ in range(20)))
+    async with served(whoami(tokens)) as url:
+        with trio.fail_after(START), pytest.raises(Disconnected, match="token service is down"):
+            async with Client.connect(f"{scheme}{url[4:]}", mode="legacy", headers=tokens.headers) as client:
+                await client.list_tools()
+    assert tokens.used == []

@@ -1,0 +1,65 @@
+"""Names of other libraries, mostly FastMCP's, that are looked for here: what to write instead."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+from ..checks import check_names
+
+OF_SERVER: Final[Mapping[str, str]] = {
+    "add_middleware": "write a function: @server.middleware",
+    "as_proxy": "trio_mcp.proxy(target) is a server",
+    "custom_route": 'write @server.route("/path")',
+    "disable": "hide a tool with visible=, or remove_tool() and add_tool() it again",
+    "enable": "hide a tool with visible=, or remove_tool() and add_tool() it again",
+    "from_fastapi": "write from_openapi(app, client), of trio_mcp.openapi",
+    "from_openapi": "it is a function of trio_mcp.openapi",
+    "get_tool": "server.tools are the tools",
+    "http_app": "write asgi_app(server), of trio_mcp_transports.http",
+    "import_server": "write server.mount(prefix, other)",
+    "list_tools": "server.tools are the tools; Client.connect(server) lists what a client sees",
+    "run_async": "write await server.serve(...)",
+    "run_http_async": 'write await server.serve("http")',
+    "run_stdio_async": "write await server.serve()",
+    "sse_app": 'write asgi_app(server, sse_path="/sse"), of trio_mcp_transports.http',
+    "streamable_http_app": "write asgi_app(server), of trio_mcp_transports.http",
+}
+OF_CONTEXT: Final[Mapping[str, str]] = {
+    "client_id": "ctx.caller.principal is who calls",
+    "delete_state": "a session has no state: keep it in ctx.state, by ctx.caller.principal",
+    "fastmcp": "a tool uses the variable that its server is bound to",
+    "get_state": "a session has no state: keep it in ctx.state, by ctx.caller.principal",
+    "lifespan_context": "ctx.state is what the lifespan yields",
+    "list_roots": "write ctx.roots()",
+    "report_progress": "write ctx.progress(1, total=2)",
+    "request_context": "ctx.request is the request, and ctx.state what the lifespan yields",
+    "session": "write ctx.elicit, ctx.sample or ctx.log: modern clients have no session",
+    "session_id": "modern clients have no session; ctx.caller.principal is who calls",
+    "set_state": "a session has no state: keep it in ctx.state, by ctx.caller.principal",
+}
+OPTIONS: Final[Mapping[str, str]] = {
+    "app": "write a resource for the page, and its URI in meta=",
+    "auth": "scopes= is what a caller needs; HttpOptions(authenticate=...) says who calls",
+    "enabled": "visible= says who sees it; remove_tool() removes it while it is served",
+    "exclude_args": "annotate an argument that callers do not give with Annotated[T, Provide(function)]",
+    "mask_error_details": "ServiceOptions(tell_errors=...)",
+    "on_duplicate": "remove_tool() the old one first",
+    "run_in_thread": "a plain function runs in a thread, an async one does not",
+    "version": "MCP has no versions of tools: put it into meta=, or into the name",
+}
+"""Options of a server, a tool, a prompt or a resource."""
+
+
+def missing(owner: str, name: str, known: Mapping[str, str]) -> AttributeError:
+    """Return the error for an attribute that does not exist."""
+    advice = f": {known[name]}" if name in known else ""
+    return AttributeError(f"{owner!r} object has no attribute {name!r}{advice}", name=name)
+
+
+def refuse(given: Iterable[str], known: Collection[str], where: str) -> None:
+    """Raise `TypeError` for an option of an unknown name; see `check_names`."""
+    for name in given:
+        if name not in known and name in OPTIONS:
+            raise TypeError(f"{where} has no option {name!r}: {OPTIONS[name]}")
+    check_names(given, known, where)
