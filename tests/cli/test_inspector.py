@@ -57,7 +57,9 @@ def test_a_node_that_is_too_old_is_named(
     ("arguments", "named"),
     [
         (["http://127.0.0.1:1/mcp"], "trio-mcp serve"),
-        (["{app}", "--stdio", "--inspector"], "--stdio"),
+        (["{app}", "--stdio", "--inspector"], "--inspector"),
+        (["{app}", "--stdio", "--port", "80"], "--port"),
+        (["{app}", "--stdio", "--sse"], "--sse"),
         (["{app}:shop"], "inspected_app.py:server"),
     ],
 )

@@ -8,17 +8,20 @@ from typing import Any
 
 import pytest
 import trio
+from crashing_store import CrashingStore, Disk
 from peer import EVERYTHING
 from talk import ERAS, Legacy, Talk, accept, play, talk_to
 from task_talk import LegacyTask, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, HttpOptions, HttpRequest, HttpResponse, Server, ServiceOptions
+from trio_mcp import Client, Context, HttpOptions, HttpRequest, HttpResponse, Server, ServiceOptions
 from trio_mcp.errors import ConfigurationError
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 from trio_mcp.server.replaceable import ReplaceableServer
 
 BOUND = 20.0
+KEYS = KeyRing.random()
 eras = pytest.mark.parametrize("era", ERAS)
 
 
@@ -559,3 +562,38 @@ async def test_the_end_of_the_service_gives_up_a_lifespan_that_starts(autojump_c
                 nursery.start_soon(replace)
                 await wait_all_tasks_blocked()
             await raised.wait()
+
+
+@eras
+@pytest.mark.parametrize("kind", ["key", "task"])
+async def test_a_call_that_is_being_recorded_when_the_code_is_replaced_runs_with_its_own_code_and_lifespan(
+    era: type[Legacy], kind: str
+) -> None:
+    def stored(name: str) -> Server:
+        options = ServiceOptions(store=store, keys=KEYS)
+        server = Server("tester", version="1", lifespan=recorded(events, name), options=options)
+
+        @server.tool(task="required" if kind == "task" else False)
+        async def work(ctx: Context[str]) -> str:
+            events.append(f"{name} {ctx.state}")
+            return name
+
+        return server
+
+    events: list[str] = []
+    store = CrashingStore(Disk())
+    server = ReplaceableServer(stored("1"))
+    with trio.fail_after(BOUND):
+        async with Client.connect(server, mode=era.era) as client, trio.open_nursery() as nursery:
+            store.hang = trio.Event()
+            nursery.start_soon(client.call_tool, "work")
+            await wait_all_tasks_blocked()
+            await server.replace(stored("2"))
+            await wait_all_tasks_blocked()
+            assert events == ["open 1", "open 2"]
+            store.hang.set()
+            await wait_all_tasks_blocked()
+            nursery.start_soon(client.call_tool, "work")
+    ran = [event for event in events if event[0] in "12"]
+    assert ran == ["1 1", "2 2"]
+    assert events.index("1 1") < events.index("close 1")

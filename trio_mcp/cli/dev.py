@@ -8,6 +8,7 @@ from functools import partial
 
 import click
 import trio
+from click.core import ParameterSource
 
 from ..groups import unwrap
 from ..server import Server
@@ -22,7 +23,7 @@ from .output import note, set_up_logging
 from .project_modules import ProjectModules, project_roots
 from .reloading import Reloader
 from .restarts import Restarts
-from .serve import STATUSES, http_errors, serves_http
+from .serve import HTTP_OPTIONS, STATUSES, http_errors, serves_http
 from .targets import PythonTarget, read_target
 
 EXAMPLES = """\
@@ -81,8 +82,8 @@ def command_line(
     source = read_target(target)
     if not isinstance(source, PythonTarget):
         raise CommandError("dev reloads Python code: name a Python file or module, or use 'trio-mcp serve'")
-    if stdio and inspector:
-        raise CommandError("--inspector connects over HTTP: leave --stdio out")
+    if stdio:
+        check_without_http()
     npx = find_npx() if inspector else None
     if inspector and (node := outdated_node()) is not None:
         tell(f"the Inspector needs Node.js 22.19 or newer, and this is {node}: it may not start", "yellow")
@@ -97,6 +98,16 @@ def command_line(
     finally:
         modules.uninstall()
     return 0
+
+
+def check_without_http() -> None:
+    """Raise `CommandError` if an option of HTTP was given with `--stdio`, which would have no effect."""
+    ctx = click.get_current_context()
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        is_given = ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_given and name in (*HTTP_OPTIONS, "inspector", "era", "sse", "access_log"):
+            raise CommandError(f"{parameter.opts[0]} is for a server over HTTP: leave --stdio out")
 
 
 def make_reloader(source: PythonTarget, name: str, modules: ProjectModules, *, debug: bool) -> Reloader:
