@@ -6,6 +6,8 @@ import sys
 import tomllib
 from pathlib import Path
 
+from trio_mcp.model_formats import api_types
+
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 sys.path.insert(0, str(HERE))
@@ -53,7 +55,7 @@ suppress_warnings = ["ref.python"]
 # What other projects define. Their pages are elsewhere, and the site is built without a network.
 nitpick_ignore_regex = [
     # The types of the official clients of two models, which are extras, are names for type checkers alone.
-    (r"py:class", r"(ToolParam|MessageParam|ChatCompletion\w+)"),
+    (r"py:class", "|".join(api_types.__all__)),
     (r"py:exc", "Others"),
     (r"py:.*", rf"({'|'.join(FOREIGN)})\..*"),
 ]
