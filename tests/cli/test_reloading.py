@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager
@@ -178,6 +179,24 @@ async def test_a_module_that_was_missing_is_found_when_it_is_there(project: Proj
         assert "reloaded" in await project.saved(project.write("reloaded_new.py", ""))
         assert await show(client) == "one a"
         assert await project.saved(project.write("reloaded_other.py", "")) == ""
+
+
+async def test_a_signal_to_end_breaks_off_an_import_that_hangs(project: Project) -> None:
+    received: list[int] = []
+    before = signal.signal(signal.SIGTERM, lambda number, _frame: received.append(number))
+    try:
+        async with project.served() as client:
+            app = project.edit(
+                'VERSION = "one"',
+                'VERSION = "two"\nimport signal, time\nsignal.raise_signal(signal.SIGTERM)\ntime.sleep(3)',
+            )
+            assert "SIGTERM" in await project.saved(app)
+            assert received == [signal.SIGTERM]
+            signal.raise_signal(signal.SIGTERM)
+            assert received == [signal.SIGTERM] * 2
+            assert await show(client) == "one a"
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.parametrize("name", ["reloaded_app.py", "reloaded_helper.py"])

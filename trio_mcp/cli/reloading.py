@@ -13,11 +13,15 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Final, TypeAlias
 
 import trio
@@ -36,6 +40,10 @@ GONE_SECONDS: Final = 0.5
 GONE_STEP: Final = 0.05
 IMPORTABLE: Final = ("", ".py")
 """How the name of a folder or a file ends that may be a package or a module."""
+
+END_SIGNALS: Final = tuple(
+    signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if name in signal.Signals.__members__
+)
 
 Tell: TypeAlias = Callable[[str, str], None]
 """Shows lines to the user, in a colour."""
@@ -156,7 +164,8 @@ class Reloader:
     def _imported(self) -> Server | None:
         """Import the file, and return its server; None if that fails."""
         try:
-            server = self.load()
+            with broken_off_by_signals():
+                server = self.load()
         # Whatever the code of the user does while it is imported: the old code must go on. Ctrl-C is not of that code.
         except KeyboardInterrupt:
             raise
@@ -214,6 +223,37 @@ class Reloader:
         where = [f"  {frame.filename}, line {frame.lineno}: {frame.line}" for frame in own[-1:]]
         said = f"{cause}" if isinstance(cause, CommandError) else f"{type(cause).__name__}: {cause}"
         return [*where, *(f"  {line}" for line in said.splitlines())]
+
+
+class BrokenOff(BaseException):
+    """A signal asked the process to end while a file was imported."""
+
+
+@contextmanager
+def broken_off_by_signals() -> Generator[None]:
+    """Let a signal that asks the process to end break off what runs in the block, which may hang, and be handled as before.
+
+    The event loop does not run meanwhile, so what the handler wakes could not end the block.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: handler for number in END_SIGNALS if callable(handler := signal.getsignal(number))}
+    is_running = True
+
+    def break_off(number: int, frame: FrameType | None) -> None:
+        before[signal.Signals(number)](number, frame)
+        if is_running:
+            raise BrokenOff(f"{signal.Signals(number).name} came while it was imported")
+
+    try:
+        for each in before:
+            signal.signal(each, break_off)
+        yield
+    finally:
+        is_running = False
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def importable(folders: Collection[Path]) -> dict[Path, Stamp | None]:
