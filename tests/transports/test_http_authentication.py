@@ -280,6 +280,35 @@ def test_what_is_no_function_is_refused_where_it_is_written() -> None:
         asgi_app(Server("known"), authenticate="alice")  # type: ignore[arg-type]
 
 
+def plain(headers: Mapping[str, str]) -> str | None:
+    return headers.get("authorization")
+
+
+@pytest.mark.parametrize("hook", [plain, lambda _: "alice", partial(plain)], ids=["def", "lambda", "partial"])
+def test_a_function_that_is_not_async_is_refused_where_it_is_written(hook: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="authenticate must be an async function"):
+        asgi_app(Server("known"), authenticate=hook)
+    with pytest.raises(TypeError, match="authenticate must be an async function"):
+        HttpOptions(authenticate=hook)
+
+
+class Directory:
+    async def __call__(self, headers: Mapping[str, str]) -> str | None:
+        return await by_token(headers)
+
+    async def find(self, headers: Mapping[str, str]) -> str | None:
+        return await by_token(headers)
+
+
+@pytest.mark.parametrize(
+    "hook", [Directory(), Directory().find, partial(by_token), partial(Directory())], ids=["object", "method", "partial", "both"]
+)
+async def test_what_can_be_awaited_is_a_function_too(hook: Callable[..., Any]) -> None:
+    async with guarded(hook) as peer:
+        assert (await peer.post(initialize({}))).status == 401
+        assert (await peer.post(initialize({}), ALICE)).status == 200
+
+
 async def test_a_refused_request_opens_no_session() -> None:
     async with guarded(by_token) as peer:
         for _ in range(5):
