@@ -14,6 +14,8 @@ ASYNCIO_ERRORS: Final = (
     (RuntimeError, "no running event loop"),
     (RuntimeError, "no current event loop"),
     (TypeError, "unrecognized yield message"),
+    # `asyncio.Lock` and the like do not ask for the event loop before they have to wait.
+    (AttributeError, "'NoneType' object has no attribute 'create_future'"),
 )
 """The errors of asyncio without its event loop, and Trio's when a task awaits something of asyncio's."""
 
