@@ -99,7 +99,7 @@ def check_sync_callback(name: str, value: object) -> None:
 
 
 def check_async(name: str, value: object, expected: str) -> None:
-    """Raise `TypeError` unless `value` is an async function, a `functools.partial` of one, or an object with an async `__call__`."""
+    """Raise `TypeError` unless `value` is an async function, a `partial` of one, or an object with an async `__call__`."""
     check_callable(name, value, expected)
     function = value
     while isinstance(function, partial):

@@ -11,7 +11,15 @@ from trio_mcp.cli.hosts import HOSTS, read_file, with_server, without_server
 from trio_mcp.json_value import JsonValue
 
 OURS: dict[str, JsonValue] = {"command": "python", "args": ["é", "{}"]}
-LINES = '{\n    "mcpServers": {\n        "a": {"command": "x", "args": [ 1.50, "}," ]},\n        "b": { }\n    },\n    "z" : [1,2]\n}\n'
+LINES = """\
+{
+    "mcpServers": {
+        "a": {"command": "x", "args": [ 1.50, "}," ]},
+        "b": { }
+    },
+    "z" : [1,2]
+}
+"""
 FILES = {
     "lines": LINES,
     "tabs": LINES.replace("    ", "\t"),
@@ -53,7 +61,10 @@ def parsed(text: str) -> dict[str, JsonValue]:
 @pytest.mark.parametrize("text", FILES.values(), ids=FILES)
 def test_a_server_is_added_and_removed_and_the_text_is_the_same_as_before(text: str, tmp_path: Path) -> None:
     after = added(in_file(tmp_path, text))
-    assert parsed(after) == {**parsed(text), "mcpServers": {"a": parsed(text)["mcpServers"]["a"], "b": {}, "ours": OURS}}  # type: ignore[index, call-overload]
+    assert parsed(after) == {
+        **parsed(text),
+        "mcpServers": {"a": parsed(text)["mcpServers"]["a"], "b": {}, "ours": OURS},
+    }  # type: ignore[index, call-overload]
     assert removed(in_file(tmp_path, after), "ours") == text
 
 

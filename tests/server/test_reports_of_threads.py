@@ -1,4 +1,4 @@
-"""A plain function runs in a thread: what it asks and reports goes through Trio, and a forgotten way there is an error at once."""
+"""A plain function runs in a thread: it asks and reports through Trio, and a forgotten way there is an error at once."""
 
 from __future__ import annotations
 

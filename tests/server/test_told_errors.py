@@ -348,7 +348,9 @@ async def in_branch(ctx: Context) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning")
 @pytest.mark.parametrize("tell_errors", [True, False])
-@pytest.mark.parametrize("tool", [sleeps, yields, waits_for_a_lock, waits_for_an_event, waits_for_a_queue, in_thread, in_branch])
+@pytest.mark.parametrize(
+    "tool", [sleeps, yields, waits_for_a_lock, waits_for_an_event, waits_for_a_queue, in_thread, in_branch]
+)
 async def test_code_for_asyncio_is_named_with_the_page_to_read(
     mode: str, tool: Any, tell_errors: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -291,7 +291,9 @@ class Directory:
 
 
 @pytest.mark.parametrize(
-    "hook", [Directory(), Directory().find, partial(by_token), partial(Directory())], ids=["object", "method", "partial", "both"]
+    "hook",
+    [Directory(), Directory().find, partial(by_token), partial(Directory())],
+    ids=["object", "method", "partial", "both"],
 )
 async def test_what_can_be_awaited_is_a_function_too(hook: Callable[..., Any]) -> None:
     async with guarded(hook) as peer:

@@ -33,7 +33,8 @@ MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 HOST_NAME: Final = re.compile(r"[a-z]+(-[a-z]+)*")
 """What the names of hosts look like; a module may look like that, too."""
 ADDRESS: Final = re.compile(
-    r"(?P<near>localhost|\d+(\.\d+){3}|\[[0-9a-f:]+\])(:\d+|:\d+/\S*|/\S*)|[a-z0-9.-]+(:\d+(/\S*)?|/mcp|/sse)", re.IGNORECASE
+    r"(?P<near>localhost|\d+(\.\d+){3}|\[[0-9a-f:]+\])(:\d+|:\d+/\S*|/\S*)|[a-z0-9.-]+(:\d+(/\S*)?|/mcp|/sse)",
+    re.IGNORECASE,
 )
 """A URL without its scheme; `near` is an address for which that is http."""
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 
 MOUNT_ADVICE: Final = (
-    "Server.mount() takes a prefix, then a server or a proxy of one: `server.mount(\"weather\", weather)`; in FastMCP "
+    'Server.mount() takes a prefix, then a server or a proxy of one: `server.mount("weather", weather)`; in FastMCP '
     "the server is first, and the prefix is called namespace"
 )
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from json.decoder import scanstring
 from typing import Final
 
 from ...json_value import JsonValue
@@ -69,7 +68,7 @@ def scan(text: str, at: int) -> tuple[list[Member], int]:
     members: list[Member] = []
     at = skip(text, at + 1)
     while text[at] != "}":
-        name, colon = scanstring(text, at + 1)
+        name, colon = DECODER.raw_decode(text, at)
         value = skip(text, skip(text, colon) + 1)
         _, end = DECODER.raw_decode(text, value)
         members.append(Member(name, at, value, end))
