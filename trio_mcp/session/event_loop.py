@@ -8,7 +8,7 @@ from sniffio import current_async_library
 
 from ..groups import leaf_exceptions
 
-PAGE: Final = "docs/asyncio.md"
+PAGE: Final = "https://github.com/trio-mcp/trio-mcp/blob/main/docs/asyncio.md"
 
 ASYNCIO_ERRORS: Final = (
     (RuntimeError, "no running event loop"),
