@@ -120,6 +120,18 @@ def test_run_loads_neither_rich_nor_a_client_nor_what_only_other_commands_need(t
     assert loaded.isdisjoint(unwanted)
 
 
+def test_a_header_of_the_environment_may_have_spaces_and_is_not_shown(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIO_MCP_LIST_HEADERS", "authorization=Bearer canary\nx-b=1")
+    assert main(["list", "http://127.0.0.1:1/mcp"]) == Status.UNREACHABLE
+    monkeypatch.setenv("TRIO_MCP_LIST_HEADERS", "canary")
+    assert main(["list", "http://127.0.0.1:1/mcp"]) == Status.USAGE
+    err = capsys.readouterr().err
+    assert "--header" in err
+    assert "canary" not in err
+
+
 def test_an_option_is_taken_from_the_environment(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -27,6 +27,17 @@ from trio_mcp.cli.masking import masked
         ("server 0f8fad5b-d9cb-469f-a165-70867728950e", "server ***"),
         ("server 7hB2kLmQ9xZs4TvWy1Rp", "server ***"),
         ("server --key-file", "server --key-file"),
+        ("server --pass hidden --verbose", "server --pass *** --verbose"),
+        ("server --token -hidden", "server --token ***"),
+        ("npx cli --config '{\"apiKey\":\"hidden\"}'", "npx cli --config '{\"apiKey\":***'"),
+        ("npx cli --config='{\"api_key\": \"hidden\"}'", "npx cli '--config={\"api_key\": ***'"),
+        ("sh -c 'export TOKEN=hidden; server'", "sh -c 'export TOKEN=***'"),
+        ("sh -c 'server --db postgres://me:hidden@db/shop'", "sh -c 'server --db postgres://me:***'"),
+        ("server 'Server=db;User Id=me;Password=hidden;'", "server 'Server=db;User Id=me;Password=***'"),
+        ("curl '-HAuthorization: Bearer hidden'", "curl '-HAuthorization: ***'"),
+        ("connect me:hidden@db", "connect me:***@db"),
+        ("curl -u me:hidden", "curl -u me:***"),
+        ("remote https://x.example/s/7hB2kLmQ9xZs4TvWy1Rp/mcp", "remote https://x.example/s/***/mcp"),
     ],
 )
 def test_what_looks_like_a_secret_is_masked(command: str, shown: str) -> None:
@@ -42,6 +53,8 @@ def test_what_looks_like_a_secret_is_masked(command: str, shown: str) -> None:
         "/usr/bin/python3.12 -m trio_mcp run /home/me/Projects/Shop2/server_of_the_shop.py:make_server",
         "uvx --from git+https://github.com/Owner/Name server",
         "docker run -i --rm mcp/postgres",
+        "remote https://auth.example/keys/mcp --transport http-only --auth -v",
+        "docker run -v /home/me/keys:/keys image:latest",
         "python -m a_module_with_a_rather_long_name --port 8000 --verbose",
     ],
 )

@@ -181,6 +181,23 @@ async def test_a_module_that_was_missing_is_found_when_it_is_there(project: Proj
         assert await project.saved(project.write("reloaded_other.py", "")) == ""
 
 
+@pytest.mark.parametrize("name", ["reloaded_app.py", "reloaded_helper.py"])
+async def test_a_link_that_leads_to_another_file_is_a_change(project: Project, name: str) -> None:
+    link = project.folder / name
+    first = link.rename(project.folder / "first.txt")
+    second = project.write("second.txt", first.read_text().replace('"one"', '"two"').replace("'a'", "'b'"))
+    link.symlink_to(first)
+    async with project.served() as client:
+        link.unlink()
+        link.symlink_to(second)
+        assert "reloaded" in await project.saved(link)
+        assert await show(client) == ("two a" if name == "reloaded_app.py" else "one b")
+        first.unlink()
+        second.write_text(second.read_text().replace('"two"', '"three"').replace("'b'", "'c'"))
+        assert "reloaded" in await project.saved(second)
+        assert await show(client) == ("three a" if name == "reloaded_app.py" else "one c")
+
+
 async def test_two_versions_that_look_the_same_to_the_system_are_told_apart(project: Project) -> None:
     async with project.served() as client:
         status = project.app.stat()

@@ -282,6 +282,27 @@ async def test_a_start_can_be_cancelled(autojump_clock: MockClock) -> None:
     assert trio.current_time() == 3
 
 
+async def test_a_cancel_that_a_start_could_not_notice_closes_it_afterwards(autojump_clock: MockClock) -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def lifespan(server: Server) -> AsyncIterator[None]:
+        # As what runs in a thread: a cancel does not reach it.
+        with trio.CancelScope(shield=True):
+            await trio.sleep(2)
+        try:
+            yield
+        finally:
+            events.append("closed")
+
+    with trio.move_on_after(1) as scope:
+        async with Server("tester", lifespan=lifespan).open_service():
+            events.append("served")
+    assert scope.cancelled_caught
+    assert events == ["closed"]
+    assert trio.current_time() == 2
+
+
 def test_a_lifespan_that_is_no_context_manager_is_refused() -> None:
     async def undecorated(server: Server) -> AsyncIterator[None]:
         yield

@@ -373,6 +373,44 @@ async def test_a_cancel_while_the_new_lifespan_starts_leaves_the_old_code(autoju
         assert await player.text() == "old"
 
 
+async def test_a_cancel_that_the_start_of_a_lifespan_could_not_notice_leaves_the_old_code(
+    autojump_clock: MockClock,
+) -> None:
+    events: list[str] = []
+
+    @asynccontextmanager
+    async def threaded(server: Server) -> AsyncIterator[None]:
+        # As what runs in a thread: a cancel does not reach it.
+        with trio.CancelScope(shield=True):
+            await trio.sleep(2)
+        events.append("opened")
+        yield
+        events.append("closed")
+
+    @asynccontextmanager
+    async def closing(server: Server) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            events.append("closed")
+
+    mounted = version("mounted", lifespan=closing)
+    new = version("new", lifespan=threaded)
+    new.mount("below", mounted)
+    server = ReplaceableServer(version("old"))
+    async with play(server, Legacy) as player:
+        with trio.move_on_after(1) as scope:
+            await server.replace(new)
+        assert scope.cancelled_caught
+        assert trio.current_time() == 2
+        await player.call("show")
+        assert await player.text() == "old"
+        await server.replace(version("newer"))
+        await player.call("show")
+        assert await player.text() == "newer"
+    assert events == ["opened"]
+
+
 async def test_offers_that_cannot_be_served_leave_the_old_code_and_close_the_new_lifespan() -> None:
     from trio_mcp import ToolSearch
 

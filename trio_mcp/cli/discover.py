@@ -9,11 +9,10 @@ from typing import NamedTuple
 import click
 
 from ..mcp_json import CommandServer, HostServer
-from ..printable import shown_url
 from .command import command
 from .errors import CommandError, Status
 from .hosts import HOSTS, Host, Location, read_entries
-from .masking import MASK, masked
+from .masking import MASK, masked, masked_url
 from .options import json_option
 from .output import note, show_json, show_table
 
@@ -41,7 +40,7 @@ class Found(NamedTuple):
         """Its command or its URL, without secrets."""
         if isinstance(self.server, CommandServer):
             return shlex.join(masked(self.server.command)).replace(f"'{MASK}'", MASK)
-        return shown_url(self.server.url)
+        return masked_url(self.server.url)
 
 
 @command("discover", EXAMPLES)

@@ -76,7 +76,7 @@ def changes_file(function: Callable[..., int]) -> Callable[..., int]:
     "--env",
     "env",
     multiple=True,
-    type=Pair("NAME=VALUE"),
+    type=Pair("NAME=VALUE", is_secret=True),
     metavar="NAME=VALUE",
     help="An environment variable of the command; repeatable.",
 )

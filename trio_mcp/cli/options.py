@@ -26,7 +26,7 @@ header_option = click.option(
     "--header",
     "headers",
     multiple=True,
-    type=Pair(HEADER_FORM),
+    type=Pair(HEADER_FORM, is_secret=True),
     metavar="NAME=VALUE",
     help="An HTTP header, for a URL; repeatable.",
 )

@@ -45,21 +45,26 @@ class UrlPath(click.ParamType[str]):
 class Pair(click.ParamType[tuple[str, str]]):
     """A text such as `key=value`.
 
+    Several in a variable of the environment are in a line each: a value may have spaces in it.
+
     Args:
         form: how to write it, for the error.
+        is_secret: the error does not show the text.
     """
 
     name = "pair"
+    envvar_list_splitter = "\n"
 
-    def __init__(self, form: str = "KEY=VALUE") -> None:
+    def __init__(self, form: str = "KEY=VALUE", *, is_secret: bool = False) -> None:
         self.form = form
+        self.is_secret = is_secret
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
         if isinstance(value, tuple):
             return value
         key, equals, rest = str(value).partition("=")
         if not key or not equals:
-            self.fail(f"{value!r} is not {self.form}", param, ctx)
+            self.fail(f"{'the text' if self.is_secret else repr(value)} is not {self.form}", param, ctx)
         return key, rest
 
 

@@ -60,12 +60,16 @@ class NotedLoader(SourceFileLoader):
 
     def get_code(self, fullname: str) -> CodeType | None:
         """Return the code of the source as it is now."""
-        path = Path(self.path).resolve()
+        named = Path(self.path).absolute()
+        # A link may be made to lead to another file, while this one stays as it is.
+        paths = [named.resolve(), *([named] if named.is_symlink() else [])]
         # Before the file is read, so that a version that is saved meanwhile differs from it.
-        stamp = stamp_of(path)
-        self._note(fullname, path, Source(stamp, None))
+        stamp = stamp_of(named)
+        for path in paths:
+            self._note(fullname, path, Source(stamp, None))
         source = self.get_data(self.path)
-        self._note(fullname, path, Source(stamp, hashlib.sha256(source).digest()))
+        for path in paths:
+            self._note(fullname, path, Source(stamp, hashlib.sha256(source).digest()))
         code: CodeType = self.source_to_code(source, self.path)
         return code
 

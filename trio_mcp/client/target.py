@@ -25,6 +25,7 @@ HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.1)."""
 
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+FRAMING = frozenset({"content-length", "transfer-encoding"})
 HOST_PATTERN = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 
 TRANSPORTS = {"http": "http", "https": "http", "ws": "websocket", "wss": "websocket"}
@@ -161,8 +162,15 @@ def check_headers(headers: Mapping[str, str]) -> None:
     for name, value in headers.items():
         if not HEADER_NAME.fullmatch(name):
             raise ValueError(f"headers: {name!r:.80} is no name of a header: letters, digits and '-', without spaces")
+        if name.lower() in FRAMING:
+            raise ValueError(f"headers: {name} says where a request ends, and is set by what sends it")
         if CONTROL_CHARACTERS.search(value):
             raise ValueError(f"headers: the value of {name!r} has a line break or another control character in it")
+        # What sends it would say so as well, with the value in its error (RFC 9110, 5.5).
+        if not value.isascii():
+            raise ValueError(f"headers: the value of {name!r} has a character in it that is not ASCII")
+        if value != value.strip(" \t"):
+            raise ValueError(f"headers: the value of {name!r} begins or ends with a space")
 
 
 def target_hint(text: str) -> str:

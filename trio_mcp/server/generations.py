@@ -109,6 +109,8 @@ class Generations:
         try:
             with trio.CancelScope() as scope:
                 async with server.open_mounted() as state, open_mounts(server.registry) as states:
+                    # See `open_lifespan`.
+                    await trio.lowlevel.checkpoint_if_cancelled()
                     scope.shield = True
                     generation = Generation(server, state, states)
                     self._open[generation] = None

@@ -5,6 +5,7 @@
 #
 #   step                           the lifespan's task                      the block of `open_lifespan`
 #   start                          runs to its `yield`                      waits in `nursery.start`; a cancel reaches both
+#   cancelled at its `yield`       closes, unshielded                       is cancelled when that is done
 #   serving                        waits for `over`, shielded               runs
 #   its own nursery fails          unwinds, and raises                      is cancelled; then that exception is raised
 #   the block ends                 wakes, and closes; at most               waits
@@ -79,6 +80,9 @@ async def open_lifespan(
         with scope:
             try:
                 async with lifespan() as value:
+                    # A cancel that its start did not notice, in a thread say. Shielded, it would wait here for ever: nobody is
+                    # told that it has started, so nobody ends it.
+                    await trio.lowlevel.checkpoint_if_cancelled()
                     scope.shield = True
                     task_status.started(value)
                     await over.wait()

@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Final
 
 import trio
@@ -27,12 +28,31 @@ def run_process(serve: Callable[[], Awaitable[object]], name: str | None = None)
     """
     settle_for_server()
     try:
-        with owned_process():
+        with owned_process(), tree_signal_survived():
             trio.run(serve)
     except (OSError, ConfigurationError) as error:
         if name is not None:
             server.one_line.show_in_one_line(error, name)
         raise
+
+
+def ignore_signal(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing. Unlike `SIG_IGN`, the programs that this one starts do not inherit it."""
+
+
+@contextmanager
+def tree_signal_survived() -> Generator[None]:
+    """Let SIGUSR1 not end the process while no service runs: while lifespans open and close, which must not be cut short."""
+    number: signal.Signals | None = getattr(signal, "SIGUSR1", None) if OWNS_PROCESS.get() else None
+    if number is None or signal.getsignal(number) is not signal.SIG_DFL:
+        yield
+        return
+    signal.signal(number, ignore_signal)
+    try:
+        yield
+    finally:
+        if signal.getsignal(number) is ignore_signal:
+            signal.signal(number, signal.SIG_DFL)
 
 
 _shown: Final[dict[Service, None]] = {}
@@ -51,7 +71,7 @@ def tree_on_signal(service: Service) -> Generator[None]:
         return
     _shown[service] = None
     try:
-        if signal.getsignal(number) is signal.SIG_DFL:
+        if signal.getsignal(number) in (signal.SIG_DFL, ignore_signal):
             # Here and not in the task: a signal that comes before the task runs would end the process.
             with trio.open_signal_receiver(number) as received:
                 service.supervisor.spawn(log_trees, received)

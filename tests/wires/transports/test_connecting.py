@@ -111,3 +111,49 @@ async def test_a_function_that_fails_is_an_error_of_the_request_which_was_not_se
             async with Client.connect(f"{scheme}{url[4:]}", mode="legacy", headers=tokens.headers) as client:
                 await client.list_tools()
     assert tokens.used == []
+
+
+UNSENDABLE = {
+    "a character outside ASCII": {"authorization": "Bearer canary\u00e9"},
+    "half of a surrogate pair": {"authorization": "Bearer canary\ud800"},
+    "a space at the end": {"authorization": "Bearer canary "},
+    "the length of the body": {"Content-Length": "7"},
+    "another framing": {"transfer-encoding": "canary"},
+}
+
+
+@pytest.mark.parametrize("headers", UNSENDABLE.values(), ids=UNSENDABLE)
+@pytest.mark.parametrize("scheme", ["http", "ws"])
+async def test_headers_that_cannot_be_sent_are_refused_without_their_values(
+    scheme: str, headers: Mapping[str, str]
+) -> None:
+    async with served(whoami(Tokens())) as url:
+        target = f"{scheme}{url[4:]}"
+        with trio.fail_after(START):
+            with pytest.raises(Disconnected, match="headers") as failed:
+                async with Client.connect(target, mode="legacy", headers=lambda: headers) as client:
+                    await client.list_tools()
+            with pytest.raises(ValueError, match="headers") as refused:
+                Client.connect(target, mode="legacy", headers=headers)
+    assert "canary" not in f"{failed.value} {refused.value}"
+
+
+@pytest.mark.parametrize("mode", ["legacy", "modern"])
+async def test_a_function_does_not_replace_what_the_protocol_says_in_a_header(mode: str) -> None:
+    tokens = Tokens()
+
+    async def headers() -> Mapping[str, str]:
+        own = {"Content-Type": "text/plain", "Accept": "text/html", "Mcp-Method": "x", "MCP-Protocol-Version": "2024-11-05"}
+        return {**await tokens.headers(), **own}
+
+    async with served(whoami(tokens)) as url:
+        with trio.fail_after(START):
+            async with Client.connect(url, mode=mode, headers=headers) as client:
+                assert (await client.call_tool("who")).text == "ann"
+
+
+async def test_a_function_that_hangs_is_ended_by_the_limit_of_connecting() -> None:
+    async with served(whoami(Tokens())) as url:
+        with trio.fail_after(START), pytest.raises(Disconnected, match="headers"):
+            async with Client.connect(url, mode="modern", headers=trio.sleep_forever, connect_timeout=0.1) as client:  # type: ignore[arg-type]
+                await client.list_tools()

@@ -88,3 +88,10 @@ async def test_a_server_on_stdio_logs_it_and_still_ends_with_its_stdin() -> None
         await line_with(server, "waiting 1: no calls")
         await server.stdin.aclose()
         assert await server.end() == 0
+
+
+async def test_the_signal_disturbs_no_lifespan_that_opens_or_closes() -> None:
+    async with child(APP.with_name("signalled_app.py"), strict=False) as server:
+        await server.stdin.aclose()
+        await line_with(server, "closed")
+        assert await server.end() == 0

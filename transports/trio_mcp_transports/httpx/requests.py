@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from typing import Final
 
@@ -17,6 +17,8 @@ from ..tls import is_plain_text
 from .limits import ClientLimits
 
 EVENT_STREAM: Final = "text/event-stream"
+PROTOCOL_HEADERS: Final = frozenset({"accept", "content-type", "last-event-id"})
+"""Headers that requests have of their own, apart from those of MCP, whose names begin so."""
 
 
 def open_http(limits: ClientLimits, headers: HeaderSource | None) -> httpx2.AsyncClient:
@@ -26,24 +28,41 @@ def open_http(limits: ClientLimits, headers: HeaderSource | None) -> httpx2.Asyn
     timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
     connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
     if callable(headers):
-        return httpx2.AsyncClient(timeout=timeout, limits=connections, auth=HeaderFunction(headers))
+        return httpx2.AsyncClient(timeout=timeout, limits=connections, auth=HeaderFunction(headers, limits.connect))
     return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
 
 
 class HeaderFunction(httpx2.Auth):
-    """Adds to each request the headers that a function returns at that moment."""
+    """Adds to each request the headers that a function returns at that moment.
 
-    def __init__(self, source: HeaderSource) -> None:
+    Args:
+        seconds: how long the function may take.
+    """
+
+    def __init__(self, source: HeaderSource, seconds: float) -> None:
         self._source = source
+        self._seconds = seconds
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Yield the request with its headers."""
+        """Yield the request with its headers; what the protocol says in a header is not replaced."""
+        headers: Mapping[str, str] | None = None
         try:
-            request.headers.update(await current_headers(self._source))
+            with trio.move_on_after(self._seconds):
+                headers = await current_headers(self._source)
         except HeadersFailed as error:
             # One of the errors after which the server knows nothing of the request.
             raise httpx2.ConnectError(str(error), request=request) from error
+        if headers is None:
+            why = f"the function headers= did not return within {self._seconds:g} seconds"
+            raise httpx2.ConnectTimeout(why, request=request)
+        given = {name: value for name, value in headers.items() if not self._is_set(name.lower(), request)}
+        request.headers.update(given)
         yield request
+
+    @staticmethod
+    def _is_set(name: str, request: httpx2.Request) -> bool:
+        """Return whether a header is one of the protocol, and the request has it."""
+        return (name in PROTOCOL_HEADERS or name.startswith("mcp-")) and name in request.headers
 
 
 async def read_body(response: httpx2.Response, limit: int) -> bytes:
