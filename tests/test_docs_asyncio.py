@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import tomllib
 
 import pytest
 import trio
 from pages import Names, Page
+from serving import ROOT
 
 from trio_mcp import Client, Server
 from trio_mcp.session.event_loop import ASYNCIO_ERRORS
+from trio_mcp.session.event_loop import PAGE as ADVICE
 
 PAGE = Page("asyncio")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 BOUND = 20.0
+
+
+def test_the_advice_for_asyncio_leads_to_this_page_without_a_clone() -> None:
+    folder = PROJECT["urls"]["Documentation"].removesuffix("index.md")
+    assert f"{folder}{PAGE.name}.md" == ADVICE
 
 
 @pytest.fixture

@@ -47,6 +47,20 @@ async def test_the_routes_of_the_page_answer_as_it_says(autojump_clock: MockCloc
         assert (await client.post(f"{url}/mcp", json={}, headers={"host": "mcp.example.com"})).status_code == 401
 
 
+@pytest.mark.parametrize(
+    ("authorization", "principal"),
+    [
+        ("Bearer a-long-random-token", "alice"),
+        ("bearer a-long-random-token", "alice"),
+        ("a-long-random-token", None),
+        ("Basic a-long-random-token", None),
+        ("Bearer wrong", None),
+    ],
+)
+async def test_a_token_needs_its_scheme(authorization: str, principal: str | None) -> None:
+    assert await page()["authenticate"]({"authorization": authorization}) == principal
+
+
 async def test_a_proxy_reaches_the_server_below_its_prefix(autojump_clock: MockClock) -> None:
     async with client_of("behind") as client:
         for path in ("/tools/version", "/version"):

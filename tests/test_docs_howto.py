@@ -37,8 +37,16 @@ async def test_recipes_for_results(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert [each.type for each in (await client.call(page()["floor_plan"], level=1)).content] == ["image"]
     assert [each.type for each in (await client.call(page()["price_list"])).content] == ["resource"]
     assert (await client.call(page()["list_products"])).data == [{"name": "lamp", "euros": 40.0}]
+    assert (await client.call(page()["in_stock"], name="sofa")).data is False
     failed = await client.call(page()["price"], name="sofa")
     assert (failed.is_error, failed.text) == (True, "There is no sofa. Call list_products first.")
+
+
+async def test_the_recipe_for_a_tool_that_only_reads(mcp_era: str) -> None:
+    async with Client.connect(page()["server"], mode=mcp_era) as client:
+        hints = {tool.name: tool.annotations for tool in await client.list_tools()}["in_stock"]
+    assert hints is not None
+    assert hints.read_only_hint
 
 
 async def test_recipes_for_data_and_prompts(tmp_path: Path, mcp_era: str) -> None:

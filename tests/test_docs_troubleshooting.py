@@ -38,6 +38,7 @@ FOREIGN = {
     "'NoneType' object has no attribute": "Python",
     "cannot import name": "Python",
     "from 'trio_mcp'": "Python",
+    "was never awaited": "Python",
     "ImportError": "Python",
     "-w 2": "an option of hypercorn",
     "No such option '--workers'": "click",
@@ -151,6 +152,14 @@ async def forgets_await(ctx: Context) -> None:
     ctx.info("x")  # type: ignore[unused-coroutine]
 
 
+async def lamp() -> str:
+    return "lamp"
+
+
+async def returns_a_coroutine() -> object:
+    return lamp()
+
+
 def logs_in_a_thread(ctx: Context) -> None:
     ctx.info("x")  # type: ignore[unused-coroutine]
 
@@ -186,6 +195,7 @@ CASES: list[Callable[..., object]] = [
     uses_state,
     has_a_bad_form,
     forgets_await,
+    returns_a_coroutine,
     logs_in_a_thread,
     returns_text,
     returns_an_object,

@@ -98,6 +98,17 @@ def check_sync_callback(name: str, value: object) -> None:
         )
 
 
+def check_async(name: str, value: object, expected: str) -> None:
+    """Raise `TypeError` unless `value` is an async function, a `partial` of one, or an object with an async `__call__`."""
+    check_callable(name, value, expected)
+    function = value
+    while isinstance(function, partial):
+        function = function.func
+    method = getattr(type(function), "__call__", None)  # noqa: B004
+    if not (inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(method)):
+        raise TypeError(mistake(name, expected, value, "write `async def`"))
+
+
 def check_choice(name: str, value: object, choices: Collection[str]) -> str:
     """Return `value` if it is one of `choices`."""
     # Compared one by one: a value that cannot be hashed is a wrong value here, not another kind of error.

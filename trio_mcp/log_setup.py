@@ -78,6 +78,9 @@ def belongs_text() -> str:
 class JsonFormatter(logging.Formatter):
     """Formats each record as one JSON object in one line of ASCII."""
 
+    is_json: Final = True
+    """What other output asks that goes to the same stream; see `logs.logs_json`."""
+
     def format(self, record: logging.LogRecord) -> str:
         """Return the line.
 

@@ -32,6 +32,11 @@ class OwnText(str):
     __slots__ = ()
 
 
+def logs_json() -> bool:
+    """Return whether the log is one JSON object in each line, as `configure_logging` sets it up."""
+    return any(getattr(handler.formatter, "is_json", False) for handler in logging.getLogger().handlers)
+
+
 class PeerLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose arguments may hold what a peer wrote."""
 

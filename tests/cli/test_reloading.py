@@ -168,6 +168,7 @@ async def test_code_that_cannot_be_imported_leaves_the_old_code_and_is_shown(pro
 async def test_an_error_in_a_neighbour_names_its_line(project: Project) -> None:
     async with project.served() as client:
         said = await project.saved(project.write("reloaded_helper.py", "TEXT = 'b'\nint('x')\n"))
+        assert said.startswith("reloaded_helper.py was not reloaded")
         assert f"{project.folder / 'reloaded_helper.py'}, line 2: int('x')" in said
         assert await show(client) == "one a"
 

@@ -849,3 +849,32 @@ async def test_a_tool_error_of_a_mounted_tool_is_its_text() -> None:
     async with client_of(desk_of(("n", server))) as client:
         result = await client.call_tool("n_fail")
         assert (result.is_error, result.text) == (True, "there is none")
+
+
+@pytest.mark.parametrize(
+    ("args", "options"),
+    [
+        (("other",), {}),
+        (("other", "x"), {}),
+        (("other",), {"namespace": "x"}),
+        (("other",), {"prefix": "x"}),
+        (("x",), {}),
+        (("x", "other", "y"), {}),
+        ((), {"server": "other", "prefix": "x"}),
+    ],
+    ids=str,
+)
+def test_other_arguments_than_a_prefix_and_a_server_are_answered_with_what_to_write(
+    args: tuple[str, ...], options: dict[str, str]
+) -> None:
+    outer, values = Server("outer"), {"other": Server("other")}
+    mount: Callable[..., None] = outer.mount
+    with pytest.raises(TypeError, match=naming("Server.mount()", 'server.mount("weather", weather)', "FastMCP")):
+        mount(*(values.get(each, each) for each in args), **{name: values.get(v, v) for name, v in options.items()})
+    assert list(outer.registry.mounts) == []
+
+
+def test_the_arguments_of_mount_may_be_named() -> None:
+    outer = Server("outer")
+    outer.mount(prefix="x", other=Server("other"))
+    assert [mount.prefix for mount in outer.registry.mounts] == ["x"]

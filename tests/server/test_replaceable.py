@@ -192,6 +192,17 @@ async def test_a_modern_subscription_stays_and_is_notified_of_the_lists_that_dif
         assert [message["method"] for message in talk.waiting()] == ["notifications/tools/list_changed"]
 
 
+async def test_a_subscription_is_no_call_that_goes_on_with_the_old_code_and_keeps_no_lifespan_open() -> None:
+    events: list[str] = []
+    server = ReplaceableServer(asking("old", recorded(events, "1")))
+    async with talk_to(server) as talk:
+        talk.ask("subscriptions/listen", notifications={"toolsListChanged": True})
+        await wait_all_tasks_blocked()
+        assert (await server.replace(asking("new", recorded(events, "2")))).old_calls == 0
+        await wait_all_tasks_blocked()
+        assert events == ["open 1", "open 2", "close 1"]
+
+
 async def test_a_description_or_a_schema_that_differs_is_a_difference_of_the_list() -> None:
     def described(text: str) -> Server:
         server = Server("tester", version="1")

@@ -175,11 +175,6 @@ async def ask_and_hold(ctx: Context) -> str:
     return "deleted"
 
 
-def ask_in_a_thread(ctx: Context) -> str:
-    ctx.elicit("Delete all?", bool)  # type: ignore[unused-coroutine]
-    return "deleted"
-
-
 async def step_and_drop(ctx: Context) -> str:
     ctx.step("search", list)  # type: ignore[unused-coroutine]
     return "deleted"
@@ -215,7 +210,6 @@ DROPPING = {
     ask_and_drop: "ctx.elicit.strict",
     ask_and_keep: "ctx.elicit",
     ask_and_hold: "ctx.elicit",
-    ask_in_a_thread: "ctx.elicit",
     step_and_drop: "ctx.step",
     drop_in_a_branch: "ctx.elicit.strict",
     drop_in_a_group: "ctx.elicit.strict",

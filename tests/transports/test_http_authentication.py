@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from stage import Stage, Talk
 from talking import Session, said
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Server
+from trio_mcp import HttpOptions, Server
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
 ALICE = {"authorization": "Bearer alice"}
@@ -205,10 +206,6 @@ async def gives_up_by_itself(_headers: Mapping[str, str]) -> str:
     return "alice"
 
 
-def is_not_async(_headers: Mapping[str, str]) -> Any:
-    return "alice"
-
-
 async def spoils_the_headers(headers: Any) -> str:
     headers["mcp-session-id"] = "another"
     return "alice"
@@ -223,7 +220,6 @@ BROKEN = {
     "far too much": returning("a" * 2000),
     "half a character": returning("al\ud800ice"),  # no request state could be sealed for it
     "gives up by itself": gives_up_by_itself,
-    "is not async": is_not_async,
     "spoils the headers": spoils_the_headers,
 }
 
@@ -244,12 +240,6 @@ async def test_a_hook_that_fails_again_and_again_is_logged_once(caplog: pytest.L
         assert len(caplog.records) == 1
     # The end of the application logs how many were only counted.
     assert [record.args[0] for record in caplog.records[1:] if isinstance(record.args, tuple)] == [2]
-
-
-async def test_the_log_says_how_a_hook_that_is_not_async_is_written(caplog: pytest.LogCaptureFixture) -> None:
-    async with guarded(is_not_async) as peer:
-        assert (await peer.post(initialize({}), JSON_HEADERS | ALICE)).status == 500
-        assert "authenticate is an async function: write `async def`; this one returned str" in caplog.text
 
 
 async def test_a_hook_that_hangs_lets_nobody_in(caplog: pytest.LogCaptureFixture) -> None:
@@ -278,6 +268,37 @@ async def test_an_empty_principal_is_nobody(principal: str | None) -> None:
 def test_what_is_no_function_is_refused_where_it_is_written() -> None:
     with pytest.raises(TypeError, match="authenticate must be an async function"):
         asgi_app(Server("known"), authenticate="alice")  # type: ignore[arg-type]
+
+
+def plain(headers: Mapping[str, str]) -> str | None:
+    return headers.get("authorization")
+
+
+@pytest.mark.parametrize("hook", [plain, lambda _: "alice", partial(plain)], ids=["def", "lambda", "partial"])
+def test_a_function_that_is_not_async_is_refused_where_it_is_written(hook: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="authenticate must be an async function"):
+        asgi_app(Server("known"), authenticate=hook)
+    with pytest.raises(TypeError, match="authenticate must be an async function"):
+        HttpOptions(authenticate=hook)
+
+
+class Directory:
+    async def __call__(self, headers: Mapping[str, str]) -> str | None:
+        return await by_token(headers)
+
+    async def find(self, headers: Mapping[str, str]) -> str | None:
+        return await by_token(headers)
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [Directory(), Directory().find, partial(by_token), partial(Directory())],
+    ids=["object", "method", "partial", "both"],
+)
+async def test_what_can_be_awaited_is_a_function_too(hook: Callable[..., Any]) -> None:
+    async with guarded(hook) as peer:
+        assert (await peer.post(initialize({}))).status == 401
+        assert (await peer.post(initialize({}), JSON_HEADERS | ALICE)).status == 200
 
 
 async def test_a_refused_request_opens_no_session() -> None:

@@ -61,6 +61,8 @@ async def test_the_outer_server_authenticates_the_callers_of_mounted_routes() ->
         assert (await ask(peer, "/in/where")).status == 401
         assert (await ask(peer, "/in/where", {**LOCAL, "authorization": "Bearer a"})).body.endswith(b" ann")
         assert (await ask(peer, "/in/open")).status == 200
+        assert (await ask(peer, "/in/open", {"host": "anywhere.example"})).status == 200
+        assert (await ask(peer, "/in/where", {"host": "anywhere.example", "authorization": "Bearer a"})).status == 421
 
 
 async def where_in_the_open(request: HttpRequest) -> HttpResponse:

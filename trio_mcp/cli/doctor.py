@@ -42,6 +42,7 @@ every name can be reached by every web site (DNS rebinding). The status is 1 if 
 """
 
 FOREIGN_HOST: Final = "host-that-no-server-has.invalid"
+GIVE_HEADER: Final = "give --header authorization='Bearer ...'"
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
@@ -86,13 +87,15 @@ async def server_checks(connecting: Connecting, timeout: float) -> AsyncIterator
         except CommandError as error:
             yield Check("error", "file", str(error))
             return
-    reached = False
+    reached, unknown = False, False
     for era in ("modern", "legacy"):
         said, problem = await hello(replace(connecting, mode=era), timeout)
         reached = reached or problem is None
+        unknown = unknown or (problem is not None and wants_credentials(connecting, str(problem)))
         yield Check("ok", era, said) if problem is None else Check("warning", era, explained(connecting, problem))
     if not reached:
-        yield Check("error", "server", "no client of either era can connect to it")
+        why = f": 401, it does not know who calls; {GIVE_HEADER}" if unknown else ""
+        yield Check("error", "server", f"no client of either era can connect to it{why}")
     elif isinstance(connecting.target, UrlTarget):
         yield await host_check(connecting, timeout)
         yield address_check(connecting.target.url)
@@ -134,9 +137,16 @@ def explained(connecting: Connecting, problem: CommandError) -> str:
         if "allowed_hosts" in text or "421" in text:
             host = urlsplit(connecting.target.url).hostname
             return f"{text}; start it with --allowed-host {host}"
-        if "401" in text or "403" in text:
-            return f"{text}; give --header authorization='Bearer ...', if it authenticates its callers"
+        if wants_credentials(connecting, text):
+            return f"{text}; {GIVE_HEADER}"
+        if "403" in text:
+            return f"{text}; {GIVE_HEADER}, if it authenticates its callers"
     return text
+
+
+def wants_credentials(connecting: Connecting, text: str) -> bool:
+    """Return whether an error is a 401: one without a JSON-RPC error shows its status, and ours names the header."""
+    return isinstance(connecting.target, UrlTarget) and ("HTTP 401" in text or "Authorization header" in text)
 
 
 async def host_check(connecting: Connecting, timeout: float) -> Check:

@@ -132,7 +132,7 @@ class Reloader:
         saved = self.modules.take_out()
         done = False
         try:
-            replacement = await self._replace()
+            replacement = await self._replace(shown(changed) or self.name)
             done = replacement is not None
             if replacement is not None:
                 self._succeeded(replacement, changed, time.monotonic() - started)
@@ -143,9 +143,13 @@ class Reloader:
             self._seen = importable(self.modules.folders()) if self._has_failed else {}
             forget_lines()
 
-    async def _replace(self) -> Replacement | None:
-        """Import the file, and serve what it has now; None if the old code stays."""
-        server = self._imported()
+    async def _replace(self, what: str) -> Replacement | None:
+        """Import the file, and serve what it has now; None if the old code stays.
+
+        Args:
+            what: the files that have changed, for the user.
+        """
+        server = self._imported(what)
         if server is None:
             return None
         self._starting = trio.CancelScope()
@@ -156,12 +160,13 @@ class Reloader:
                 is_over = self.server.service is None or self.server.service.supervisor.draining
                 if not is_over:
                     its_own = LIFESPAN_NOTE in getattr(error, "__notes__", ())
-                    self._failed(error, "was not reloaded: its lifespan failed" if its_own else "was not reloaded")
+                    why = "was not reloaded: its lifespan failed" if its_own else "was not reloaded"
+                    self._failed(error, f"{what} {why}")
             finally:
                 self._starting = None
         return None
 
-    def _imported(self) -> Server | None:
+    def _imported(self, what: str) -> Server | None:
         """Import the file, and return its server; None if that fails."""
         try:
             with broken_off_by_signals():
@@ -170,10 +175,10 @@ class Reloader:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001, ASYNC103  no Cancelled comes from code that is not async
-            self._failed(error, "was not reloaded")
+            self._failed(error, f"{what} was not reloaded")
             return None  # noqa: ASYNC104
         if not isinstance(server, Server):
-            self._failed(CommandError(f"{self.name} has a {type(server).__name__} now"), "was not reloaded")
+            self._failed(CommandError(f"{self.name} has a {type(server).__name__} now"), f"{what} was not reloaded")
             return None
         return server
 
@@ -207,7 +212,7 @@ class Reloader:
     def _failed(self, error: BaseException, what: str) -> None:
         self._has_failed = True
         forget_lines()
-        self.tell("\n".join([f"{self.name} {what}; the old code stays", *self._described(error)]), "red")
+        self.tell("\n".join([f"{what}; the old code stays", *self._described(error)]), "red")
 
     def _described(self, error: BaseException) -> list[str]:
         """Return where an error was raised and what it says, line by line."""

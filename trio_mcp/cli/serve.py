@@ -237,5 +237,8 @@ def http_errors() -> Generator[None]:
     # too, but is not about the command line.
     except ValueError as error:
         # The transport names its own argument; a user of the command knows only the option.
-        how = "; give them with --allowed-host NAME" if "allowed_hosts" in str(error) else ""
-        raise CommandError(f"{error}{how}") from error
+        text = str(error)
+        for name, option in (("allowed_hosts: ", "--allowed-host: "), ("allowed_origins: ", "--allowed-origin: ")):
+            text = text.replace(name, option)
+        how = "; give them with --allowed-host NAME" if "allowed_hosts" in text else ""
+        raise CommandError(f"{text}{how}") from error

@@ -32,6 +32,11 @@ SCHEMES: Final = ("http", "https", "ws", "wss")
 MODULE: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 HOST_NAME: Final = re.compile(r"[a-z]+(-[a-z]+)*")
 """What the names of hosts look like; a module may look like that, too."""
+ADDRESS: Final = re.compile(
+    r"(?P<near>localhost|\d+(\.\d+){3}|\[[0-9a-f:]+\])(:\d+|:\d+/\S*|/\S*)|[a-z0-9.-]+(:\d+(/\S*)?|/mcp|/sse)",
+    re.IGNORECASE,
+)
+"""A URL without its scheme; `near` is an address for which that is http."""
 NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 FORMS: Final = "a URL, a command in quotes, FILE.py[:name], MODULE[:name] or mcp.json:name"
 
@@ -146,7 +151,7 @@ def command_or_module(text: str) -> Target:
 def python_module(text: str) -> PythonTarget | None:
     """Return the module of `MODULE` or `MODULE:name`; None for other texts, and if there is no such module."""
     where, _, name = text.partition(":")
-    if not MODULE.fullmatch(where):
+    if not MODULE.fullmatch(where) or (name and not MODULE.fullmatch(name)):
         return None
     # Only the first part: to look for the others would run the code of their packages.
     if PathFinder.find_spec(where.partition(".")[0], ["", *sys.path]) is not None:
@@ -160,6 +165,9 @@ def check_file(path: Path) -> None:
         return
     if path.is_dir():
         raise CommandError(f"{path} is a folder: name a Python file in it", Status.UNREACHABLE)
+    if address := ADDRESS.fullmatch(str(path)):
+        scheme = "http" if address["near"] else "https"
+        raise CommandError(f"there is no file {path}: do you mean {scheme}://{path}?", Status.UNREACHABLE)
     missing = f"there is no file {path}" if path.is_absolute() else f"there is no file {path} in {Path.cwd()}"
     meant = next(filter(Path.is_file, (Path(f"{path}.py"), Path(f"{path}".replace(".", "/") + ".py"))), None)
     if meant is not None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ..checks import check_callable, check_instance, check_sequence, check_str
+from ..checks import check_async, check_instance, check_sequence, check_str
 from ..session import Caller
 from .hosts import check_hosts, check_origins
 from .limits import HttpLimits
@@ -97,7 +97,7 @@ class HttpOptions:
 
     def __post_init__(self) -> None:
         if self.authenticate is not None:
-            check_callable("authenticate", self.authenticate, "an async function from headers to a principal or None")
+            check_async("authenticate", self.authenticate, "an async function from headers to a principal or None")
         if self.limits is not None:
             check_instance("limits", self.limits, HttpLimits, "HttpLimits(...)")
         if self.tls is not None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol, cast
+from functools import wraps
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, cast
 
 import trio
 
@@ -20,6 +22,14 @@ from .registry import Registry
 if TYPE_CHECKING:
     from ..http import HttpRoute
     from .mounts import Mounts
+
+
+P = ParamSpec("P")
+
+MOUNT_ADVICE: Final = (
+    'Server.mount() takes a prefix, then a server or a proxy of one: `server.mount("weather", weather)`; in FastMCP '
+    "the server is first, and the prefix is called namespace"
+)
 
 
 class Mountable(Protocol):
@@ -80,6 +90,23 @@ class Mountable(Protocol):
         ...
 
 
+def with_mount_advice(mount: Callable[P, None]) -> Callable[P, None]:
+    """Return `mount` with an error of its own for arguments that it cannot take, such as the server first."""
+    signature = inspect.signature(mount)
+
+    @wraps(mount)
+    def checked(*args: P.args, **options: P.kwargs) -> None:
+        try:
+            given = signature.bind(*args, **options).arguments
+        except TypeError as error:
+            raise TypeError(f"{MOUNT_ADVICE} ({error})") from None
+        if hasattr(given["prefix"], "open_mounted"):
+            raise TypeError(MOUNT_ADVICE)
+        mount(*args, **options)
+
+    return checked
+
+
 class Composition(Registration):
     """The methods of a server that mount other servers in it."""
 
@@ -91,6 +118,7 @@ class Composition(Registration):
         self._outer: list[tuple[server.mounts.MountPoint, Composition]] = []
         """The servers in which this one is mounted."""
 
+    @with_mount_advice
     def mount(self, prefix: str, other: Mountable) -> None:
         """Offer everything that another server offers, now and later: its tools, prompts, resources and completions.
 

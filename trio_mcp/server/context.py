@@ -17,7 +17,6 @@ from ..types import RequestParams
 from .ask_timeout import ask_timeout, ask_within
 from .branching import NO_OPTIONS, BranchOptions, Messages, check_branch_options, freeze_messages
 from .options import check_branch
-from .reporting import runs_on_trio
 from .sampling import ToolLooper
 from .unawaited import must_be_awaited
 
@@ -128,7 +127,6 @@ class Context(ToolLooper, Generic[StateT_co]):
         """
         return await server.step_results.run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
 
-    @runs_on_trio
     @must_be_awaited("ctx.become_task")
     async def become_task(self) -> None:
         """Go on as a task from here on, in a tool with `task="later"`: what it asked before was asked in the call itself.

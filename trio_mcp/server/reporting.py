@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import ParamSpec
-
 import trio
 
 from ..checks import check_choice, check_seconds, check_str
 from ..session import Call, Caller, RequestFacts
 from ..types import LOGGING_LEVELS, JsonValue, LoggingLevel
 from .unawaited import must_be_awaited
-
-P = ParamSpec("P")
-
-
-def runs_on_trio(method: Callable[P, Coroutine[object, object, None]]) -> Callable[P, Coroutine[object, object, None]]:
-    """Return a method that raises `RuntimeError` at once in a thread, where its coroutine would be dropped and nothing sent."""
-    name = method.__name__
-
-    @wraps(method)
-    def checked(*args: P.args, **options: P.kwargs) -> Coroutine[object, object, None]:
-        if not trio.lowlevel.in_trio_task():
-            raise RuntimeError(
-                f"ctx.{name} runs on Trio: in a plain function write `trio.from_thread.run(ctx.{name}, ...)`"
-            )
-        return method(*args, **options)
-
-    return checked
 
 
 class Reporter:
@@ -39,7 +18,6 @@ class Reporter:
     def __init__(self, call: Call) -> None:
         self._call = call
 
-    @runs_on_trio
     @must_be_awaited("ctx.progress")
     async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
         """Send a progress notification, if the caller requested them.
@@ -50,7 +28,6 @@ class Reporter:
         """
         await self._call.progress(progress, total, message)
 
-    @runs_on_trio
     @must_be_awaited("ctx.log")
     async def log(self, level: LoggingLevel, data: JsonValue, *, logger: str | None = None) -> None:
         """Send a log message to the client, if it wants messages of that level. Never put secrets in it (L-LOG-1s).
@@ -61,31 +38,26 @@ class Reporter:
         check_choice("level", level, LOGGING_LEVELS)
         await self._call.log(level, data, logger)
 
-    @runs_on_trio
     @must_be_awaited("ctx.debug")
     async def debug(self, data: JsonValue, logger: str | None = None) -> None:
         """Send a log message of the level "debug"; see `log`."""
         await self._call.log("debug", data, logger)
 
-    @runs_on_trio
     @must_be_awaited("ctx.info")
     async def info(self, data: JsonValue, logger: str | None = None) -> None:
         """Send a log message of the level "info"; see `log`."""
         await self._call.log("info", data, logger)
 
-    @runs_on_trio
     @must_be_awaited("ctx.warning")
     async def warning(self, data: JsonValue, logger: str | None = None) -> None:
         """Send a log message of the level "warning"; see `log`."""
         await self._call.log("warning", data, logger)
 
-    @runs_on_trio
     @must_be_awaited("ctx.error")
     async def error(self, data: JsonValue, logger: str | None = None) -> None:
         """Send a log message of the level "error"; see `log`."""
         await self._call.log("error", data, logger)
 
-    @runs_on_trio
     @must_be_awaited("ctx.status")
     async def status(self, message: str) -> None:
         """Say how the work stands, in words for the user: what a task shows as its status message until the next call of this.
@@ -96,7 +68,6 @@ class Reporter:
         self._call.set_status(message)
         await trio.lowlevel.checkpoint()
 
-    @runs_on_trio
     @must_be_awaited("ctx.end_stream")
     async def end_stream(self, retry: float | None = None) -> None:
         """End the HTTP stream of this call, so that the client reconnects after `retry` seconds (L-HTTP-7s).

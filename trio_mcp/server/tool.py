@@ -178,6 +178,7 @@ class Tool:
                 repeatable,
                 NEVER_A_TASK,
                 None,
+                True,
             ),
         )
 

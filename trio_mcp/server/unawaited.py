@@ -8,6 +8,7 @@ that is dropped does nothing: after `ctx.elicit.strict("Delete?")`, the body wou
 #
 #   event                                  in the lane    then
 #   the method is called                   yes
+#   the method is called in a thread       no             `RuntimeError`, where it was called
 #   `await`, or the first `send`           no
 #   `close()`, by the author               no
 #   its value is used                      no             `TypeError`, where it was used
@@ -20,6 +21,8 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from types import CoroutineType, TracebackType
 from typing import Protocol, TypeVar, cast
+
+import trio
 
 from ..runtime import Lane
 from ..unawaited import Unawaited
@@ -34,11 +37,17 @@ class UnawaitedAnswer(Unawaited[T_co]):
     Args:
         name: how the author has written the call, such as "ctx.elicit".
         lane: the body or branch that has to await it.
+
+    Raises:
+        RuntimeError: this is a thread, where nothing can await it.
     """
 
     __slots__ = ("_lane",)
 
     def __init__(self, coroutine: Coroutine[object, object, T_co], name: str, lane: Lane) -> None:
+        if not trio.lowlevel.in_trio_task():
+            coroutine.close()
+            raise not_on_trio(name)
         self._coroutine: CoroutineType[object, object, T_co] = coroutine  # type: ignore[assignment]
         self._coroutine.__qualname__ = name
         self._lane: Lane | None = lane
@@ -76,6 +85,11 @@ class UnawaitedAnswer(Unawaited[T_co]):
         super().close()
 
 
+def not_on_trio(name: str) -> RuntimeError:
+    """Return the error of a method that was called in a thread, as by a plain function."""
+    return RuntimeError(f"{name} runs on Trio: in a plain function write `trio.from_thread.run({name}, ...)`")
+
+
 class InLane(Protocol):
     """A context, as far as its answers are concerned."""
 
@@ -89,6 +103,9 @@ def must_be_awaited(name: str) -> Callable[[F], F]:
     def decorate(method: F) -> F:
         @wraps(method)
         def call(ctx: InLane, *args: object, **options: object) -> UnawaitedAnswer[object]:
+            # Before the arguments are looked at: they may be as `from_thread.run` takes them.
+            if not trio.lowlevel.in_trio_task():
+                raise not_on_trio(name)
             return UnawaitedAnswer(method(ctx, *args, **options), name, ctx._lane)  # noqa: SLF001  a method of this object
 
         return cast("F", call)

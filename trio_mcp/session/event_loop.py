@@ -8,12 +8,14 @@ from sniffio import current_async_library
 
 from ..groups import leaf_exceptions
 
-PAGE: Final = "docs/asyncio.md"
+PAGE: Final = "https://github.com/trio-mcp/trio-mcp/blob/main/docs/asyncio.md"
 
 ASYNCIO_ERRORS: Final = (
     (RuntimeError, "no running event loop"),
     (RuntimeError, "no current event loop"),
     (TypeError, "unrecognized yield message"),
+    # `asyncio.Lock` and the like do not ask for the event loop before they have to wait.
+    (AttributeError, "'NoneType' object has no attribute 'create_future'"),
 )
 """The errors of asyncio without its event loop, and Trio's when a task awaits something of asyncio's."""
 

@@ -192,6 +192,32 @@ def test_doctor_connects_as_a_client_of_each_era_and_tries_another_host(url: str
     assert next(check["subject"] for check in json.loads(done.stdout) if check["state"] == "error") == "server"
 
 
+GUARDED = """\
+from trio_mcp import HttpOptions, Server
+
+async def nobody(headers):
+    return None
+
+server = Server("guarded", http=HttpOptions(authenticate=nobody))
+"""
+
+
+def test_doctor_without_a_token_names_the_status_and_the_option(tmp_path: Path) -> None:
+    file = tmp_path / "guarded.py"
+    file.write_text(GUARDED)
+    with started("serve", str(file), "--port", "0", "--drain", "1", "--log-format", "json") as process:
+        assert process.stderr is not None
+        said = next(record for record in map(json.loads, process.stderr) if "urls" in record)
+        assert (said["level"], said["urls"]) == ("info", [said["message"].split()[-1]])
+        done = trio_mcp("doctor", said["urls"][0], "--json")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS) == 0
+    found = {check["subject"]: check["text"] for check in json.loads(done.stdout)}
+    for subject in ("modern", "legacy", "server"):
+        assert "--header authorization=" in found[subject]
+    assert "401" in found["server"]
+
+
 def test_values_are_completed_for_a_prompt_and_for_a_template(url: str) -> None:
     done = trio_mcp("prompt", url, "plan", "style=long", "--complete", "day=Mo")
     assert (done.returncode, done.stdout) == (0, "Monday (long)\n"), done.stderr

@@ -115,9 +115,13 @@ def repeated(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
 def check_access(headers: Mapping[str, str], access: Access) -> None:
     """Refuse a foreign Host (421) and a foreign Origin (403)."""
     host = headers.get("host", "")
-    if host_name(host) not in access.allowed:
+    name = host_name(host)
+    if name not in access.allowed:
+        # Without the port, so that it can be copied.
         raise HttpRejection(
-            421, f"This server is not {host[:128]!r}. Name the hosts it is reached by in allowed_hosts."
+            421,
+            f"This server is not {(name or host)[:128]!r}. Name the hosts it is reached by in allowed_hosts, or with "
+            "--allowed-host, without ports.",
         )
     origin = headers.get("origin")
     if origin is not None:

@@ -70,12 +70,7 @@ async def call_hook(
     """Return what the hook returns. Anything but a principal, a caller or None is a failure: a guess could let an attacker in."""
     with log_failures("authenticate failed; the request was refused", records):
         # Read-only, since the session keeps the same mapping.
-        answer: object = authenticate(MappingProxyType(headers))
-        if not isinstance(answer, Awaitable):
-            raise TypeError(
-                f"authenticate is an async function: write `async def`; this one returned {type(answer).__name__}"
-            )
-        found: object = await answer
+        found: object = await authenticate(MappingProxyType(headers))
         # An empty name is a refusal, like None.
         if found is None or found == "" or isinstance(found, Caller):
             return found or None

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import difflib
-import json
 import os
-import re
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Final
 
 from ...json_value import JsonValue
 from ..errors import CommandError, Status
-from .files import ConfigFile, file_text, yaml_files
-
-INDENT: Final = re.compile(r'^([ \t]+)"', re.MULTILINE)
-BOM: Final = "\ufeff"
+from .files import ConfigFile, file_text, is_yaml, yaml_files
+from .json_text import find_value, with_member, without_member
 
 
 @dataclass(frozen=True)
@@ -56,34 +51,29 @@ class Change:
 
 def with_server(file: ConfigFile, name: str, member: dict[str, JsonValue]) -> Change:
     """Return the change that adds a server, or replaces the one of that name."""
-    file.servers[name] = member
-    return Change(file.path, file.text, written(file))
+    if is_yaml(file.path):
+        file.servers[name] = member
+        return Change(file.path, file.text, yaml_text(file))
+    text = file.text if file.text.strip() else "{}\n"
+    root = text.index("{")
+    servers = find_value(text, root, file.member)
+    if servers is None or text[servers] != "{":
+        return Change(file.path, file.text, with_member(text, root, file.member, {name: member}))
+    return Change(file.path, file.text, with_member(text, servers, name, member))
 
 
 def without_server(file: ConfigFile, name: str) -> Change:
     """Return the change that removes a server. Raises `KeyError`."""
     del file.servers[name]
-    return Change(file.path, file.text, written(file))
+    if is_yaml(file.path):
+        return Change(file.path, file.text, yaml_text(file))
+    servers = find_value(file.text, file.text.index("{"), file.member)
+    assert servers is not None
+    return Change(file.path, file.text, without_member(file.text, servers, name))
 
 
-def written(file: ConfigFile) -> str:
-    """Return the document of a file as a text, in the form that the file has."""
-    if file.path.suffix in (".yaml", ".yml"):
-        return str(yaml_files(file.path).written(file.document))
-    text = file.text
-    indented = INDENT.search(text)
-    indent = indented[1] if indented else "  "
-    try:
-        new = json.dumps(file.document, indent=indent, ensure_ascii=False)
-        new.encode()
-    except UnicodeEncodeError:
-        # A lone surrogate can only be written as an escape.
-        new = json.dumps(file.document, indent=indent)
-    if not text or text.endswith("\n"):
-        new += "\n"
-    if "\r\n" in text:
-        new = new.replace("\n", "\r\n")
-    return BOM + new if text.startswith(BOM) else new
+def yaml_text(file: ConfigFile) -> str:
+    return str(yaml_files(file.path).written(file.document))
 
 
 def back_up(path: Path) -> Path:

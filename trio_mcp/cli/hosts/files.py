@@ -27,12 +27,14 @@ class ConfigFile:
     Attributes:
         text: empty if there is no such file.
         document: what it says; of YAML the representation that keeps comments.
-        servers: the member with the servers.
+        member: the name of the member with the servers.
+        servers: its value.
     """
 
     path: Path
     text: str
     document: dict[str, JsonValue]
+    member: str
     servers: dict[str, JsonValue]
 
 
@@ -49,7 +51,7 @@ def read_file(path: Path, host: Host, *, with_comments: bool = False) -> ConfigF
     text = file_text(path)
     document: object = {}
     if text.strip():
-        if path.suffix in (".yaml", ".yml"):
+        if is_yaml(path):
             document = yaml_document(path, text)
         else:
             document = json_with_comments(path, text) if with_comments else json_document(path, text)
@@ -61,7 +63,7 @@ def read_file(path: Path, host: Host, *, with_comments: bool = False) -> ConfigF
         servers = document[member] = {}
     if not isinstance(servers, dict):
         raise unreadable(path, f"{member} is not an object")
-    return ConfigFile(path, text, document, servers)
+    return ConfigFile(path, text, document, member, servers)
 
 
 def read_entries(path: Path, host: Host, *, expand: bool = False) -> list[FoundServer]:
@@ -126,6 +128,10 @@ def without_repeats(members: list[tuple[str, object]]) -> dict[str, object]:
         # One of the two would be lost when the file is written.
         raise ValueError("a member occurs twice in an object")
     return found
+
+
+def is_yaml(path: Path) -> bool:
+    return path.suffix in (".yaml", ".yml")
 
 
 def yaml_document(path: Path, text: str) -> object:

@@ -124,7 +124,7 @@ class Call(ABC, Generic[OriginT_co]):
             size += facts.known_caller.size
         account = self._open_account(size)
         seconds = min(plan.timeout, options.max_seconds)
-        body, usage = partial(plan.run, self), services.usage
+        body, usage = partial(plan.run, self), services.usage if plan.uses_state else None
         actor = self.actor = services.supervisor.start(
             body if usage is None else partial(run_counted, usage, body),
             self._on_actor_done,
@@ -498,6 +498,7 @@ class Plan(NamedTuple):
         repeatable: doing all of it twice does no harm; a step that was running when its process ended may run again.
         task: whether it runs as a task.
         becomes: its request, from which `become_task` creates the task; None if the call never becomes one.
+        uses_state: whether it uses the state of the lifespan, which stays open until it has ended.
     """
 
     run: Body
@@ -509,6 +510,7 @@ class Plan(NamedTuple):
     repeatable: bool = False
     task: TaskSupport = TaskSupport.FORBIDDEN
     becomes: Model | None = None
+    uses_state: bool = True
 
 
 Route: TypeAlias = Callable[[RequestFacts, Model], Model | Encoded | Plan]

@@ -52,7 +52,7 @@ def asgi_app(server: SharedServer | Mapping[str, SharedServer], **options: Unpac
     Raises:
         ValueError: two paths are the same, or one is not a path; or all are disabled; or no request could match an allowed
             host or origin; or several servers differ in what they share, as `trusted_proxies`.
-        TypeError: `authenticate` is not callable, or an option is unknown or of the wrong type.
+        TypeError: `authenticate` is not an async function, or an option is unknown or of the wrong type.
     """
     check_keywords(options, asgi_app, "asgi_app()")
     app = make_app(server, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import sys
@@ -16,6 +17,7 @@ from trio_mcp.checks import check_keywords, check_port, check_seconds
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.http import Tls
 from trio_mcp.http.hosts import LOOPBACK
+from trio_mcp.logs import logs_json
 from trio_mcp.session import SharedServer
 
 from ...hypercorn.config import GuardedConfig, guarded_config
@@ -26,6 +28,8 @@ from .asgi_app import make_app
 from .by_path import McpApps
 from .paths import SSE_PATH, below
 from .settings import HttpKeywords
+
+logger = logging.getLogger("trio_mcp.http")
 
 
 async def serve_http(
@@ -207,9 +211,18 @@ class Announcement(trio.TaskStatus[list[str]]):
             streamable += own[0]
             sse += own[1]
             if self._announce:
-                sys.stderr.write(f"{app.server.identity.name} serves MCP at {', '.join([*own[0], *own[1]])}\n")
+                announce_server(app.server.identity.name, [*own[0], *own[1]])
         notify("READY=1")
         self._task_status.started([*streamable, *sse])
+
+
+def announce_server(name: str, urls: Sequence[str]) -> None:
+    """Write to stderr where a server is: a line for its user, or a record where all lines are JSON."""
+    text = f"{name} serves MCP at {', '.join(urls)}"
+    if logs_json():
+        logger.info("%s", text, extra={"fields": {"urls": [*urls]}})
+    else:
+        sys.stderr.write(f"{text}\n")
 
 
 CALL_SHARE_OF_DRAIN = 0.7
