@@ -10,7 +10,8 @@ from ..printable import shown_url
 
 MASK: Final = "***"
 SECRET_NAME: Final = re.compile(
-    r"key|token|secret|pass(?!ive|enger|age)|pwd|auth|credential|cred$|bearer|cookie|signature|dsn|connection.?string", re.IGNORECASE
+    r"key|token|secret|pass(?!ive|enger|age)|pwd|auth|credential|cred$|bearer|cookie|signature|dsn|connection.?string",
+    re.IGNORECASE,
 )
 """What the name of an option or a variable says of its value."""
 PAIRS: Final = frozenset({"--header", "--env", "--environment", "-H", "-e"})

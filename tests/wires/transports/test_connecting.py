@@ -143,7 +143,12 @@ async def test_a_function_does_not_replace_what_the_protocol_says_in_a_header(mo
     tokens = Tokens()
 
     async def headers() -> Mapping[str, str]:
-        own = {"Content-Type": "text/plain", "Accept": "text/html", "Mcp-Method": "x", "MCP-Protocol-Version": "2024-11-05"}
+        own = {
+            "Content-Type": "text/plain",
+            "Accept": "text/html",
+            "Mcp-Method": "x",
+            "MCP-Protocol-Version": "2024-11-05",
+        }
         return {**await tokens.headers(), **own}
 
     async with served(whoami(tokens)) as url:
