@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import TypeVar, Unpack, cast, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
@@ -159,6 +159,22 @@ def check_no_options(given: Mapping[str, object], function: Callable[..., object
     """
     if given:
         check_names(given, keyword_options(function), where)
+
+
+def names_options(options: type[T]) -> type[T]:
+    """Let a class of options suggest a name for one that it does not have; Python's own error does that from 3.13 on."""
+    init = options.__init__
+
+    @wraps(init)
+    def named(self: T, *args: object, **given: object) -> None:
+        try:
+            init(self, *args, **given)
+        except TypeError:
+            check_names(given, list(inspect.signature(init).parameters)[1:], f"{options.__name__}()")
+            raise
+
+    options.__init__ = named  # type: ignore[method-assign, assignment]
+    return options
 
 
 def keyword_options(function: Callable[..., object]) -> list[str]:

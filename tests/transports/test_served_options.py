@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from asgi_peer import JSON_HEADERS, modern_call, served
 
-from trio_mcp import Context, HttpLimits, HttpOptions, Server, Tls
+from trio_mcp import Context, HttpLimits, HttpOptions, Server, ServiceOptions, Tls
 from trio_mcp_transports.http import McpApp, asgi_app, serve_http
 from trio_mcp_transports.http.server.settings import HttpKeywords
 
@@ -120,3 +120,19 @@ async def test_a_serving_call_names_its_own_options_and_those_of_every_applicati
 def test_each_option_of_a_serving_call_is_one_of_the_server() -> None:
     own = {field.name for field in fields(HttpOptions)}
     assert set(HttpKeywords.__annotations__) - {"event_store"} <= own
+
+
+@pytest.mark.parametrize(
+    ("options", "written", "meant"),
+    [
+        (HttpOptions, {"allowed_host": ["a.example"]}, "allowed_hosts"),
+        (HttpLimits, {"bodi": 1}, "body"),
+        (ServiceOptions, {"tell_error": True}, "tell_errors"),
+        (Tls, {"certfile": "a.pem", "keyfil": "b.pem"}, "keyfile"),
+    ],
+)
+def test_an_option_that_does_not_exist_is_refused_with_the_nearest(
+    options: Callable[..., object], written: Mapping[str, object], meant: str
+) -> None:
+    with pytest.raises(TypeError, match=f"has no option .* '?{meant}"):
+        options(**written)

@@ -111,7 +111,7 @@ def command_line(
             return Status.OK
         if not force:
             raise CommandError(f"{path} has a server {entry.name!r}: --force replaces it, --name takes another name")
-    return make(with_server(file, entry.name, member), host, dry_run=dry_run, yes=yes, as_json=as_json)
+    return make(with_server(file, entry.name, member), host.note, dry_run=dry_run, yes=yes, as_json=as_json)
 
 
 def file_of(host: Host, *, project: bool, file: str | None) -> Path:
@@ -178,8 +178,8 @@ def module_path(source: Path | str) -> dict[str, str]:
     return {"PYTHONPATH": str(Path.cwd())}
 
 
-def make(change: Change, host: Host, *, dry_run: bool, yes: bool, as_json: bool) -> int:
-    """Show a change, ask, write it, and say what to do in the host. Raises `CommandError`, `click.Abort`."""
+def make(change: Change, advice: str, *, dry_run: bool, yes: bool, as_json: bool) -> int:
+    """Show a change, ask, write it, and give advice on what to do in the host. Raises `CommandError`, `click.Abort`."""
     if as_json and not (yes or dry_run):
         raise CommandError("--json shows a change after it is written: give --yes or --dry-run, too")
     show_diff(change, as_json=as_json)
@@ -191,7 +191,7 @@ def make(change: Change, host: Host, *, dry_run: bool, yes: bool, as_json: bool)
         backup = change.write()
         kept = f"; the old one is {backup}" if backup else ""
         note(f"wrote {change.path}{kept}")
-        note(host.note)
+        note(advice)
     if as_json:
         paths = {"file": str(change.path), "backup": backup and str(backup)}
         show_json({**paths, "written": not dry_run, "diff": list(change.diff())})

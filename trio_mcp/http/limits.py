@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..checks import names_options
 
+
+@names_options
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
     """Limits that the HTTP application sets its clients; sizes in bytes, times in seconds. docs/limits.md explains them.

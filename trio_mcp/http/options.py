@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from ..checks import check_async, check_instance, check_sequence, check_str
+from ..checks import check_async, check_instance, check_sequence, check_str, names_options
 from ..session import Caller
 from .hosts import check_hosts, check_origins
 from .limits import HttpLimits
@@ -20,6 +20,7 @@ Authenticate: TypeAlias = Callable[[Mapping[str, str]], Awaitable[str | Caller |
 MCP: Final = "MCP"
 
 
+@names_options
 @dataclass(frozen=True, slots=True)
 class Tls:
     """The files of a server that speaks TLS, in PEM.
@@ -46,6 +47,7 @@ class Tls:
         return f"Tls({self.certfile!r}, {self.keyfile!r})"
 
 
+@names_options
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
     """How a server is served over HTTP; pass it as `Server(http=...)`.

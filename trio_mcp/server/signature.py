@@ -111,7 +111,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
             context = name
             continue
         if any(map(is_context, get_args(annotation))):
-            raise TypeError(f"{where}: {name!r} is a context or none: write `{name}: Context`")
+            raise TypeError(f"{where}: {name!r} is a context or something else: write `{name}: Context`")
         # Both are mistakes that would otherwise appear as an argument that every model has to invent.
         if name in ("self", "cls") or (name == "ctx" and name not in hints):
             hint = "annotate it as `ctx: Context`" if name == "ctx" else "register a bound method, or a function"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .. import session
-from ..checks import check_callable, check_instance, check_int, check_seconds, check_str, mistake
+from ..checks import check_callable, check_instance, check_int, check_seconds, check_str, mistake, names_options
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
 from ..runtime import Limits as ActorLimits
@@ -20,6 +20,7 @@ MAX_NODE: Final = 64
 """Characters of the name of a process."""
 
 
+@names_options
 @dataclass(frozen=True, slots=True)
 class ServiceOptions:
     """Limits and times of a running server; pass it as `Server(options=...)`. Times are in seconds. See docs/limits.md.

@@ -37,7 +37,7 @@ class Host:
         style: how it writes a server.
         takes_urls: False if its file can only have commands.
         folders: the member of its file that has servers for single folders.
-        note: what a user has to do or to know after a change.
+        note: what a user has to do or to know after a server was added.
         documentation: the page that says all this.
     """
 
