@@ -39,6 +39,7 @@ FOREIGN = {
     "cannot import name": "Python",
     "from 'trio_mcp'": "Python",
     "was never awaited": "Python",
+    "SQLite objects created in a thread can only be used in that same thread": "SQLite's module of Python",
     "ImportError": "Python",
     "-w 2": "an option of hypercorn",
     "No such option '--workers'": "click",
