@@ -235,7 +235,11 @@ class MockClient:
         asked = "; ".join(map(str, self.questions)) or "nothing"
         error = f" with the error {self.result.text!r:.500}" if self.result is not None and self.result.is_error else ""
         unused = ", ".join(f"{step.name} ({step.answer!r:.200})" for step in left)
-        raise AssertionError(f"the call ended{error}, and the script was not used up: {unused} is left; asked: {asked}")
+        # As `MockClient` is often made for several calls of a test, and one script for all of them.
+        several = "" if self._in_block else "; for several calls with one script, make them inside `with client:`"
+        raise AssertionError(
+            f"the call ended{error}, and the script was not used up: {unused} is left; asked: {asked}{several}"
+        )
 
     def __enter__(self) -> Self:
         self._in_block = True
@@ -244,10 +248,12 @@ class MockClient:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._in_block = False
-        # Of a test that failed, the rest of the script says nothing.
-        if error is None:
-            self.check_used_up()
+        try:
+            # Of a test that failed, the rest of the script says nothing.
+            if error is None:
+                self.check_used_up()
+        finally:
+            self._in_block = False
 
     def _attempt(self, server: Server) -> Attempt:
         revision = REVISIONS.get(self._era)
