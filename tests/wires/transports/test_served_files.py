@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import logging
 import os
 import signal
@@ -60,7 +61,8 @@ async def process(arguments: Sequence[str], says: bytes, **environment: str) -> 
             written.append(bytes(data))
             rest = b"".join(written).partition(says)[2]
             if not url and rest.split() and rest[-1:].isspace():
-                url = rest.split()[0].decode().rstrip(",")
+                # In a record of a JSON log, a quote or a comma follows.
+                url = re.split(r'[\s",]', rest.decode(), maxsplit=1)[0]
                 task_status.started(url)
 
     try:
