@@ -68,7 +68,7 @@ def servers_of(host: Host) -> Iterator[Found]:
                 note(f"trio-mcp: {error}")
                 continue
             for entry in entries:
-                # What is no server is left out: goose lists what is built in, too.
+                # Entries that are not servers are left out: goose lists its built-in extensions here, too.
                 if entry.server is not None:
                     yield Found(host, location, entry.server, entry.enabled)
 

@@ -39,7 +39,7 @@ def proxied(target: CommandTarget | UrlTarget, headers: Mapping[str, str]) -> Pr
     """
     connect_to, own = transport_options(target, headers)
     with wrong_options():
-        return proxy(connect_to, **own)  # type: ignore[arg-type]  # they are none of its own keywords
+        return proxy(connect_to, **own)  # type: ignore[arg-type]  # `own` has no keyword of `proxy`
 
 
 def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hidden: str | None = None) -> Connect:

@@ -91,7 +91,7 @@ class Mountable(Protocol):
 
 
 def with_mount_advice(mount: Callable[P, None]) -> Callable[P, None]:
-    """Return `mount` with an error of its own for arguments that it cannot take, such as the server first."""
+    """Return `mount` with a clear error for arguments that it cannot take, such as the server first."""
     signature = inspect.signature(mount)
 
     @wraps(mount)

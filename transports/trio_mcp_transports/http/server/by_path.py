@@ -1,4 +1,4 @@
-"""Several servers in one application, each below a path prefix of its own."""
+"""Several servers in one application, each below a separate path prefix."""
 
 from __future__ import annotations
 

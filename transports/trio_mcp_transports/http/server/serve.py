@@ -162,7 +162,7 @@ def check_tls(tls: Tls | None) -> None:
 
 
 def config_for(app: McpApp | McpApps) -> GuardedConfig:
-    """Return the settings of hypercorn; the application of each server has smaller limits of its own."""
+    """Return the settings of hypercorn; the application of each server has smaller limits."""
     apps, tls = app.apps.values(), app.options.tls
     memories = [each.server.options.memory for each in apps]
     config = guarded_config(
