@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.commands import MODULES, main
 from trio_mcp.cli.errors import Status
+from trio_mcp.cli.program import MODULES, main
 
 ROOT = Path(__file__).parents[2]
 
@@ -101,7 +101,7 @@ def test_run_loads_neither_rich_nor_a_client_nor_what_only_other_commands_need(t
     file = tmp_path / "app.py"
     file.write_text("from trio_mcp import Server\nserver = Server('app')\n")
     script = (
-        "import sys\nfrom trio_mcp.cli.commands import main\n"
+        "import sys\nfrom trio_mcp.cli.program import main\n"
         f"main(['run', {str(file)!r}])\nprint(*sys.modules, file=sys.stderr)\n"
     )
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'transports'}", "PATH": ""}
@@ -115,7 +115,12 @@ def test_run_loads_neither_rich_nor_a_client_nor_what_only_other_commands_need(t
     )
     loaded = set(done.stderr.split())
     assert "trio_mcp.server" in loaded, done.stderr
-    others = {"trio_mcp.cli.hosts", "trio_mcp.cli.connecting", "trio_mcp.cli.messages", "click.shell_completion"}
+    others = {
+        "trio_mcp.cli.hosts",
+        "trio_mcp.cli.connecting",
+        "trio_mcp.cli.terminal.messages",
+        "click.shell_completion",
+    }
     unwanted = {"rich", "trio_mcp.client", "trio_mcp.types.sampling", "argparse", "asyncio"} | others
     assert loaded.isdisjoint(unwanted)
 

@@ -12,9 +12,9 @@ import pytest
 from naming import unnamed
 from ruamel.yaml import YAML
 
-from trio_mcp.cli.commands import main
 from trio_mcp.cli.errors import Status
 from trio_mcp.cli.hosts import HOSTS
+from trio_mcp.cli.program import main
 
 PLACES = {
     "linux": {
@@ -308,7 +308,7 @@ def test_a_file_that_another_program_changes_meanwhile_is_left_to_it(
         file.write_text('{"new": 1}')
         return True
 
-    monkeypatch.setattr("trio_mcp.cli.install.confirmed", change_and_agree)
+    monkeypatch.setattr("trio_mcp.cli.commands.install.confirmed", change_and_agree)
     assert main(["install", "mcp-json", "app.py", "--file", str(file)]) == Status.UNREACHABLE
     assert file.read_text() == '{"new": 1}'
     assert "changed" in capsys.readouterr().err

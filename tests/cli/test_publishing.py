@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.commands import main
 from trio_mcp.cli.errors import Status
+from trio_mcp.cli.program import main
 
 PROJECT = """
 [project]
