@@ -65,7 +65,7 @@ from ..types import (
 )
 from .link import Link
 from .listed_tools import ListedTools
-from .option_names import add_option_note
+from .option_names import add_option_note, check_call_options
 from .options import ClientOptions
 from .repeats import as_repeat, is_unknown, request_safely, send_again, with_key
 from .task_calls import TaskCalls
@@ -115,18 +115,24 @@ class CallOptions(NamedTuple):
             check_int("max_rounds", self.max_rounds)
 
 
-def call_options(method: str, given: CallKeywords) -> CallOptions:
+OPTIONS: Final = frozenset(CallOptions._fields)
+
+
+def call_options(method: str, named: object, given: CallKeywords) -> CallOptions:
     """Return the options of a call.
+
+    Args:
+        named: the tool, prompt or resource.
 
     Raises:
         TypeError: the method of the client has no option of that name.
     """
-    try:
-        return CallOptions(**given)
-    except TypeError:
-        own = ("returns", "raise_on_error", "task") if method == "call_tool" else ()
-        check_names(given, (*CallOptions._fields, *own), f"{method}()")
-        raise
+    if not OPTIONS.issuperset(given):
+        known = (*OPTIONS, "returns", "raise_on_error", "task") if method == "call_tool" else OPTIONS
+        if method != "read_resource":
+            check_call_options(method, named, given, known)
+        check_names(given, known, f"{method}()")
+    return CallOptions(**given)
 
 
 @dataclass(slots=True, eq=False)

@@ -299,7 +299,7 @@ class Client(TaskMethods):
         A cancel or a timeout also cancels the task.
         """
         read = None if returns is None else value_reader(returns)
-        result = await self._calls.tool(name, arguments, call_options("call_tool", options), as_task=task)
+        result = await self._calls.tool(name, arguments, call_options("call_tool", name, options), as_task=task)
         if read is not None:
             return read(name, result.check())
         return result.check() if raise_on_error else result
@@ -308,11 +308,11 @@ class Client(TaskMethods):
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
         """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.prompt(name, arguments, call_options("get_prompt", options))
+        return await self._calls.prompt(name, arguments, call_options("get_prompt", name, options))
 
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.resource(uri, call_options("read_resource", options))
+        return await self._calls.resource(uri, call_options("read_resource", uri, options))
 
     async def complete(
         self,
