@@ -31,7 +31,9 @@ from ..types import (
 )
 from ..types.logging_levels import LOGGING_LEVELS
 from .cache import ResponseCache
-from .calls import CallKeywords, Calls, call_options, complete_params
+from .call_options import CallKeywords, call_options, complete_params
+from .call_sending import CallSender
+from .calls import Calls
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots
 from .keywords import TransportKeywords
@@ -87,7 +89,9 @@ class Client(TaskMethods):
         tools = ListedTools()
         self._lists = Lists(self._link, options.cache, tools)
         self._tasks = TaskCalls(self._link, tools, self._lists.refresh_tools)
-        self._calls = Calls(self._link, options, tools, self._lists.refresh_tools, self._tasks)
+        self._calls = Calls(
+            self._link, options, tools, CallSender(self._link, tools, self._lists.refresh_tools), self._tasks
+        )
 
     @classmethod
     def connect(
