@@ -138,7 +138,7 @@ class Calls:
             if follower is not None:
                 follower.known.wake()
 
-        with self._link.session.progress_reports(report) as token:
+        with self._link.session.notifications.progress_reports(report) as token:
             params = params.model_copy(update={"meta": {**(params.meta or {}), "progressToken": token}})
             result, _ = await self._rounds("tools/call", params, options._replace(on_progress=None), params.name)
             return await self._followed(result, options, params.name)
