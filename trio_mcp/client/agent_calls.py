@@ -161,7 +161,7 @@ async def list_agent_tools(clients: AgentClients, filter: ToolFilter, timeout: f
         timeout: seconds that each server may take to list its tools.
 
     Raises:
-        TypeError: these are no clients.
+        TypeError: these are not clients.
         ConfigurationError: two tools would have the same name.
         LimitExceeded: there are too many tools.
 

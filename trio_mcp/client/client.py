@@ -277,7 +277,7 @@ class Client(TaskMethods):
 
         Args:
             returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic. For type
-                checkers a union is no type: the value of `returns=int | None` is an `object` to them, unless you write
+                checkers a union is not a type: the value of `returns=int | None` is an `object` to them, unless you write
                 `returns=cast("type[int | None]", int | None)`.
             raise_on_error: raise `ToolFailed` if the result is an error, as with `returns`.
             task: run a tool as a task that may be one, at a server of 2025-11-25. A tool that must be one needs no `task=True`,

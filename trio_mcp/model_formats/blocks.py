@@ -106,7 +106,7 @@ def string(source: JsonObject, name: str, place: str) -> str:
     """Return the member `name`.
 
     Raises:
-        ValueError: it is no string.
+        ValueError: it is not a string.
     """
     value = source.get(name)
     if not isinstance(value, str):
@@ -129,7 +129,7 @@ def tool_use(id: str, name: str, given: JsonValue, place: str) -> ToolUseContent
     """Return a tool call.
 
     Raises:
-        ValueError: the arguments are no JSON object.
+        ValueError: the arguments are not a JSON object.
     """
     if not isinstance(given, dict):
         raise cannot(place, "the arguments of the tool call are not a JSON object")
@@ -144,7 +144,7 @@ def function_call(call: JsonObject, id: str, function: JsonObject, place: str) -
         function: the object with the name and the arguments.
 
     Raises:
-        ValueError: a member is no text, or the arguments are no JSON object.
+        ValueError: a member is not text, or the arguments are not a JSON object.
     """
     # Some servers of local models write nothing for a call without arguments.
     arguments = string(function, "arguments", place) or "{}"
@@ -167,7 +167,7 @@ def tool_from(source: JsonObject, schema: str, place: str) -> Tool:
         schema: the name of the member with the schema of its arguments; without one it takes none.
 
     Raises:
-        ValueError: its name or its description is no text, or the schema no object.
+        ValueError: its name or its description is not text, or the schema is not an object.
     """
     given = source.get(schema)
     parameters = EMPTY_SCHEMA if given is None else as_object(given, f"{place}.{schema}")

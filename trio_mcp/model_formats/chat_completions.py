@@ -182,7 +182,7 @@ def from_openai(messages: Sequence[ModelMessage]) -> list[SamplingMessage]:
 
     Raises:
         ValueError: a message, part or member has no counterpart: system messages, refusals, files, images by URL, audio of the
-            assistant; or the arguments of a tool call are no JSON object. The text begins with its place, as in
+            assistant; or the arguments of a tool call are not a JSON object. The text begins with its place, as in
             `messages[2].content[0]`.
     """
     read: list[SamplingMessage] = []
@@ -232,7 +232,7 @@ def read_tool_calls(message: JsonObject, place: str) -> list[ToolUseContent]:
     """Return the tool calls of a message of the assistant.
 
     Raises:
-        ValueError: one is no call of a function with a JSON object.
+        ValueError: one is not a call of a function with a JSON object.
     """
     calls = as_blocks(message.get("tool_calls"), f"{place}.tool_calls")
     return [_read_call(call, f"{place}.tool_calls[{i}]") for i, call in enumerate(calls)]

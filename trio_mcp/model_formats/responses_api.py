@@ -63,7 +63,7 @@ def tools_from_openai_responses(tools: Iterable[ModelMessage]) -> list[Tool]:
     """Return tools of OpenAI's Responses API as MCP has them. What is about how the API calls them is left out, as `strict`.
 
     Raises:
-        ValueError: a tool is no function, such as a web search, or has a member without a counterpart.
+        ValueError: a tool is not a function, such as a web search, or has a member without a counterpart.
     """
     read: list[Tool] = []
     for index, each in enumerate(tools):
@@ -83,7 +83,7 @@ def calls_from_openai_responses(response: ModelMessage) -> list[ToolUseContent]:
         response: a `Response` of the library `openai`, or the same as a dict.
 
     Raises:
-        ValueError: a call has no id or no name, or its arguments are no JSON object.
+        ValueError: a call has no id or no name, or its arguments are not a JSON object.
     """
     items = output_items(response)
     placed = [(f"output[{index}]", item) for index, item in enumerate(items)]

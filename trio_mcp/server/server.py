@@ -230,7 +230,7 @@ class Server(Composition):
 
         Raises:
             TypeError: the function is not async, or an option is of the wrong type.
-            ValueError: the path is that of MCP, of `/health` or `/ready`, or of another route; or it is no path.
+            ValueError: the path is that of MCP, of `/health` or `/ready`, or of another route; or it is not a path.
             RuntimeError: the server is being served.
         """
 

@@ -211,7 +211,7 @@ class Tool:
                 return lacking_result(facts, cause)
             case UrlElicitationRequired() if url_required_code(facts) is not None:
                 return None
-            # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
+            # Before `ProtocolError`: what went wrong between the tool and its client is not an error of this request.
             case ToolError() | RequestTimeout() | ResourceNotFound() | QuestionRejected() | MalformedAnswer():
                 return error_result(str(cause))
             case LimitExceeded() if not isinstance(cause, server.concurrency.ToolBusy):
@@ -281,7 +281,7 @@ def check_retry(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Non
     """
     assert isinstance(params, CallToolRequestParams)
     tool = tools.by_key.get(params.name)
-    # A tool that was removed in the meantime is no error: its calls continue.
+    # A tool that was removed in the meantime is not an error: its calls continue.
     if tool is None:
         return
     # The caller may have fewer rights than when the call began.

@@ -230,7 +230,7 @@ async def open_sqlite(target: str, *, clock: Callable[[], float] = time.time) ->
         clock: the time in Unix seconds.
 
     Raises:
-        ConfigurationError: it cannot be opened, or is no store of this version; nothing was changed.
+        ConfigurationError: it cannot be opened, or is not a store of this version; nothing was changed.
     """
     path = await trio.to_thread.run_sync(Path(target).expanduser)
     writer, reader = await trio.to_thread.run_sync(open_connections, path)

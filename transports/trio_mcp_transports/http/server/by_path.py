@@ -227,8 +227,8 @@ def apps_by_path(servers: Mapping[str, SharedServer], keywords: HttpKeywords, tl
         servers: by the path prefixes below which they are served.
 
     Raises:
-        ValueError: there is no server, a prefix is no path or comes twice, two servers would answer at one path, or they differ
-            in an option that belongs to the process.
+        ValueError: there is no server, a prefix is not a path or comes twice, two servers would answer at one path, or they
+            differ in an option that belongs to the process.
         ValueError, TypeError: see `HttpOptions`.
     """
     if not servers:
