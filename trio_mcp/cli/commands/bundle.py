@@ -37,7 +37,7 @@ what .mcpbignore or --exclude name. Without a pyproject.toml one is written that
 
 SKIPPED: Final = ("__pycache__", "*.pyc", "node_modules", "venv", "dist", "build", "*.egg-info", "*.mcpb", "*.bak")
 MAX_BYTES: Final = 100_000_000
-"""Bytes of all files of a bundle; more than that is no source of a server."""
+"""Bytes of all files of a bundle; more than that is not a source of a server."""
 PLATFORMS: Final = ("darwin", "linux")
 """Those that trio_mcp is made for; docs/platforms.md says which of them are tested."""
 UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
