@@ -28,7 +28,7 @@ from trio_mcp.logs import peer_logger
 from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
 from ..hard_end import HardEnd
-from ..signals import noticed_in_thread, signal_handlers, unignored_signals
+from ..signals import is_repeat, noticed_in_thread, signal_handlers, unignored_signals
 from .apps import AsgiApp, LifespanWrapper
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
@@ -63,8 +63,9 @@ async def serve_asgi(
 
     The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open requests may finish.
     Connections that are still open `drain` seconds later, or one second after `on_drain` returned, are cut. A second signal cuts
-    them immediately. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns. If this has
-    not returned `drain + lifespan_seconds + 5` seconds after the first signal, the process is ended by force, with the status
+    them immediately, unless it comes so soon that it repeats the first one (`is_repeat`). Then the app gets its
+    `lifespan.shutdown`, never before `on_drain` has ended, and this returns. If this has not returned
+    `drain + lifespan_seconds + 5` seconds after the first signal, the process is ended by force, with the status
     `HARD_END_STATUS`, which is 70, and the stacks of its threads on stderr; see `HardEnd`.
 
     If the app's lifespan fails while the app is served, the shutdown starts as after a signal. The caller knows its app, and
@@ -136,7 +137,8 @@ class Shutdown:
     start_failed: bool = False
 
     async def follow_signals(self, received: AsyncIterator[int], everything: trio.CancelScope) -> None:
-        """First signal: begin, or give up if the app is still starting. Every later one: cut."""
+        """First signal: begin, or give up if the app is still starting. Every later one: cut, unless it repeats the first."""
+        begun_at = 0.0
         async for number in received:
             name = signal.Signals(number).name
             if not self.serving:
@@ -144,7 +146,10 @@ class Shutdown:
                 everything.cancel()
             elif not self.begun.is_set():
                 logger.info("%s: draining for at most %g s", name, self._drain)
+                begun_at = trio.current_time()
                 self.begun.set()
+            elif is_repeat(number, trio.current_time() - begun_at):
+                logger.info("%s repeats the first signal: still draining", name)
             else:
                 logger.warning("%s again: open connections are cut", name)
                 # A second signal asks for an immediate end: neither `on_drain` nor the connections are
