@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import version
@@ -13,7 +14,7 @@ from typing import Final, cast
 import click
 
 from ..process_memory import no_collection
-from .command import INTERRUPTED, SETTINGS, print_error
+from .command import INTERRUPTED, SETTINGS, VARIABLES, print_error
 from .errors import Status
 
 FAMILIES: Final[Mapping[str, Mapping[str, str]]] = {
@@ -91,7 +92,7 @@ program = Program(
     "trio-mcp",
     help="Serve, call and try MCP servers.",
     # TRIO_MCP_SERVE_PORT=9000 stands for --port 9000 of `serve`.
-    context_settings={**SETTINGS, "auto_envvar_prefix": "TRIO_MCP"},
+    context_settings={**SETTINGS, "auto_envvar_prefix": VARIABLES},
     params=[
         click.Option(
             ["--version"],
@@ -112,13 +113,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: a shell asked for completions, or the stdio transport ends the process.
     """
-    words = None if argv is None else list(argv)
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    # The command line could not be read, so it is not known whether this is an option or the value of one.
+    as_json = "--json" in words
     try:
         return int(program.main(words, prog_name="trio-mcp", standalone_mode=False) or 0)
+    except click.exceptions.NoArgsIsHelpError as error:
+        sys.stderr.write(f"{error.format_message()}\n")
+        return Status.USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "trio-mcp"
-        return print_error(f"{error.format_message()} ('{path} --help' lists what there is)", Status.USAGE)
+        text = f"{error.format_message()} ('{path} --help' lists what there is)"
+        return print_error(text, Status.USAGE, as_json=as_json)
     except click.ClickException as error:
-        return print_error(error.format_message(), Status.USAGE)
+        return print_error(error.format_message(), Status.USAGE, as_json=as_json)
     except click.Abort:
         return INTERRUPTED

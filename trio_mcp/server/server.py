@@ -30,7 +30,7 @@ from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.offers import Offers
 from ..session.transport import OWNS_PROCESS
-from ..types import CacheScope, Icon, Model
+from ..types import CacheScope, Icon, Model, Prompt, Resource, ResourceTemplate
 from .composing import (
     Composition,
     Mountable,
@@ -187,8 +187,23 @@ class Server(Composition):
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools, in the order they were added."""
+        """The tools, in the order they were added; with those of mounted servers."""
         return tuple(self._registry.tools)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """The resources as clients see them, in the order they were added; with those of mounted servers."""
+        return tuple(each.model for each in self._registry.resources)
+
+    @property
+    def resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """The resource templates as clients see them, in the order they were added; with those of mounted servers."""
+        return tuple(each.model for each in self._registry.templates)
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The prompts as clients see them, in the order they were added; with those of mounted servers."""
+        return tuple(each.model for each in self._registry.prompts)
 
     @property
     def http(self) -> HttpOptions | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import sys
 import zipfile
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
@@ -17,8 +18,8 @@ import click
 from ...server import Server
 from ..command import command
 from ..errors import CommandError, Status
-from ..options import json_option
-from ..parameters import TargetText
+from ..options import json_option, target_argument
+from ..targets.code import code_of
 from ..targets.loading import load_python
 from ..targets.project import Project, project_of
 from ..targets.target import PythonTarget, read_target
@@ -29,8 +30,10 @@ examples:
   trio-mcp bundle app.py
   trio-mcp bundle app.py:make_server --secret SHOP_KEY --output shop.mcpb
   trio-mcp bundle src/shop/server.py --exclude 'tests/*'
+  trio-mcp bundle shop.server
+  trio-mcp bundle cursor:shop
 
-The bundle has the folder of the project (the nearest one with a pyproject.toml, or else that of FILE) and a manifest of MCPB 0.4,
+The bundle has the folder of the project (the nearest one with a pyproject.toml, or else that of the file) and a manifest of MCPB 0.4,
 but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments, caches, builds and
 what .mcpbignore or --exclude name. Without a pyproject.toml one is written that needs trio-mcp and each --with.
 """
@@ -47,7 +50,7 @@ EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 
 
 @command("bundle", EXAMPLES)
-@click.argument("file", type=TargetText(), metavar="FILE[:name]")
+@target_argument
 @click.option(
     "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The bundle (default: NAME-VERSION.mcpb)."
 )
@@ -61,7 +64,7 @@ EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 @click.option("--exclude", "excluded", multiple=True, metavar="PATTERN", help="Files to leave out; repeatable.")
 @json_option
 def command_line(
-    file: str,
+    target: str,
     output: str | None,
     name: str | None,
     version: str | None,
@@ -76,18 +79,20 @@ def command_line(
 ) -> int:
     """Write an MCPB file with a server.
 
-    FILE is a Python file, and which of its servers if it has several, or a function that returns one.
+    TARGET is a Python file or a module (app.py, app.py:name, shop.server:name), where the name is that of a server or of a
+    function that returns one; or a command in quotes or a server of a file (mcp.json:name) that starts one of these.
     """
-    target = read_target(file)
-    if not isinstance(target, PythonTarget) or not isinstance(target.source, Path):
-        raise CommandError(f"{file!r} is not a Python file: a bundle has the files of a server")
-    server = load_python(target)
-    project = project_of(target.source)
+    code = code_of(read_target(target))
+    if code is None:
+        raise CommandError(f"{target!r} is not a Python file or module: a bundle has the files of a server")
+    server = load_python(code)
+    path = file_of(code)
+    project = project_for(code, path)
     if project.exists and packages:
         raise CommandError("pyproject.toml names the packages: leave out --with")
     check_needs(project)
-    source = target.source.resolve().relative_to(project.folder).as_posix()
-    entry = source if target.name is None else f"{source}:{target.name}"
+    source = path.relative_to(project.folder).as_posix()
+    start_text = PythonTarget(code.source if isinstance(code.source, str) else Path(source), code.name).text
     manifest = {
         "manifest_version": "0.4",
         "name": UNFIT.sub("-", name or project.name or server.identity.name).strip("-.") or "server",
@@ -96,21 +101,47 @@ def command_line(
         "description": needed(description or project.description or server.instructions, "--description"),
         "author": {"name": needed(author or project.author, "--author")},
         **links(project),
-        "server": {"type": "uv", "entry_point": source, "mcp_config": start(entry, [*variables, *secrets])},
+        "server": {"type": "uv", "entry_point": source, "mcp_config": start(start_text, [*variables, *secrets])},
         **offers(server),
         "compatibility": {"platforms": [*PLATFORMS], "runtimes": {"python": project.requires_python or ">=3.11"}},
         **user_config(variables, secrets),
     }
-    path = Path(output or UNFIT.sub("-", f"{manifest['name']}-{manifest['version']}.mcpb"))
-    files = [*files_of(project.folder, [*ignored(project.folder), *excluded], path.resolve())]
+    bundle = Path(output or UNFIT.sub("-", f"{manifest['name']}-{manifest['version']}.mcpb"))
+    files = [*files_of(project.folder, [*ignored(project.folder), *excluded], bundle.resolve())]
     made = {"manifest.json": json.dumps(manifest, indent=2, ensure_ascii=False)}
     if not project.exists:
         made["pyproject.toml"] = minimal_project(str(manifest["name"]), str(manifest["version"]), packages)
     if source not in {name for name, _ in files}:
         raise CommandError(f"{source} itself is left out: see --exclude and .mcpbignore")
-    write(path, made, files)
-    report(path, manifest, [*made, *(name for name, _ in files)], as_json=as_json)
+    write(bundle, made, files)
+    report(bundle, manifest, [*made, *(name for name, _ in files)], as_json=as_json)
     return Status.OK
+
+
+def file_of(code: PythonTarget) -> Path:
+    """Return the file of the server that was loaded. Raises `CommandError` for a module that is not one of a file."""
+    if isinstance(code.source, Path):
+        return code.source.resolve()
+    file = getattr(sys.modules[code.source], "__file__", None)
+    if file is None:
+        raise CommandError(f"the module {code.source} has no file")
+    return Path(file).resolve()
+
+
+def project_for(code: PythonTarget, path: Path) -> Project:
+    """Return the project of a file or module: the nearest one, or else that of the folder which the module is found in.
+
+    Raises:
+        CommandError: the module is installed, and so not in a project.
+    """
+    project = project_of(path)
+    if isinstance(code.source, Path):
+        return project
+    if not project.exists:
+        project = Project(Path.cwd().resolve())
+    if "site-packages" in path.parts or not path.is_relative_to(project.folder):
+        raise CommandError(f"the module {code.source} is installed, in {path.parent}: name the one in the folder of its project")
+    return project
 
 
 def needed(value: str | None, option: str) -> str:

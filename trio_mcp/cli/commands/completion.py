@@ -35,5 +35,6 @@ def command_line(ctx: click.Context, shell: str | None, debug: bool) -> int:  # 
         text = kind(ctx.find_root().command, {}, "trio-mcp", "_TRIO_MCP_COMPLETE").source()
     except RuntimeError as error:
         raise CommandError(str(error), Status.UNREACHABLE) from error
-    show_lines(text.splitlines())
+    # The script of click for fish cuts a description at its first comma.
+    show_lines(text.replace('(string split "," ', '(string split -m 1 "," ').splitlines())
     return Status.OK

@@ -21,6 +21,7 @@ from ..dev.reloading import Reloader
 from ..dev.restarts import Restarts
 from ..errors import CommandError
 from ..options import format_option, level_option, target_argument
+from ..targets.code import code_of
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, read_target
 from ..terminal.output import note, set_up_logging
@@ -33,6 +34,7 @@ examples:
   trio-mcp dev examples/travel.py --inspector --era legacy
   trio-mcp dev app.py:make_server --port 9000
   trio-mcp dev shop.server --stdio
+  trio-mcp dev cursor:shop
 
 When the file, or a module of its project that it imports, is saved, it is imported afresh in the running process. Connections and
 sessions stay, calls that run end with their old code, and clients are notified of lists that have changed. If the new code cannot
@@ -75,12 +77,13 @@ def command_line(
     """Serve a server, and reload its code when its files change.
 
     TARGET is a Python file or a module (app.py, app.py:name, shop.server:name), where the name is that of a server or of a
-    function that returns one, which is called again at each reload.
+    function that returns one, which is called again at each reload; or a command in quotes or a server of a file (mcp.json:name)
+    that starts one of these.
     """
     level = "info" if access_log and log_level is None and not debug else log_level
     set_up_logging(debug=debug, level=level, format=log_format)
-    source = read_target(target)
-    if not isinstance(source, PythonTarget):
+    source = code_of(read_target(target))
+    if source is None:
         raise CommandError("dev reloads Python code: name a Python file or module, or use 'trio-mcp serve'")
     if stdio:
         check_without_http()
