@@ -182,8 +182,9 @@ class Run(Generic[P]):
         async with self._play.connect(self.wire.client) as peer:
             await self._play.scenario(peer)
 
-    # No `@contextmanager`: since CPython 3.12 one that catches an exception leaves it in a reference cycle with its own frame
-    # (python/cpython#129280), and the census would find everything that the exception's frames refer to.
+    # No `@contextmanager` here, nor in `sweep`: in CPython 3.12, and in 3.13 and 3.14 before their releases of 2026, one that
+    # catches an exception, or raises another, leaves it in a reference cycle with its own frame (python/cpython#100964). The
+    # census would find everything that the exception's frames refer to.
     async def _strike_in(self, part: Callable[[], Awaitable[object]]) -> None:
         """Call the part of a run that is interrupted. After its interruption it may end in any way, but must not hang."""
         self._scope.deadline = trio.current_time() + RUN_TIMEOUT
