@@ -35,7 +35,8 @@ examples:
 
 The bundle has the folder of the project (the nearest one with a pyproject.toml, or else that of the file) and a manifest of
 MCPB 0.4, but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments,
-caches, builds and what .mcpbignore or --exclude name. Without a pyproject.toml one is written that needs trio-mcp and each --with.
+caches, builds and what .mcpbignore or --exclude name. Without a pyproject.toml one is written that needs trio-mcp and each
+--with.
 """
 
 SKIPPED: Final = ("__pycache__", "*.pyc", "node_modules", "venv", "dist", "build", "*.egg-info", "*.mcpb", "*.bak")
