@@ -9,7 +9,7 @@ import pytest
 from naming import unnamed
 
 from trio_mcp.cli.errors import CommandError, Status
-from trio_mcp.cli.loading import load_server
+from trio_mcp.cli.targets.loading import load_server
 
 HEAD = "from trio_mcp import Server\n"
 

@@ -46,6 +46,13 @@ def test_an_option_of_a_server_is_too() -> None:
         Server("x", **given)
 
 
+async def test_an_option_of_a_question_is_too() -> None:
+    async with make_context() as made:
+        ctx: Any = made
+        with pytest.raises(TypeError, match=r"ctx\.elicit\(\).*'response_type': the type is the second argument"):
+            await ctx.elicit("?", str, response_type=str)
+
+
 def print_nothing() -> None:
     """Do nothing."""
 

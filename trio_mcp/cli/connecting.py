@@ -17,15 +17,15 @@ from ..client import Client
 from ..printable import shown_url
 from ..protocol.revisions import REVISIONS, Era
 from ..session.calls.services import ONE_CLIENT
-from .child_stderr import printable_stderr
 from .connection_options import Answering, Connecting
 from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
-from .messages import show_log
-from .output import PrintableFormatter, log_to_stderr
-from .prompting import Prompting
-from .targets import CommandTarget, PythonTarget, Target, UrlTarget
-from .terminal import Terminal
+from .targets.target import CommandTarget, PythonTarget, Target, UrlTarget
+from .terminal.child_stderr import printable_stderr
+from .terminal.line_reading import Terminal
+from .terminal.messages import show_log
+from .terminal.output import PrintableFormatter, log_to_stderr
+from .terminal.prompting import Prompting
 
 Use = Callable[[Client, Prompting], Awaitable[int]]
 """What a command does with a connected client; returns the exit status."""

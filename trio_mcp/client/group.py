@@ -32,7 +32,7 @@ from ..types import (
     ReadResourceResult,
     Reference,
 )
-from .calls import CallKeywords, call_options
+from .call_options import CallKeywords, call_options
 from .changes import Changes, OnChange, subscription_filter
 from .client import Client
 from .group_changes import GroupListeners

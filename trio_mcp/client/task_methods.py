@@ -11,7 +11,8 @@ from ..checks import check_seconds, check_str
 from ..protocol.codec.tasks import MAX_TASK_ID
 from ..types import CallToolResult, JsonObject, JsonValue, Task
 from ..unawaited import unawaited
-from .calls import MAX_ROUNDS, CallOptions, Calls
+from .call_options import MAX_ROUNDS, CallOptions
+from .calls import Calls
 from .listing import Listing
 from .option_names import check_call_options
 from .returned import value_reader

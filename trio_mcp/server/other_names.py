@@ -9,15 +9,26 @@ from ..checks import check_names
 
 OF_SERVER: Final[Mapping[str, str]] = {
     "add_middleware": "write a function: @server.middleware",
+    "add_provider": "write server.mount(prefix, other)",
+    "add_transform": "give tools their names and descriptions where they are registered, or use visible=",
     "as_proxy": "trio_mcp.proxy(target) is a server",
+    "call_tool": "Client.connect(server) calls tools; a decorated function is still a function",
     "custom_route": 'write @server.route("/path")',
     "disable": "hide a tool with visible=, or remove_tool() and add_tool() it again",
     "enable": "hide a tool with visible=, or remove_tool() and add_tool() it again",
     "from_fastapi": "write from_openapi(app, client), of trio_mcp.openapi",
     "from_openapi": "it is a function of trio_mcp.openapi",
+    "get_prompt": "server.prompts are the prompts; Client.connect(server) gets one",
+    "get_prompts": "server.prompts are the prompts",
+    "get_resource_templates": "server.resource_templates are the templates",
+    "get_resources": "server.resources are the resources",
     "get_tool": "server.tools are the tools",
+    "get_tools": "server.tools are the tools",
     "http_app": "write asgi_app(server), of trio_mcp_transports.http",
     "import_server": "write server.mount(prefix, other)",
+    "list_prompts": "server.prompts are the prompts; Client.connect(server) lists what a client sees",
+    "list_resource_templates": "server.resource_templates are the templates",
+    "list_resources": "server.resources are the resources; Client.connect(server) lists what a client sees",
     "list_tools": "server.tools are the tools; Client.connect(server) lists what a client sees",
     "run_async": "write await server.serve(...)",
     "run_http_async": 'write await server.serve("http")',
@@ -31,7 +42,10 @@ OF_CONTEXT: Final[Mapping[str, str]] = {
     "fastmcp": "a tool uses the variable that its server is bound to",
     "get_state": "a session has no state: keep it in ctx.state, by ctx.caller.principal",
     "lifespan_context": "ctx.state is what the lifespan yields",
+    "list_prompts": "server.prompts are the prompts of the server",
+    "list_resources": "server.resources are the resources of the server",
     "list_roots": "write ctx.roots()",
+    "list_tools": "server.tools are the tools of the server",
     "report_progress": "write ctx.progress(1, total=2)",
     "request_context": "ctx.request is the request, and ctx.state what the lifespan yields",
     "session": "write ctx.elicit, ctx.sample or ctx.log: modern clients have no session",
@@ -43,12 +57,19 @@ OPTIONS: Final[Mapping[str, str]] = {
     "auth": "scopes= is what a caller needs; HttpOptions(authenticate=...) says who calls",
     "enabled": "visible= says who sees it; remove_tool() removes it while it is served",
     "exclude_args": "annotate an argument that callers do not give with Annotated[T, Provide(function)]",
+    "host": 'write server.run("http", host=..., port=...)',
+    "json_response": "modern clients get JSON when the response is quick",
     "mask_error_details": "ServiceOptions(tell_errors=...)",
     "on_duplicate": "remove_tool() the old one first",
+    "port": 'write server.run("http", host=..., port=...)',
+    "providers": "write server.mount(prefix, other)",
+    "response_type": 'the type is the second argument: ctx.elicit("?", Loan)',
     "run_in_thread": "a plain function runs in a thread, an async one does not",
+    "stateless_http": "modern clients are served without sessions",
+    "transforms": "give tools their names and descriptions where they are registered, or use visible=",
     "version": "MCP has no versions of tools: put it into meta=, or into the name",
 }
-"""Options of a server, a tool, a prompt or a resource."""
+"""Options of a server, a tool, a prompt, a resource or a question."""
 
 
 def missing(owner: str, name: str, known: Mapping[str, str]) -> AttributeError:

@@ -17,7 +17,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import trio
 
 from trio_mcp import accept
-from trio_mcp.cli import demo
+from trio_mcp.cli.commands import demo
 from trio_mcp.client import Client, ClientOptions, Handlers
 from trio_mcp.client.target import open_target
 from trio_mcp.session import Envelope

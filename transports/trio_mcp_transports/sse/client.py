@@ -264,7 +264,7 @@ async def connect_sse(
 
 
 async def check_stream(response: httpx2.Response) -> None:
-    """Refuse an answer that is no stream.
+    """Refuse an answer that is not a stream.
 
     Raises:
         RemoteProtocolError: it is something else; the text says what.
