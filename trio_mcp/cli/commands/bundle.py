@@ -33,7 +33,7 @@ examples:
   trio-mcp bundle shop.server
   trio-mcp bundle cursor:shop
 
-The bundle has the folder of the project (the nearest one with a pyproject.toml, or else that of the file) and a manifest of MCPB 0.4,
+The bundle has the folder of the project (the nearest one with a pyproject.toml, or that of the file) and a manifest of MCPB 0.4,
 but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments, caches, builds and
 what .mcpbignore or --exclude name. Without a pyproject.toml one is written that needs trio-mcp and each --with.
 """
@@ -140,7 +140,9 @@ def project_for(code: PythonTarget, path: Path) -> Project:
     if not project.exists:
         project = Project(Path.cwd().resolve())
     if "site-packages" in path.parts or not path.is_relative_to(project.folder):
-        raise CommandError(f"the module {code.source} is installed, in {path.parent}: name the one in the folder of its project")
+        raise CommandError(
+            f"the module {code.source} is installed, in {path.parent}: name the one in the folder of its project"
+        )
     return project
 
 
