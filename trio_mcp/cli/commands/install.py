@@ -154,8 +154,8 @@ def entry_of(host: Host, server: Target, name: str, env: Mapping[str, str], head
             # Not as `--header`: every user of the machine can list the arguments of a process.
             listed = "\n".join(f"{key}={value}" for key, value in {**own, **headers}.items())
             variables = {"TRIO_MCP_RUN_HEADER": listed} if listed else {}
-            words = (sys.executable, "-m", "trio_mcp", "run", url)
-            return CommandServer(name=name, command=words, env={**variables, **env})
+            command = (sys.executable, "-m", "trio_mcp", "run", url)
+            return CommandServer(name=name, command=command, env={**variables, **env})
         case CommandTarget(words, own, cwd):
             words = tuple(absolute(words))
             return CommandServer(name=name, command=words, env={**own, **env}, cwd=cwd)
