@@ -376,16 +376,49 @@ COMMENTED = """{
 """
 
 
-def test_a_file_with_comments_is_read_and_left_as_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+WITH_COMMENT = '{"mcpServers": {} // mine\n}'
+WITH_COMMA = '{"mcpServers": {},}'
+READS = {
+    "claude-code": (),
+    "claude-desktop": (),
+    "cursor": (),
+    "gemini-cli": (WITH_COMMENT,),
+    "vscode": (WITH_COMMENT, WITH_COMMA),
+    "mcp-json": (WITH_COMMENT, WITH_COMMA),
+}
+"""Of a host that reads comments, or trailing commas, a file with them."""
+
+
+def test_comments_stay_in_the_file_of_a_host_that_reads_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = home / "work" / ".vscode" / "mcp.json"
     file.parent.mkdir()
     file.write_text(COMMENTED)
     assert main(["discover", "--json"]) == Status.OK
     assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["shop"]
-    for words in (["install", "vscode", "app.py", "--project"], ["uninstall", "vscode", "shop", "--project"]):
-        assert main([*words, "--yes"]) == Status.UNREACHABLE
-        assert "comments" in capsys.readouterr().err
+    assert install("vscode", "app.py", "--project") == Status.OK
+    assert '"my-shop"' in file.read_text()
+    assert main(["uninstall", "vscode", "my-shop", "--project", "--yes"]) == Status.OK
     assert file.read_text() == COMMENTED
+    assert main(["uninstall", "vscode", "shop", "--project", "--yes"]) == Status.OK
+    for comment in ("// the servers of this project", "/* and no more */"):
+        assert comment in file.read_text()
+
+
+@pytest.mark.parametrize("text", [WITH_COMMENT, WITH_COMMA])
+@pytest.mark.parametrize("host", READS)
+def test_a_file_is_not_changed_that_its_host_does_not_read(
+    host: str, text: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / PLACES["linux"][host]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    if text in READS[host]:
+        assert install(host, "app.py") == Status.OK
+        return
+    assert install(host, "app.py") == Status.UNREACHABLE
+    assert file.read_text() == text
+    found = "a comment" if text == WITH_COMMENT else "a trailing comma"
+    assert unnamed(capsys.readouterr().err, str(file), HOSTS[host].title, found, "line 1") == []
 
 
 def test_discover_names_a_file_that_it_cannot_read_and_goes_on(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -105,7 +105,7 @@ class Proxy(RelayServer):
         # Made once for its checks, and not entered.
         self._connect_to()
         name = target_name(target) if name is None else check_str("name", name)
-        super().__init__(self._channel, Backfill(), options, max_sessions=max_sessions, name=name)
+        super().__init__(self._channel, Backfill(), options, max_sessions=max_sessions, name=name, keeps_session=True)
         self._outer: list[tuple[MountPoint, Composition]] = []
         self._mirror = Mirror(name, self._forward)
 

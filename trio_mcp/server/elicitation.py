@@ -50,7 +50,7 @@ class Elicitation:
         ElicitationInvalid: no answer matched the schema.
         FormError: the schema is not flat; the message names the member.
         LookupError: the tool did not declare this `Elicit`.
-        PeerError: the client returned an error, which is no choice of its user; see `Context.sample`.
+        PeerError: the client returned an error, which is not a choice of its user; see `Context.sample`.
         RequestTimeout: there was no answer within `timeout` seconds, for all attempts together; the question was withdrawn.
         TypeError, ValueError: an argument is wrong; raised by the call itself, before it is awaited.
         TypeError: the value was used without `await`.

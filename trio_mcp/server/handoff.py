@@ -213,7 +213,7 @@ def handoff_function(
     """Return the three phases as one function: it has the parameters of `before` and the return annotation of `after`.
 
     Raises:
-        TypeError: a phase is no async function or has other parameters, or the value of `before` cannot be JSON.
+        TypeError: a phase is not an async function or has other parameters, or the value of `before` cannot be JSON.
     """
     check_phase(tool, "before", before)
     check_phase(tool, "client", client, "value", "ctx")

@@ -274,7 +274,7 @@ def read_parameters(function: Callable[..., object]) -> ReadParameters:
 
 
 def provider_kind(function: object) -> ProviderKind:
-    """Return how a provider makes its value. Raises `TypeError` if it is no function, or a generator without its decorator."""
+    """Return how a provider makes its value. Raises `TypeError` if it is not a function, or a generator without its decorator."""
     name = name_of(function)
     # A context manager of contextlib is a decorator, too, and so can be called.
     if isinstance(function, Coroutine | ContextDecorator | AsyncContextDecorator):

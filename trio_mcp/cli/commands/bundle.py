@@ -33,14 +33,15 @@ examples:
   trio-mcp bundle shop.server
   trio-mcp bundle cursor:shop
 
-The bundle has the folder of the project (the nearest one with a pyproject.toml, or that of the file) and a manifest of MCPB 0.4,
-but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments, caches, builds and
-what .mcpbignore or --exclude name. Without a pyproject.toml one is written that needs trio-mcp and each --with.
+The bundle has the folder of the project (the nearest one with a pyproject.toml, or else that of the file) and a manifest of
+MCPB 0.4, but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments,
+caches, builds and what .mcpbignore or --exclude name. Without a pyproject.toml one is written that needs trio-mcp and each
+--with.
 """
 
 SKIPPED: Final = ("__pycache__", "*.pyc", "node_modules", "venv", "dist", "build", "*.egg-info", "*.mcpb", "*.bak")
 MAX_BYTES: Final = 100_000_000
-"""Bytes of all files of a bundle; more than that is no source of a server."""
+"""Bytes of all files of a bundle; more than that is not a source of a server."""
 PLATFORMS: Final = ("darwin", "linux")
 """Those that trio_mcp is made for; docs/platforms.md says which of them are tested."""
 UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")

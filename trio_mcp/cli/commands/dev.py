@@ -10,7 +10,7 @@ import click
 import trio
 from click.core import ParameterSource
 
-from ...groups import unwrap
+from ...groups import UnwrappedErrors
 from ...server import Server
 from ...server.replaceable import ReplaceableServer
 from ...server.running import run_process
@@ -152,8 +152,7 @@ class DevSession:
 
     async def run(self) -> None:
         """Run all of it. Raises what `ReplaceableServer.serve` raises."""
-        single: BaseException | None = None
-        try:
+        with UnwrappedErrors():
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._reloader.run)
                 if self._transport == "stdio":
@@ -163,16 +162,6 @@ class DevSession:
                     urls = await nursery.start(self._serve_until_end, nursery.cancel_scope)
                     if self._npx is not None:
                         nursery.start_soon(self._inspect, self._npx, urls)
-        except BaseExceptionGroup as group:
-            single = unwrap(group)
-            if single is group:
-                raise
-        # After the block, so that the group is not its context.
-        if single is not None:
-            try:
-                raise single
-            finally:
-                del single
 
     async def _serve(self, **more: object) -> None:
         await self._reloader.server.serve(self._transport, **self._options, **more)

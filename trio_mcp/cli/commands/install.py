@@ -18,7 +18,7 @@ from ...mcp_json import CommandServer, HostServer, UrlServer
 from ..command import command
 from ..connecting import started
 from ..errors import CommandError, Status
-from ..hosts import HOSTS, Change, Host, as_member, read_file, with_server
+from ..hosts import HOSTS, Change, Host, as_member, read_for_change, with_server
 from ..interrupts import run_command
 from ..options import header_option, json_option, target_argument
 from ..parameters import Pair
@@ -38,9 +38,9 @@ examples:
 
 HOST is {", ".join(HOSTS)}.
 
-The change is shown before it is written, and you are asked. The old file is kept next to the new one. A file that cannot be
-parsed (such as JSON with comments) is left as it is. The host gets the whole path of this Python and of the file. One that only
-starts commands gets `trio-mcp run URL` for a URL. Values of --env and --header are written into the file as they are.
+The change is shown before it is written, and you are asked. The old file is kept next to the new one. Comments stay, where the
+host reads them; a file that it cannot read is left as it is. The host gets the whole path of this Python and of the file. One
+that only starts commands gets `trio-mcp run URL` for a URL. Values of --env and --header are written into the file as they are.
 """
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -103,7 +103,7 @@ def command_line(
     """
     server = read_target(target)
     entry = entry_of(host, server, name_of(server, target, name), dict(env), dict(headers))
-    file = read_file(path, host)
+    file = read_for_change(path, host)
     member = as_member(entry, host.style)
     if entry.name in file.servers:
         if file.servers[entry.name] == member:

@@ -9,7 +9,7 @@ import click
 
 from ..command import command
 from ..errors import CommandError
-from ..hosts import HOSTS, Host, read_file, without_server
+from ..hosts import HOSTS, Host, read_for_change, without_server
 from .install import changes_file, host_argument, make
 
 EXAMPLES = f"""\
@@ -39,7 +39,7 @@ def command_line(
 
     NAME is its name in the file, which `trio-mcp discover` shows.
     """
-    file = read_file(path, host)
+    file = read_for_change(path, host)
     if name not in file.servers:
         close = difflib.get_close_matches(name, file.servers, 1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(file.servers) or 'none'}"

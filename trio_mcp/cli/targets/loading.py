@@ -197,7 +197,7 @@ def make_server(factory: object, source: Path | str, name: str) -> Server:
     """Call a factory and return its server.
 
     Raises:
-        CommandError: it is no function, is async, takes arguments, raised an error, or returned something else.
+        CommandError: it is not a function, is async, takes arguments, raised an error, or returned something else.
     """
     what = f"{source}:{name}"
     if not callable(factory):

@@ -23,7 +23,7 @@ LINGER: Final = 0.5
 
 @asynccontextmanager
 async def printable_stderr() -> AsyncIterator[int | None]:
-    """Yield the descriptor that a child process gets as its stderr; None for that of this process, if it is no terminal.
+    """Yield the descriptor that a child process gets as its stderr; None for that of this process, if it is not a terminal.
 
     Leave the block when the child has ended. What it wrote is shown by then.
     """

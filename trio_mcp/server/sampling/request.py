@@ -99,7 +99,7 @@ def check_tools(
     """Return the tools and the choice to send.
 
     Raises:
-        TypeError: one is no tool; or the model is to choose among no tools.
+        TypeError: one is not a tool; or the model is to choose among no tools.
         ValueError: two have one name, a name is invalid or reserved, or there is no such choice.
     """
     models = None
