@@ -19,6 +19,7 @@ from ...groups import first_leaf
 from ...server import Server
 from ...server.lifespan import LIFESPAN_NOTE
 from ...session.event_loop import asyncio_hint
+from ...signatures import signature_of, written_annotations
 from ..errors import CommandError, Status
 from .own_files import OwnFiles, project_roots
 from .target import PythonTarget, check_file, read_target, split_name
@@ -182,8 +183,11 @@ def factories_in(module: ModuleType) -> list[str]:
 
 def returns_server(function: FunctionType) -> bool:
     """Return whether a function is annotated to return a server, or not annotated."""
-    returns = function.__annotations__.get("return")
-    named = returns if isinstance(returns, str) else getattr(returns, "__name__", "")
+    returns = written_annotations(function).get("return")
+    # A `ForwardRef` has the name that it refers to.
+    named = (
+        returns if isinstance(returns, str) else getattr(returns, "__forward_arg__", getattr(returns, "__name__", ""))
+    )
     return returns is None or returns is Server or named.endswith(("Server", "Proxy"))
 
 
@@ -214,7 +218,7 @@ def make_server(factory: object, source: Path | str, name: str) -> Server:
 def required_parameters(function: Callable[..., object]) -> list[str]:
     """Return the names of the parameters without a default."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = signature_of(function).parameters.values()
     except (TypeError, ValueError):  # a built-in without a signature
         return []
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
