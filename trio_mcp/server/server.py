@@ -30,7 +30,7 @@ from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.offers import Offers
 from ..session.transport import OWNS_PROCESS
-from ..types import CacheScope, Icon, Model, Prompt, Resource, ResourceTemplate
+from ..types import CacheScope, Icon, Model
 from .composing import (
     Composition,
     Mountable,
@@ -54,6 +54,7 @@ from .tool_options import ToolKeywords
 
 if TYPE_CHECKING:
     from ..http import HttpHandler, HttpOptions, HttpRoute
+    from ..types import Prompt, Resource, ResourceTemplate
 
 HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
 
