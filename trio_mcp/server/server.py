@@ -389,6 +389,8 @@ class Server(Composition):
             self._running.add(service)
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
+            if channel is None:
+                service.supervisor.spawn(server.preloading.load_for_calls)
             try:
                 with server.running.tree_on_signal(service) if OWNS_PROCESS.get() else nullcontext():
                     yield service
