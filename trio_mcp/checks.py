@@ -91,7 +91,7 @@ def check_callable(name: str, value: object, expected: str = "a function") -> No
 def check_sync_callback(name: str, value: object) -> None:
     """Raise `TypeError` unless `value` is a plain function: nothing awaits this callback, so an async one would never run."""
     check_callable(name, value, "a plain function")
-    # An object whose `__call__` is async is no coroutine function itself. Only the code is looked at; it is not called.
+    # An object whose `__call__` is async is not a coroutine function itself. Only the code is looked at; it is not called.
     method = getattr(type(value), "__call__", None)  # noqa: B004
     if inspect.iscoroutinefunction(value) or inspect.iscoroutinefunction(method):
         raise TypeError(

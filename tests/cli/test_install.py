@@ -12,9 +12,9 @@ import pytest
 from naming import unnamed
 from ruamel.yaml import YAML
 
-from trio_mcp.cli.commands import main
 from trio_mcp.cli.errors import Status
 from trio_mcp.cli.hosts import HOSTS
+from trio_mcp.cli.program import main
 
 PLACES = {
     "linux": {
@@ -106,7 +106,12 @@ def test_a_file_is_installed_as_the_host_writes_a_command(host: str, home: Path)
 
 URLS: dict[str, dict[str, Any]] = {
     "claude-code": {"type": "http", "url": "https://x.example/mcp", "headers": {"a": "b"}},
-    "claude-desktop": {"command": COMMAND[0], "args": [*COMMAND[1:], "https://x.example/mcp", "--header=a=b"]},
+    # Not in the arguments, which every user of the machine can list.
+    "claude-desktop": {
+        "command": COMMAND[0],
+        "args": [*COMMAND[1:], "https://x.example/mcp"],
+        "env": {"TRIO_MCP_RUN_HEADER": "a=b"},
+    },
     "cursor": {"url": "https://x.example/mcp", "headers": {"a": "b"}},
     "vscode": {"type": "http", "url": "https://x.example/mcp", "headers": {"a": "b"}},
     "gemini-cli": {"httpUrl": "https://x.example/mcp", "headers": {"a": "b"}},
@@ -308,7 +313,7 @@ def test_a_file_that_another_program_changes_meanwhile_is_left_to_it(
         file.write_text('{"new": 1}')
         return True
 
-    monkeypatch.setattr("trio_mcp.cli.install.confirmed", change_and_agree)
+    monkeypatch.setattr("trio_mcp.cli.commands.install.confirmed", change_and_agree)
     assert main(["install", "mcp-json", "app.py", "--file", str(file)]) == Status.UNREACHABLE
     assert file.read_text() == '{"new": 1}'
     assert "changed" in capsys.readouterr().err
@@ -350,10 +355,10 @@ def test_discover_lists_the_servers_of_every_host_without_their_secrets(
     ]
     assert sorted((each["host"], each["name"]) for each in found) == sorted([*names, ("goose", "off")])
     assert next(each for each in found if each["name"] == "off")["enabled"] is False
-    # Of Claude Desktop it is a command, with the URL and the header in its words.
+    # Of Claude Desktop it is a command, with the URL in its words and the header in its environment.
     assert "hidden" not in said
     (desktop,) = (each["server"] for each in found if each["host"] == "claude-desktop")
-    assert unnamed(desktop, "x.example/mcp", "--header=a=***") == []
+    assert unnamed(desktop, "x.example/mcp") == []
     assert main(["discover", "--host", "cursor"]) == Status.OK
     head, row = capsys.readouterr().out.splitlines()
     assert (head.split("\t"), row.split("\t")[:3]) == (
@@ -371,16 +376,49 @@ COMMENTED = """{
 """
 
 
-def test_a_file_with_comments_is_read_and_left_as_it_is(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+WITH_COMMENT = '{"mcpServers": {} // mine\n}'
+WITH_COMMA = '{"mcpServers": {},}'
+READS = {
+    "claude-code": (),
+    "claude-desktop": (),
+    "cursor": (),
+    "gemini-cli": (WITH_COMMENT,),
+    "vscode": (WITH_COMMENT, WITH_COMMA),
+    "mcp-json": (WITH_COMMENT, WITH_COMMA),
+}
+"""Of a host that reads comments, or trailing commas, a file with them."""
+
+
+def test_comments_stay_in_the_file_of_a_host_that_reads_them(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = home / "work" / ".vscode" / "mcp.json"
     file.parent.mkdir()
     file.write_text(COMMENTED)
     assert main(["discover", "--json"]) == Status.OK
     assert [each["name"] for each in json.loads(capsys.readouterr().out)] == ["shop"]
-    for words in (["install", "vscode", "app.py", "--project"], ["uninstall", "vscode", "shop", "--project"]):
-        assert main([*words, "--yes"]) == Status.UNREACHABLE
-        assert "comments" in capsys.readouterr().err
+    assert install("vscode", "app.py", "--project") == Status.OK
+    assert '"my-shop"' in file.read_text()
+    assert main(["uninstall", "vscode", "my-shop", "--project", "--yes"]) == Status.OK
     assert file.read_text() == COMMENTED
+    assert main(["uninstall", "vscode", "shop", "--project", "--yes"]) == Status.OK
+    for comment in ("// the servers of this project", "/* and no more */"):
+        assert comment in file.read_text()
+
+
+@pytest.mark.parametrize("text", [WITH_COMMENT, WITH_COMMA])
+@pytest.mark.parametrize("host", READS)
+def test_a_file_is_not_changed_that_its_host_does_not_read(
+    host: str, text: str, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = home / PLACES["linux"][host]
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(text)
+    if text in READS[host]:
+        assert install(host, "app.py") == Status.OK
+        return
+    assert install(host, "app.py") == Status.UNREACHABLE
+    assert file.read_text() == text
+    found = "a comment" if text == WITH_COMMENT else "a trailing comma"
+    assert unnamed(capsys.readouterr().err, str(file), HOSTS[host].title, found, "line 1") == []
 
 
 def test_discover_names_a_file_that_it_cannot_read_and_goes_on(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

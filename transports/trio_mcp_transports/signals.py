@@ -12,6 +12,19 @@ from typing import Final
 
 END_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
+REPEAT_SECONDS: Final = 1.0
+INTERRUPT_REPEAT_SECONDS: Final = 0.2
+
+
+def is_repeat(number: int, seconds: float) -> bool:
+    """Return whether a signal that comes `seconds` after the first one repeats that one, and asks for nothing more.
+
+    A wrapper such as `npm` or an init process forwards a signal that the whole process group gets as well, and systemd can send
+    SIGHUP right behind SIGTERM. Such a signal comes within milliseconds, unless the machine is busy. A person who presses Ctrl-C
+    a second time takes longer.
+    """
+    return seconds < (INTERRUPT_REPEAT_SECONDS if number == signal.SIGINT else REPEAT_SECONDS)
+
 
 def unignored_signals() -> list[signal.Signals]:
     """Return those of `END_SIGNALS` that are to be handled: none outside the main thread, and none that is ignored."""

@@ -31,7 +31,9 @@ from ..types import (
 )
 from ..types.logging_levels import LOGGING_LEVELS
 from .cache import ResponseCache
-from .calls import CallKeywords, Calls, call_options, complete_params
+from .call_options import CallKeywords, call_options, complete_params
+from .call_sending import CallSender
+from .calls import Calls
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots
 from .keywords import TransportKeywords
@@ -87,7 +89,9 @@ class Client(TaskMethods):
         tools = ListedTools()
         self._lists = Lists(self._link, options.cache, tools)
         self._tasks = TaskCalls(self._link, tools, self._lists.refresh_tools)
-        self._calls = Calls(self._link, options, tools, self._lists.refresh_tools, self._tasks)
+        self._calls = Calls(
+            self._link, options, tools, CallSender(self._link, tools, self._lists.refresh_tools), self._tasks
+        )
 
     @classmethod
     def connect(
@@ -165,11 +169,7 @@ class Client(TaskMethods):
             probe_timeout=probe_timeout,
             cache=cache_view(cache, found, principal, options.get("headers"), handlers.capabilities),
         )
-        given: dict[str, object] = {**options}
-        if raise_exceptions:
-            given["raise_exceptions"] = True
-        names = signature(cls.connect).parameters if given else ()
-        connect = partial(open_lasting_target, found, given, names, reconnect=reconnect)
+        connect = channel_opener(found, options, raise_exceptions=raise_exceptions, reconnect=reconnect)
         client = cls(connect(), made)
         client._target, client._connect = target, connect
         return client
@@ -273,7 +273,7 @@ class Client(TaskMethods):
 
         Args:
             returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic. For type
-                checkers a union is no type: the value of `returns=int | None` is an `object` to them, unless you write
+                checkers a union is not a type: the value of `returns=int | None` is an `object` to them, unless you write
                 `returns=cast("type[int | None]", int | None)`.
             raise_on_error: raise `ToolFailed` if the result is an error, as with `returns`.
             task: run a tool as a task that may be one, at a server of 2025-11-25. A tool that must be one needs no `task=True`,
@@ -299,7 +299,7 @@ class Client(TaskMethods):
         A cancel or a timeout also cancels the task.
         """
         read = None if returns is None else value_reader(returns)
-        result = await self._calls.tool(name, arguments, call_options("call_tool", options), as_task=task)
+        result = await self._calls.tool(name, arguments, call_options("call_tool", name, options), as_task=task)
         if read is not None:
             return read(name, result.check())
         return result.check() if raise_on_error else result
@@ -308,11 +308,11 @@ class Client(TaskMethods):
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
         """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.prompt(name, arguments, call_options("get_prompt", options))
+        return await self._calls.prompt(name, arguments, call_options("get_prompt", name, options))
 
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.resource(uri, call_options("read_resource", options))
+        return await self._calls.resource(uri, call_options("read_resource", uri, options))
 
     async def complete(
         self,
@@ -426,3 +426,15 @@ class Client(TaskMethods):
 
     def __repr__(self) -> str:
         return f"<Client {self._link!r}>"
+
+
+def channel_opener(
+    target: object, options: TransportKeywords, *, raise_exceptions: bool, reconnect: bool
+) -> Callable[[], AbstractAsyncContextManager[AnyChannel]]:
+    """Return a function that opens a channel to the target of a client, with these options of its transport."""
+    given: dict[str, object] = {**options}
+    if raise_exceptions:
+        given["raise_exceptions"] = True
+    # For the error of an option that no transport has.
+    names = signature(Client.connect).parameters if given else ()
+    return partial(open_lasting_target, target, given, names, reconnect=reconnect)

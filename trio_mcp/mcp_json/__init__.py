@@ -8,7 +8,7 @@ Nothing is started, and no file is changed.
 
 from .entries import CommandServer, FoundServer, HostServer, UrlServer, read_servers
 from .files import McpJson, parse_mcp_json, read_mcp_json
-from .jsonc import parse_jsonc
+from .jsonc import find_comments, parse_jsonc, without_comments, without_trailing_commas
 from .variables import Variables
 
 __all__ = [
@@ -18,8 +18,11 @@ __all__ = [
     "McpJson",
     "UrlServer",
     "Variables",
+    "find_comments",
     "parse_jsonc",
     "parse_mcp_json",
     "read_mcp_json",
     "read_servers",
+    "without_comments",
+    "without_trailing_commas",
 ]

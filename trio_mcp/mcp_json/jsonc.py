@@ -11,8 +11,10 @@ from ..errors import ConfigurationError
 from ..json_value import JsonValue
 
 STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
-COMMENTS: Final = re.compile(rf"{STRING}|//[^\n]*+|/\*.*?\*/", re.DOTALL)
-TRAILING_COMMAS: Final = re.compile(rf"{STRING}|,(?=\s*+[}}\]])", re.DOTALL)
+COMMENT: Final = r"//[^\r\n]*+|/\*.*?\*/"
+COMMENTS: Final = re.compile(rf"{STRING}|{COMMENT}", re.DOTALL)
+# A comma without a value before it stays, so that it is an error.
+TRAILING_COMMAS: Final = re.compile(rf"{STRING}|[\[{{,:]\s*+,|,(?=\s*+[}}\]])", re.DOTALL)
 
 
 def parse_jsonc(text: str, source: str) -> JsonValue:
@@ -22,7 +24,7 @@ def parse_jsonc(text: str, source: str) -> JsonValue:
         source: names the text in errors.
 
     Raises:
-        ConfigurationError: it is no JSON, or an object has a member twice.
+        ConfigurationError: it is not JSON, or an object has a member twice.
     """
 
     def unique(members: Sequence[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
@@ -33,7 +35,7 @@ def parse_jsonc(text: str, source: str) -> JsonValue:
             found[name] = value
         return found
 
-    plain = TRAILING_COMMAS.sub(_blank, COMMENTS.sub(_blank, text))
+    plain = without_trailing_commas(without_comments(text))
     try:
         return cast("JsonValue", json.loads(plain, object_pairs_hook=unique))
     except json.JSONDecodeError as error:
@@ -44,7 +46,20 @@ def parse_jsonc(text: str, source: str) -> JsonValue:
         raise ConfigurationError(f"{source}: its values are nested too deep") from None
 
 
-def _blank(match: re.Match[str]) -> str:
-    """Return a string as it is, and spaces for anything else, so that errors name the right line and column."""
-    found = match[0]
-    return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
+def find_comments(text: str) -> list[tuple[int, int]]:
+    """Return where each comment of a text begins and ends; the end of its line is no part of it."""
+    return [match.span() for match in COMMENTS.finditer(text) if not match[0].startswith('"')]
+
+
+def without_comments(text: str) -> str:
+    """Return a text with spaces in place of its comments, so that every other character stays at its line and column."""
+    return COMMENTS.sub(lambda match: _blank(match[0]), text)
+
+
+def without_trailing_commas(text: str) -> str:
+    """Return a text that has no comments with a space in place of each comma behind a last member or element."""
+    return TRAILING_COMMAS.sub(lambda match: " " if match[0] == "," else match[0], text)
+
+
+def _blank(found: str) -> str:
+    return found if found.startswith('"') else re.sub(r"[^\r\n]", " ", found)

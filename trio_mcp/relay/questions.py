@@ -152,11 +152,11 @@ class ForwardedQuestions(Handlers):
     questions: Questions | None = None
 
     def __post_init__(self) -> None:
-        """Check nothing: these are no functions of a program."""
+        """Check nothing: these are not functions of a program."""
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What the server is told that its client can do."""
+        """The capabilities that are declared to the server."""
         return self.declared
 
     @property

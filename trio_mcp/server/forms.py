@@ -29,6 +29,7 @@ from ..types.fail_fast import fail_fast_validator
 from .error_summary import MAX_PROBLEMS, error_summary
 from .form_schemas import FormError, flatten_schema
 from .schema_references import ReferenceSafeSchema
+from .signature import described
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -94,11 +95,11 @@ class TypeForm(Form[T]):
     def __init__(self, schema: type[T]) -> None:
         # The specification allows only an object, so that a single value becomes a member.
         single = not has_fields(schema)
-        shown: object = create_model("Form", value=(schema, ...)) if single else schema
+        shown: object = create_model("Form", value=(described(schema), ...)) if single else schema
         self._single = single
         self._validator = fail_fast_validator(shown)
-        described = TypeAdapter(cast("type[object]", shown)).json_schema(schema_generator=ReferenceSafeSchema)
-        self.requested_schema = RequestedSchema.model_validate(flatten_schema(described, type_name(schema)))
+        generated = TypeAdapter(cast("type[object]", shown)).json_schema(schema_generator=ReferenceSafeSchema)
+        self.requested_schema = RequestedSchema.model_validate(flatten_schema(generated, type_name(schema)))
 
     def read(self, content: JsonObject) -> T:
         try:
@@ -167,7 +168,7 @@ def form_of(schema: object) -> Form[object]:
     """Return the form of a type, of a list of choices, of titled choices, or of None.
 
     Raises:
-        FormError: it has a member that is not allowed in a form, or is no type.
+        FormError: it has a member that is not allowed in a form, or is not a type.
     """
     if isinstance(schema, type):
         return form_of_type(cast("Hashable", schema))
@@ -202,7 +203,7 @@ def form_of_type(schema: Hashable) -> Form[object]:
 def unknown_fields(content: JsonObject, schema: RequestedSchema) -> str:
     """Return the end of an error that names what an answer has and the form has not; empty if there is nothing.
 
-    Such a field is no error where the answer is valid otherwise: clients may send more than they were asked for.
+    Such a field is not an error where the answer is valid otherwise: clients may send more than they were asked for.
     """
     unknown = [name[:64] for name in content if name not in schema.properties][:MAX_PROBLEMS]
     return f"; the form has no field {', '.join(map(repr, unknown))}" if unknown else ""

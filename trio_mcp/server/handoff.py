@@ -96,7 +96,7 @@ class PhaseContext(Context[StateT_co]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handoff(Generic[V, C, S]):
-    """The phases of a tool, without `before` and `after`, which are called with what the tool was called with.
+    """The phases of a tool, and how they are run.
 
     Attributes:
         tool: the name of the tool, for logs.
@@ -214,7 +214,7 @@ def handoff_function(
     """Return the three phases as one function: it has the parameters of `before` and the return annotation of `after`.
 
     Raises:
-        TypeError: a phase is no async function or has other parameters, or the value of `before` cannot be JSON.
+        TypeError: a phase is not an async function or has other parameters, or the value of `before` cannot be JSON.
     """
     check_phase(tool, "before", before)
     check_phase(tool, "client", client, "value", "ctx")

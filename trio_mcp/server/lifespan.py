@@ -21,7 +21,7 @@ from typing import Final, cast
 import trio
 
 from ..checks import check_callable
-from ..groups import unwrap
+from ..groups import UnwrappedErrors
 from ..logs import peer_logger
 from ..session.event_loop import asyncio_hint
 from ..signatures import signature_of
@@ -81,8 +81,8 @@ async def open_lifespan(
         with scope:
             try:
                 async with lifespan() as value:
-                    # A cancel that its start did not notice, in a thread say. Shielded, it would wait here for ever: nobody is
-                    # told that it has started, so nobody ends it.
+                    # A cancel that its start did not notice, in a thread say. Shielded, it would wait here for ever: no
+                    # task learns that it has started, so none ends it.
                     await trio.lowlevel.checkpoint_if_cancelled()
                     scope.shield = True
                     task_status.started(value)
@@ -97,8 +97,7 @@ async def open_lifespan(
         elif not over.is_set():
             raise RuntimeError(f"the lifespan of {name} ended while the server was running")
 
-    single: BaseException | None = None
-    try:
+    with UnwrappedErrors():
         async with trio.open_nursery() as nursery:
             value = await nursery.start(run, name=f"the lifespan of {name}")
             try:
@@ -106,13 +105,3 @@ async def open_lifespan(
             finally:
                 over.set()
                 scope.deadline = trio.current_time() + LIFESPAN_EXIT_SECONDS
-    except BaseExceptionGroup as group:
-        single = unwrap(group)
-        if single is group:
-            raise
-    # After the block, so that the group is not its context.
-    if single is not None:
-        try:
-            raise single
-        finally:
-            del single

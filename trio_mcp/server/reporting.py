@@ -62,7 +62,7 @@ class Reporter:
     async def status(self, message: str) -> None:
         """Say how the work stands, in words for the user: what a task shows as its status message until the next call of this.
 
-        A call that is no task has no status, and ignores it. Never put secrets in it: all who may ask for the task read it.
+        A call that is not a task has no status, and ignores it. Never put secrets in it: all who may ask for the task read it.
         """
         check_str("message", message)
         self._call.set_status(message)
@@ -93,5 +93,5 @@ class Reporter:
 
     @property
     def caller(self) -> Caller | None:
-        """Who sent the current request: principal, scopes and claims. None where the server authenticates nobody."""
+        """Who sent the current request: principal, scopes and claims. None if the server does not authenticate its callers."""
         return self._call.facts.caller

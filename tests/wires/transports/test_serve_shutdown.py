@@ -118,12 +118,35 @@ async def test_an_on_drain_that_fails_does_not_stop_the_shutdown() -> None:
         assert (await client.response())[2] == b"done"
 
 
-async def test_a_second_signal_cuts_at_once() -> None:
+@pytest.mark.parametrize("number", END_SIGNALS)
+async def test_a_second_signal_cuts_at_once(number: int) -> None:
     async with child(drain=60, drain_takes=60) as server, server.asked("/hang"):
         server.kill()
         await server.said("on_drain")
+        with trio.fail_after(SOON):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(press_again, server, number)
+                await server.said("cancelled /hang", "lifespan.shutdown", "returned")
+                nursery.cancel_scope.cancel()
+        assert await server.exit_code() == 0
+
+
+async def press_again(server: ServerChild, number: int) -> None:
+    """Send a signal again and again: one that comes right behind the first repeats it."""
+    while True:
+        await trio.sleep(QUICK)
+        server.kill(number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_that_a_wrapper_forwards_as_well_does_not_cut_the_drain(number: int) -> None:
+    async with child(drain=60, drain_takes=QUICK) as server, server.asked("/call") as call:
         server.kill()
-        await server.said("cancelled /hang", "lifespan.shutdown", "returned")
+        await server.said("on_drain")
+        server.kill(number)
+        await server.said("on_drain done")
+        assert (await call.response())[2] == b"done"
+        await server.said("lifespan.shutdown", "returned")
         assert await server.exit_code() == 0
 
 

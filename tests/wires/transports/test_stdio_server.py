@@ -172,9 +172,27 @@ async def test_a_second_signal_ends_the_process_at_once() -> None:
     async with started(shutdown_grace=3600) as app:
         await busy(app, "shield")
         app.process.send_signal(signal.SIGTERM)
-        app.process.send_signal(signal.SIGINT)
-        assert await app.end() == 1
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(press_again, app)
+            assert await app.end() == 1
+            nursery.cancel_scope.cancel()
         assert b"a second signal came" in await app.errors()
+
+
+async def press_again(app: Child) -> None:
+    """Interrupt again and again: an interrupt that comes right behind the first signal repeats it."""
+    while True:
+        await trio.sleep(0.1)
+        app.process.send_signal(signal.SIGINT)
+
+
+async def test_a_signal_that_a_wrapper_forwards_as_well_leaves_the_clean_up_its_time() -> None:
+    async with started() as app:
+        await busy(app, "hang")
+        app.process.send_signal(signal.SIGTERM)
+        app.process.send_signal(signal.SIGHUP)
+        assert await app.end() == 0
+        assert await app.errors() == b"cleaned up\n"
 
 
 async def test_a_signal_that_was_set_to_be_ignored_stays_ignored() -> None:

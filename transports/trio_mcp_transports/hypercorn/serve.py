@@ -28,7 +28,7 @@ from trio_mcp.logs import peer_logger
 from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
 from ..hard_end import HardEnd
-from ..signals import noticed_in_thread, signal_handlers, unignored_signals
+from ..signals import is_repeat, noticed_in_thread, signal_handlers, unignored_signals
 from .apps import AsgiApp, LifespanWrapper
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
@@ -63,8 +63,9 @@ async def serve_asgi(
 
     The first signal starts the shutdown: nothing more is accepted, `on_drain` is called, and open requests may finish.
     Connections that are still open `drain` seconds later, or one second after `on_drain` returned, are cut. A second signal cuts
-    them immediately. Then the app gets its `lifespan.shutdown`, never before `on_drain` has ended, and this returns. If this has
-    not returned `drain + lifespan_seconds + 5` seconds after the first signal, the process is ended by force, with the status
+    them immediately, unless it comes so soon that it repeats the first one (`is_repeat`). Then the app gets its
+    `lifespan.shutdown`, never before `on_drain` has ended, and this returns. If this has not returned
+    `drain + lifespan_seconds + 5` seconds after the first signal, the process is ended by force, with the status
     `HARD_END_STATUS`, which is 70, and the stacks of its threads on stderr; see `HardEnd`.
 
     If the app's lifespan fails while the app is served, the shutdown starts as after a signal. The caller knows its app, and
@@ -96,17 +97,6 @@ async def serve_asgi(
     config.shutdown_timeout = drain + LIFESPAN_TIMEOUT + lifespan_seconds
     longest = drain + HARD_END_AFTER + lifespan_seconds
     shutdown = Shutdown(drain, on_drain, connections_of(config))
-
-    class Started(trio.TaskStatus[list[str]]):
-        def started(self, value: list[str] | None = None) -> None:
-            # Hypercorn listens before it notices that the app has not started.
-            if shutdown.start_failed:
-                return
-            # From here on the first signal drains. Before, there is nothing to drain, and a start that hangs must be
-            # interruptible.
-            shutdown.serving = True
-            task_status.started(value or [])
-
     numbers = unignored_signals() if signals else []
     try:
         with watched_signals(numbers, longest) if numbers else nullcontext() as received:
@@ -118,7 +108,7 @@ async def serve_asgi(
                     ASGIWrapper(cast(ASGIFramework, shutdown.guard_lifespan(app))),
                     config,
                     shutdown_trigger=shutdown.begun.wait,
-                    task_status=Started(),
+                    task_status=Started(shutdown, task_status),
                 )
                 await shutdown.finished()
                 nursery.cancel_scope.cancel()
@@ -147,7 +137,8 @@ class Shutdown:
     start_failed: bool = False
 
     async def follow_signals(self, received: AsyncIterator[int], everything: trio.CancelScope) -> None:
-        """First signal: begin, or give up if the app is still starting. Every later one: cut."""
+        """First signal: begin, or give up if the app is still starting. Every later one: cut, unless it repeats the first."""
+        begun_at = 0.0
         async for number in received:
             name = signal.Signals(number).name
             if not self.serving:
@@ -155,7 +146,10 @@ class Shutdown:
                 everything.cancel()
             elif not self.begun.is_set():
                 logger.info("%s: draining for at most %g s", name, self._drain)
+                begun_at = trio.current_time()
                 self.begun.set()
+            elif is_repeat(number, trio.current_time() - begun_at):
+                logger.info("%s repeats the first signal: still draining", name)
             else:
                 logger.warning("%s again: open connections are cut", name)
                 # A second signal asks for an immediate end: neither `on_drain` nor the connections are
@@ -209,6 +203,23 @@ class Shutdown:
         if event["type"] == "lifespan.shutdown":
             await self.finished()
         return event
+
+
+class Started(trio.TaskStatus[list[str]]):
+    """Tells who started the server that it listens, unless its app has failed to start."""
+
+    def __init__(self, shutdown: Shutdown, task_status: trio.TaskStatus[list[str]]) -> None:
+        self._shutdown = shutdown
+        self._task_status = task_status
+
+    def started(self, value: list[str] | None = None) -> None:
+        """Pass the addresses on."""
+        # Hypercorn listens before it notices that the app has not started.
+        if self._shutdown.start_failed:
+            return
+        # From here on the first signal drains. Before, there is nothing to drain, and a start that hangs must be interruptible.
+        self._shutdown.serving = True
+        self._task_status.started(value or [])
 
 
 @contextmanager

@@ -12,7 +12,8 @@ fd 1, a child that reads fd 0. So the two descriptors are moved away to private,
 | the parent process is gone                 | everything is cancelled, within 5 s      | 0           |
 | stdout is closed (EPIPE), or is not read   | `send` raises; the session ends          | 0           |
 | the end takes longer than the grace        | stacks to stderr, the process is ended   | 1           |
-| a second signal                            | the process is ended                     | 1           |
+| a second signal that repeats the first     | nothing more (`is_repeat`)               |             |
+| any other second signal                    | the process is ended                     | 1           |
 
 SIGPIPE is ignored by Python and shows as EPIPE; SIGKILL cannot be seen. The end of stdin and the death of the parent are also
 noticed while a tool blocks the event loop (`client_watch.py`). `hard_end.py` says what the grace covers.
@@ -26,6 +27,7 @@ import logging
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from functools import partial
@@ -40,7 +42,7 @@ from trio_mcp.session.transport import ChannelServer
 
 from ..descriptors import private_copy
 from ..hard_end import HardEnd
-from ..signals import noticed_in_thread, signal_handlers, unignored_signals
+from ..signals import is_repeat, noticed_in_thread, signal_handlers, unignored_signals
 from .channel import MAX_LINE, MAX_VALUES, WRITE_DEADLINE, LineChannel, Pipe
 from .client_watch import watched_client
 
@@ -79,7 +81,7 @@ async def serve(
     # look like the parent.
     parent = os.getppid()
     tell_person(server)
-    # A `ChannelServer` that is no `Server` may have no lifespan.
+    # A `ChannelServer` that is not a `Server` may have no lifespan.
     shutdown_grace += getattr(server, "lifespan_seconds", 0.0)
     log_ignored_options(server)
     # Outermost: putting stdin and stdout back flushes them, which may block, too.
@@ -164,17 +166,20 @@ class _Shutdown:
         self.status = 0
         self._grace = grace
         self._hard_end = hard_end
-        self._signalled = False
+        self._signalled_at: float | None = None
         self._token = trio.lowlevel.current_trio_token()
 
     def on_signal(self, number: int, _frame: FrameType | None) -> None:
         """The signal handler. It may run between any two steps of the main thread, so the loop does the cancelling."""
-        if self._signalled:
+        now = time.monotonic()
+        if self._signalled_at is not None:
+            if is_repeat(number, now - self._signalled_at):
+                return
             with suppress(OSError):
                 os.write(STDERR, b"trio_mcp: a second signal came; the process ends at once\n")
             # No clean-up: the first signal began one, and the second says that it takes too long.
             os._exit(HARD_END_STATUS)
-        self._signalled = True
+        self._signalled_at = now
         self.status = 130 if number == signal.SIGINT else 0
         self.limit_clean_up()
         # Handlers run between two bytecodes of whatever the main thread does; only `run_sync_soon` may touch Trio from

@@ -2,7 +2,7 @@
 
 from .edits import Change, with_server, without_server
 from .entries import as_member
-from .files import ConfigFile, read_entries, read_file
+from .files import ConfigFile, read_entries, read_file, read_for_change
 from .table import HOSTS, Host, Location
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "as_member",
     "read_entries",
     "read_file",
+    "read_for_change",
     "with_server",
     "without_server",
 ]

@@ -14,7 +14,7 @@ from pathlib import Path
 from ...json_value import JsonValue
 from ..errors import CommandError, Status
 from .files import ConfigFile, file_text, is_yaml, yaml_files
-from .json_text import find_value, with_member, without_member
+from .json_text import JsonText
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,13 @@ def with_server(file: ConfigFile, name: str, member: dict[str, JsonValue]) -> Ch
         file.servers[name] = member
         return Change(file.path, file.text, yaml_text(file))
     text = file.text if file.text.strip() else "{}\n"
-    root = text.index("{")
-    servers = find_value(text, root, file.member)
+    json_text = JsonText(text)
+    servers = json_text.find_value(json_text.root, file.member)
     if servers is None or text[servers] != "{":
-        return Change(file.path, file.text, with_member(text, root, file.member, {name: member}))
-    return Change(file.path, file.text, with_member(text, servers, name, member))
+        after = json_text.with_member(json_text.root, file.member, {name: member})
+    else:
+        after = json_text.with_member(servers, name, member)
+    return Change(file.path, file.text, after)
 
 
 def without_server(file: ConfigFile, name: str) -> Change:
@@ -67,9 +69,10 @@ def without_server(file: ConfigFile, name: str) -> Change:
     del file.servers[name]
     if is_yaml(file.path):
         return Change(file.path, file.text, yaml_text(file))
-    servers = find_value(file.text, file.text.index("{"), file.member)
+    json_text = JsonText(file.text)
+    servers = json_text.find_value(json_text.root, file.member)
     assert servers is not None
-    return Change(file.path, file.text, without_member(file.text, servers, name))
+    return Change(file.path, file.text, json_text.without_member(servers, name))
 
 
 def yaml_text(file: ConfigFile) -> str:

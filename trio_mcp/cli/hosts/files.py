@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from importlib import import_module
@@ -12,7 +11,15 @@ from typing import Final
 
 from ...errors import ConfigurationError
 from ...json_value import JsonValue
-from ...mcp_json import FoundServer, Variables, parse_jsonc, read_servers
+from ...mcp_json import (
+    FoundServer,
+    Variables,
+    find_comments,
+    parse_jsonc,
+    read_servers,
+    without_comments,
+    without_trailing_commas,
+)
 from ..errors import CommandError, Status
 from .table import Host
 
@@ -38,12 +45,8 @@ class ConfigFile:
     servers: dict[str, JsonValue]
 
 
-def read_file(path: Path, host: Host, *, with_comments: bool = False) -> ConfigFile:
+def read_file(path: Path, host: Host) -> ConfigFile:
     """Return what a file says; an empty document if there is no such file.
-
-    Args:
-        with_comments: the file is only read. To write one with comments would take them out: no library that edits such files
-            and keeps them is both old enough to be relied on and still maintained.
 
     Raises:
         CommandError: it cannot be read or parsed, or has something else where servers should be.
@@ -51,10 +54,7 @@ def read_file(path: Path, host: Host, *, with_comments: bool = False) -> ConfigF
     text = file_text(path)
     document: object = {}
     if text.strip():
-        if is_yaml(path):
-            document = yaml_document(path, text)
-        else:
-            document = json_with_comments(path, text) if with_comments else json_document(path, text)
+        document = yaml_document(path, text) if is_yaml(path) else json_document(path, text)
     if not isinstance(document, dict):
         raise unreadable(path, "it is not an object")
     member = next((each for each in host.members if each in document), host.members[0])
@@ -64,6 +64,36 @@ def read_file(path: Path, host: Host, *, with_comments: bool = False) -> ConfigF
     if not isinstance(servers, dict):
         raise unreadable(path, f"{member} is not an object")
     return ConfigFile(path, text, document, member, servers)
+
+
+def read_for_change(path: Path, host: Host) -> ConfigFile:
+    """Return what a file says that will be changed; see `read_file`.
+
+    Raises:
+        CommandError: also if it has comments or trailing commas that its host does not read.
+    """
+    file = read_file(path, host)
+    if not is_yaml(path) and (found := unread(file.text, host)) is not None:
+        what, at = found
+        line = file.text.count("\n", 0, at) + 1
+        why = f"line {line} has {what}, which {host.title} does not read or does not document"
+        raise unreadable(path, f"{why}; take that out first")
+    return file
+
+
+def unread(text: str, host: Host) -> tuple[str, int] | None:
+    """Return what a host does not read in a text that can be parsed, and where that is; None if it reads all of it."""
+    if host.syntax == "json":
+        for start, _ in find_comments(text):
+            return "a comment", start
+    if host.syntax != "jsonc":
+        bare = without_comments(text)
+        plain = without_trailing_commas(bare)
+        if bare != plain:
+            return "a trailing comma", next(
+                at for at, pair in enumerate(zip(bare, plain, strict=True)) if len({*pair}) > 1
+            )
+    return None
 
 
 def read_entries(path: Path, host: Host, *, expand: bool = False) -> list[FoundServer]:
@@ -77,7 +107,7 @@ def read_entries(path: Path, host: Host, *, expand: bool = False) -> list[FoundS
     """
     if not path.is_file():
         raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
-    file = read_file(path, host, with_comments=True)
+    file = read_file(path, host)
     # What is relative in the file for all folders is so to the current one.
     is_project = not any(each.path == path and each.scope == "user" for each in host.files())
     folder = path.absolute().parent if is_project else Path.cwd()
@@ -110,24 +140,9 @@ def file_text(path: Path) -> str:
 
 def json_document(path: Path, text: str) -> object:
     try:
-        return json.loads(text.removeprefix("\ufeff"), object_pairs_hook=without_repeats)
-    except (ValueError, RecursionError) as error:
-        raise unreadable(path, f"{error}; JSON has no comments and no commas at the end") from error
-
-
-def json_with_comments(path: Path, text: str) -> object:
-    try:
         return parse_jsonc(text.removeprefix("\ufeff"), str(path))
     except ConfigurationError as error:
-        raise CommandError(str(error), Status.UNREACHABLE) from error
-
-
-def without_repeats(members: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(members)
-    if len(found) < len(members):
-        # One of the two would be lost when the file is written.
-        raise ValueError("a member occurs twice in an object")
-    return found
+        raise unreadable(path, str(error).removeprefix(f"{path}: ")) from error
 
 
 def is_yaml(path: Path) -> bool:

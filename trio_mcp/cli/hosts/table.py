@@ -13,6 +13,8 @@ from .entries import Style
 
 Scope: TypeAlias = Literal["user", "project"]
 Paths: TypeAlias = Callable[[], Path]
+Syntax: TypeAlias = Literal["json", "comments", "jsonc"]
+"""What a host reads beside plain JSON: nothing, comments, or comments and trailing commas."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Host:
         style: how it writes a server.
         takes_urls: False if its file can only have commands.
         folders: the member of its file that has servers for single folders.
+        syntax: what it reads; of a host whose documentation does not say, plain JSON.
         note: what a user has to do or to know after a server was added.
         documentation: the page that says all this.
     """
@@ -51,6 +54,7 @@ class Host:
     documentation: str
     takes_urls: bool = True
     folders: str | None = None
+    syntax: Syntax = "json"
 
     def files(self) -> list[Location]:
         """Return where its files are on this machine, for this folder; none of them needs to exist."""
@@ -136,6 +140,8 @@ _HOSTS = (
         ".vscode/mcp.json",
         "Run `MCP: List Servers` in VS Code to start the server.",
         "https://code.visualstudio.com/docs/copilot/reference/mcp-configuration",
+        # https://code.visualstudio.com/docs/languages/json#_json-with-comments
+        syntax="jsonc",
     ),
     Host(
         "gemini-cli",
@@ -146,6 +152,8 @@ _HOSTS = (
         ".gemini/settings.json",
         "Start a new session; /mcp shows its servers.",
         "https://geminicli.com/docs/tools/mcp-server",
+        # https://github.com/google-gemini/gemini-cli/pull/422
+        syntax="comments",
     ),
     Host(
         "goose",
@@ -166,6 +174,8 @@ _HOSTS = (
         "mcp.json",
         "Give the file to a host, or name its server on this command line as mcp.json:NAME.",
         "https://gofastmcp.com/integrations/mcp-json-configuration",
+        # As `trio_mcp.mcp_json` reads it.
+        syntax="jsonc",
     ),
 )
 

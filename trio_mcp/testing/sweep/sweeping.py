@@ -201,7 +201,7 @@ class Sweep(Generic[P]):
         played = self._played(strike)
         found = [*played.problems, *(f"{name} was done more than once" for name in self._effects.repeated)]
         left = census()
-        # Counted apart: what a run keeps for good even without an interruption is no garbage that the others may leave too.
+        # Counted apart: what a run keeps for good even without an interruption is not garbage that the others may leave too.
         kept = collect()
         if strike is None:
             self._lasting = left
