@@ -205,7 +205,7 @@ class Tool:
         match cause:
             # The first case that matches counts: `LocalProtocolError` is a `ProtocolError` too, but a bug of this tool.
             case LocalProtocolError():
-                failures.log(logger, self.name, f"the tool {self.name} broke a rule", cause)
+                failures.log(logger, self.name, f"the tool {self.name} failed: {cause}", cause)
                 return error_result(f"{self.name}: {cause}")
             case CapabilityError():
                 return lacking_result(facts, cause)
