@@ -201,10 +201,18 @@ def keyword_names(function: Callable[..., object]) -> list[str] | None:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a question with the known name that is most like this one; empty if none is."""
+    found = nearest_name(name, known)
+    return "" if found is None else f"do you mean {found!r}?"
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like this one; None if none is.
+
+    It takes time for each name, and the more the longer they are: bound what a peer controls.
+    """
     import difflib  # noqa: PLC0415  needed for errors only
 
-    found = difflib.get_close_matches(name, list(known), 1)
-    return f"do you mean {found[0]!r}?" if found else ""
+    return next(iter(difflib.get_close_matches(name, list(known), 1)), None)
 
 
 def one_of(choices: Collection[str]) -> str:
