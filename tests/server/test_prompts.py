@@ -96,7 +96,8 @@ async def test_a_whole_result_goes_out_as_it_is() -> None:
 
 async def test_an_unknown_prompt_is_refused_by_its_name(server: Server) -> None:
     error = await refusal(server, "revue")
-    assert (error["code"], error["message"]) == (-32602, "Unknown prompt: revue")
+    assert error["code"] == -32602
+    assert error["message"].startswith("Unknown prompt: revue")
 
 
 @pytest.mark.parametrize(

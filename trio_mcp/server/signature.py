@@ -161,7 +161,7 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
                 arguments = without_most_unknown(arguments, wire_names)
             keywords: dict[str, object] = validator.validate_python(arguments)
         except ValidationError as error:
-            raise ValueError(error_summary(error)) from None
+            raise ValueError(error_summary(error, known=wire_names)) from None
         return keywords
 
     return Arguments({"type": "object", "properties": {}, **listed}, context, returns, bind, kept)
