@@ -55,8 +55,9 @@ async def test_an_unknown_tool_or_prompt_is_answered_with_the_nearest(server: Se
 async def test_no_tool_is_named_that_the_caller_cannot_see_or_call(server: Server, name: str) -> None:
     server.remove_tool("free_slots")
     async with Client.connect(server) as client:
-        with pytest.raises(PeerError, match=rf"Unknown tool: {name}$"):
+        with pytest.raises(PeerError, match=f"Unknown tool: {name}") as unknown:
             await client.call_tool(name)
+    assert "mean" not in str(unknown.value)
 
 
 @pytest.mark.parametrize(("function", "parameters"), [(slots, None), (slots_of, Period)])
@@ -65,7 +66,7 @@ async def test_an_unknown_argument_is_answered_with_the_nearest(function: object
     if parameters is None:
         server.add_tool(slots)
     else:
-        server.add(tool("slots").parameters(parameters).execute(slots_of))
+        server.add_tool(tool("slots").parameters(parameters).execute(slots_of))
     async with Client.connect(server) as client:
         result = await client.call_tool("slots", {"dy": "Mon"})
     assert unnamed(result.text, "dy", "'day'") == []
