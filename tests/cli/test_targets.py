@@ -157,7 +157,14 @@ def test_the_code_of_a_command_is_the_file_or_module_that_it_starts(text: str, c
 
 
 @pytest.mark.parametrize(
-    "text", ["https://x.example/mcp", "npx -y shop", "python -m http.server", "trio-mcp run https://x.example/mcp", "sh -c x.py"]
+    "text",
+    [
+        "https://x.example/mcp",
+        "npx -y shop",
+        "python -m http.server",
+        "trio-mcp run https://x.example/mcp",
+        "sh -c x.py",
+    ],
 )
 def test_other_targets_have_no_code_of_ours(text: str) -> None:
     assert code_of(read_target(text)) is None

@@ -35,7 +35,9 @@ NO_TRIO = (
 )
 
 
-NO_RUNNER = "tests of trio_mcp run in Trio: install pytest-trio, and set trio_mode = true below [tool.pytest.ini_options]"
+NO_RUNNER = (
+    "tests of trio_mcp run in Trio: install pytest-trio, and set trio_mode = true below [tool.pytest.ini_options]"
+)
 NO_PLUGIN = "trio_mode is an option of pytest-trio, which is not loaded: install pytest-trio"
 REGISTERED = pytest.StashKey[bool]()
 """Whether this plugin has registered `trio_mode`, since pytest-trio has not."""

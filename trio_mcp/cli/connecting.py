@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 import trio
 
@@ -27,6 +29,7 @@ from .terminal.messages import show_log
 from .terminal.output import PrintableFormatter, log_to_stderr
 from .terminal.prompting import Prompting
 
+GIVE_HEADER: Final = "give --header authorization='Bearer ...'"
 Use = Callable[[Client, Prompting], Awaitable[int]]
 """What a command does with a connected client; returns the exit status."""
 
@@ -38,13 +41,13 @@ def use_server(connecting: Connecting, answering: Answering, use: Use, *, late: 
         late: what is added to the error if the time is up.
 
     Raises:
-        CommandError: anything of it failed.
+        CommandError: one of these steps failed.
     """
     configure_log(connecting.debug)
     prompting = Prompting(Terminal(), answering.answers, answering.samples)
 
     async def run() -> int:
-        # Around the connection too: to start a server, to shake hands with it and to close it may all hang.
+        # Around the connection too: starting a server, the handshake and closing may each hang.
         with trio.move_on_after(connecting.timeout):
             async with printable_stderr() as stderr:
                 # Inside, where the errors are not yet in the group of a nursery.
@@ -65,8 +68,30 @@ def target_errors(target: Target) -> Generator[None]:
         failed = f"{shown_url(target.url)} cannot be connected to"
     else:
         failed = "the server could not be started"
-    with translate_errors(starts_file=isinstance(target, PythonTarget), failed=failed):
-        yield
+    try:
+        with translate_errors(starts_file=isinstance(target, PythonTarget), failed=failed):
+            yield
+    except CommandError as error:
+        advice = advice_for(target, str(error))
+        if advice is None:
+            raise
+        raise CommandError(f"{error}; {advice}", error.status) from error
+
+
+def advice_for(target: Target, text: str) -> str | None:
+    """Return what to do about an error of a server at a URL, if it is one that users meet often."""
+    if not isinstance(target, UrlTarget):
+        return None
+    if "--allowed-host" in text or "HTTP 421" in text:
+        return f"start it with --allowed-host {urlsplit(target.url).hostname}"
+    if wants_credentials(target, text):
+        return GIVE_HEADER
+    return f"{GIVE_HEADER}, if it authenticates its callers" if "HTTP 403" in text else None
+
+
+def wants_credentials(target: Target, text: str) -> bool:
+    """Return whether an error is a 401: one without a JSON-RPC error shows its status, and ours names the header."""
+    return isinstance(target, UrlTarget) and ("HTTP 401" in text or "Authorization header" in text)
 
 
 def check_certificates() -> None:
@@ -116,14 +141,14 @@ def started(target: PythonTarget, *, debug: bool = False) -> CommandTarget:
     A server's output and its crash then stay apart from the client's.
 
     Args:
-        debug: let that server tell its unexpected errors.
+        debug: let that server send the text of its unexpected errors.
     """
     words = [sys.executable, "-m", "trio_mcp", "run", target.text, *(["--debug"] if debug else [])]
     return CommandTarget(tuple(words))
 
 
 def name_server(client: Client, prompting: Prompting) -> None:
-    """Let the questions be shown with the name that the server gave itself."""
+    """Show questions with the name that the server declares."""
     if client.server_info is not None:
         prompting.server = client.server_info.title or client.server_info.name
 

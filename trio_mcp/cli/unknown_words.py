@@ -32,7 +32,9 @@ def explain(error: click.exceptions.NoSuchOption | click.exceptions.NoSuchComman
         return with_advice(error.message, question(error.command_name, error.possibilities or ()))
     command = error.ctx.command if error.ctx is not None else None
     hint = OTHER_OPTIONS.get(command.name or "", {}).get(error.option_name) if command is not None else None
-    options = [] if command is None else [name for each in command.params for name in each.opts if name.startswith("--")]
+    options = (
+        [] if command is None else [name for each in command.params for name in each.opts if name.startswith("--")]
+    )
     return with_advice(error.message, hint or question(error.option_name, options))
 
 

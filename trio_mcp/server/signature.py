@@ -24,6 +24,7 @@ from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_s
 from pydantic_core.core_schema import DefinitionsSchema, ModelFieldsSchema, ModelSchema
 
 from ..protocol.schema.json_schema import Schema
+from ..signatures import signature_of
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_schema, validator_of
 from .callables import bound_names, callable_name, type_hints
@@ -96,7 +97,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
     where = callable_name(function)
     context: str | None = None
     arguments: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in signature_of(function).parameters.items():
         if name in bound:
             continue
         # A parameter without an annotation takes any JSON, as an untyped parameter in Python takes anything.
@@ -137,7 +138,7 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
             raise TypeError(f"{where}: the parameters {known[wire]!r} and {parameter.name!r} are both called {wire!r}")
         known[wire] = names[field] = parameter.name
         fields[field] = (
-            Annotated[parameter.annotation, Field(alias=wire)],
+            Annotated[described(parameter.annotation), Field(alias=wire)],
             ... if parameter.default is parameter.empty else parameter.default,
         )
     try:
@@ -191,6 +192,16 @@ def keywords_schema(schema: CoreSchema, names: Mapping[str, str]) -> CoreSchema:
         for field, member in members["fields"].items()
     }
     return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=model.get("config"))
+
+
+def described(annotation: object) -> Any:
+    """Return an annotation in which a bare string describes the parameter: `Annotated[str, "The city"]`."""
+    description = next((each for each in get_args(annotation)[1:] if isinstance(each, str)), None)
+    if get_origin(annotation) is not Annotated or description is None:
+        return annotation
+    # The last description counts, so that one in a `Field` of the author, or in the default, has precedence.
+    kind, *metadata = get_args(annotation)
+    return Annotated[(kind, Field(description=description), *metadata)]
 
 
 def argument_name(where: str, parameter: inspect.Parameter) -> str:

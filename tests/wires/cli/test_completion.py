@@ -30,7 +30,9 @@ def completed(shell: str, words: str, folder: Path) -> list[str]:
     script = subprocess.run(make, capture_output=True, text=True, timeout=START, check=True, env=environment).stdout
     folder.joinpath("script").write_text(script)
     ask = ASK[shell].format(words=words, count=len(words.split()))
-    done = subprocess.run([shell, "-c", ask], cwd=folder, capture_output=True, text=True, timeout=START, env=environment)
+    done = subprocess.run(
+        [shell, "-c", ask], cwd=folder, capture_output=True, text=True, timeout=START, env=environment
+    )
     assert done.stderr == ""
     return done.stdout.splitlines()
 
@@ -48,4 +50,6 @@ def test_a_shell_completes(shell: str, words: str, found: list[str], tmp_path: P
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
 def test_fish_shows_a_description_with_a_comma_whole(tmp_path: Path) -> None:
-    assert completed("fish", "list --mod", tmp_path) == ["--mode\tThe era to speak: auto, modern, legacy, or a revision."]
+    assert completed("fish", "list --mod", tmp_path) == [
+        "--mode\tThe era to speak: auto, modern, legacy, or a revision."
+    ]

@@ -69,7 +69,10 @@ async def fused(
 async def converse(mode: str, target: str | Sequence[str], length: int) -> None:
     """The conversation of the demo."""
     answers = iter([accept(flight="TP3", seat="aisle"), accept(value=True)])
-    options = {} if isinstance(target, str) else {"env": {"PYTHONPATH": os.environ["PYTHONPATH"]}}
+    # A WebSocket is open only when the server has answered. On a machine that is busy with other tests that may take longer than
+    # the ten seconds of a client, and no server has left anything behind then.
+    by_url = {"connect_timeout": LIMIT}
+    options = by_url if isinstance(target, str) else {"env": {"PYTHONPATH": os.environ["PYTHONPATH"]}}
     made = ClientOptions(
         handlers=Handlers(on_elicit=lambda _asked: next(answers), on_sample=lambda _asked: "Lunch in the sun."),
         mode=mode,
@@ -103,9 +106,12 @@ def sacrifice(mode: str, target: str | Sequence[str], length: int) -> str:
 
 
 def main(mode: str, *target: str) -> None:
+    is_url = target[0].startswith(("http:", "ws:"))
+    # Loads the transport, which each child would load again. It connects when it is entered.
+    open_target(target[0] if is_url else target, {})
     for line in sys.stdin:
         length, *more = line.split()
-        whom = target[0] if target[0].startswith(("http:", "ws:")) else [*target, *more]
+        whom = target[0] if is_url else [*target, *more]
         print(sacrifice(mode, whom, int(length)), flush=True)
 
 

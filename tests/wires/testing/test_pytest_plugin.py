@@ -43,9 +43,7 @@ async def test_buying(mcp_client):
 """
 
 
-def run_pytest(
-    folder: Path, *options: str, trio_mode: bool = True, alone: bool = False, **files: str
-) -> str:
+def run_pytest(folder: Path, *options: str, trio_mode: bool = True, alone: bool = False, **files: str) -> str:
     """Run pytest on these files with the plugin, `alone` or with all others; return what it printed."""
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
@@ -142,6 +140,8 @@ def test_trio_mode_without_pytest_trio_is_an_error_that_names_it(tmp_path: Path)
 
 
 def test_another_project_gets_no_advice(tmp_path: Path) -> None:
-    printed = run_pytest(tmp_path, "-p", "no:anyio", trio_mode=False, test_sleeping=ASYNC_TEST.replace("import trio_mcp", ""))
+    printed = run_pytest(
+        tmp_path, "-p", "no:anyio", trio_mode=False, test_sleeping=ASYNC_TEST.replace("import trio_mcp", "")
+    )
     assert "1 failed" in printed
     assert "trio_mcp run" not in printed

@@ -18,7 +18,7 @@ from ...errors import PeerError
 from ...groups import single_exception
 from ...session.calls.services import ONE_CLIENT
 from ..command import command
-from ..connecting import configure_log, started, target_errors
+from ..connecting import GIVE_HEADER, configure_log, started, target_errors, wants_credentials
 from ..connection_options import Connecting
 from ..diagnosis.machine_checks import Check, machine_checks
 from ..errors import CommandError, Status
@@ -42,7 +42,6 @@ every name can be reached by every web site (DNS rebinding). The status is 1 if 
 """
 
 FOREIGN_HOST: Final = "host-that-no-server-has.invalid"
-GIVE_HEADER: Final = "give --header authorization='Bearer ...'"
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
 
 
@@ -91,8 +90,8 @@ async def server_checks(connecting: Connecting, timeout: float) -> AsyncIterator
     for era in ("modern", "legacy"):
         said, problem = await hello(replace(connecting, mode=era), timeout)
         reached = reached or problem is None
-        unknown = unknown or (problem is not None and wants_credentials(connecting, str(problem)))
-        yield Check("ok", era, said) if problem is None else Check("warning", era, explained(connecting, problem))
+        unknown = unknown or (problem is not None and wants_credentials(connecting.target, str(problem)))
+        yield Check("ok", era, said) if problem is None else Check("warning", era, str(problem))
     if not reached:
         why = f": 401, it does not know who calls; {GIVE_HEADER}" if unknown else ""
         yield Check("error", "server", f"no client of either era can connect to it{why}")
@@ -128,25 +127,6 @@ def plain_client(connecting: Connecting, headers: Mapping[str, str] | None = Non
         return Client.connect(target.url, mode=connecting.mode, headers=own)
     except (ValueError, TypeError) as error:
         raise CommandError(str(error)) from error
-
-
-def explained(connecting: Connecting, problem: CommandError) -> str:
-    """Return an error, with what to do about those that are classics."""
-    text = str(problem)
-    if isinstance(connecting.target, UrlTarget):
-        if "allowed_hosts" in text or "421" in text:
-            host = urlsplit(connecting.target.url).hostname
-            return f"{text}; start it with --allowed-host {host}"
-        if wants_credentials(connecting, text):
-            return f"{text}; {GIVE_HEADER}"
-        if "403" in text:
-            return f"{text}; {GIVE_HEADER}, if it authenticates its callers"
-    return text
-
-
-def wants_credentials(connecting: Connecting, text: str) -> bool:
-    """Return whether an error is a 401: one without a JSON-RPC error shows its status, and ours names the header."""
-    return isinstance(connecting.target, UrlTarget) and ("HTTP 401" in text or "Authorization header" in text)
 
 
 async def host_check(connecting: Connecting, timeout: float) -> Check:
