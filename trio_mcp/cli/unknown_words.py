@@ -1,4 +1,4 @@
-"""What is said of an option or a command that does not exist: what to write instead, or the nearest one. Loaded for that alone."""
+"""What is said of an option or a command that does not exist: what to write instead, or the nearest one."""
 
 from __future__ import annotations
 

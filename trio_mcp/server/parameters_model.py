@@ -11,11 +11,8 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 from typing_extensions import is_typeddict
 
-<<<<<<< HEAD
 from .. import server
-=======
 from ..signatures import signature_of
->>>>>>> main
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
 from .error_summary import MAX_PROBLEMS, error_path, error_summary
