@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -230,7 +231,8 @@ def http_errors() -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise CommandError(error.strerror or str(error), Status.UNREACHABLE) from error
+        how = "; --port takes another one" if error.errno == errno.EADDRINUSE else ""
+        raise CommandError(f"{error.strerror or error}{how}", Status.UNREACHABLE) from error
     except ConfigurationError:
         raise
     # A path that cannot be served, or an address on the network without --allowed-host. `ConfigurationError` is a `ValueError`
