@@ -46,9 +46,17 @@ def test_the_help_of_the_program_lists_every_command(capsys: pytest.CaptureFixtu
         (["inspct"], ["'inspect'"]),
         (["serve", "app.py", "--prot", "80"], ["'--prot'", "'--port'", "trio-mcp serve --help"]),
         (["call", "app.py", "tool", "--answr", "a=b"], ["'--answr'", "'--answer'"]),
+        (["call", "app.py", "tool", "--tool"], ["'--tool'", "follows the target"]),
+        (["serve", "app.py", "--reload"], ["'--reload'", "trio-mcp dev"]),
+        (["serve", "app.py", "--transport", "http"], ["'--transport'", "trio-mcp run", "trio-mcp serve"]),
+        (["serve", "app.py", "--workers", "2"], ["'--workers'", "one process", "proxy"]),
+        (["run", "app.py", "--port", "8000"], ["'--port'", "trio-mcp serve"]),
+        (["run", "app.py", "--transport", "http"], ["'--transport'", "trio-mcp serve"]),
         (["install", "curser", "app.py"], ["'curser'", "cursor"]),
         (["serve"], ["TARGET"]),
-        (["serve", "app.py", "--port", "x"], ["--port", "'x'"]),
+        (["serve", "app.py", "--port", "x"], ["--port", "'x'", "whole number", "65535"]),
+        (["serve", "app.py", "--port", "65536"], ["--port", "'65536'"]),
+        (["backfill", "--max-sessions", "0", "x"], ["--max-sessions", "'0'", "at least 1"]),
         (["call", "app.py", "tool", "--timeout", "nan"], ["--timeout", "'nan'"]),
         (["call", "app.py", "tool", "--mode", "modrn"], ["--mode", "modern"]),
     ],
@@ -61,6 +69,12 @@ def test_a_mistake_is_one_line_that_names_what_was_meant(
     assert said.out == ""
     (line,) = said.err.splitlines()
     assert unnamed(line, "trio-mcp", *names) == []
+
+
+@pytest.mark.parametrize("words", [["bundle", "app.py", "--yes"], ["list", "app.py", "--tool"], ["zzz"]])
+def test_what_is_like_nothing_gets_no_suggestion(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == Status.USAGE
+    assert "mean" not in capsys.readouterr().err
 
 
 def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -367,6 +367,7 @@ class Server(Composition):
         def prepare(service: Service) -> None:
             if channel is not None:
                 service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
+                service.calls.one_client = channel.one_client
             offers.equip(service.calls)
             if usage is not None:
                 service.calls.usage = usage

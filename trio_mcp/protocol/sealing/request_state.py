@@ -163,6 +163,12 @@ def from_base64url(text: str) -> bytes | None:
     return data if to_base64url(data) == text else None
 
 
+MAKE_KEY: Final = (
+    'python -c "import base64, secrets; print(base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())"'
+)
+"""The command that prints a new key."""
+
+
 class KeyRing:
     """The secret keys of a server, 32 random bytes each. The first seals, all of them open.
 
@@ -207,7 +213,9 @@ class KeyRing:
         try:
             return cls.parse(path.read_text() if path.is_file() else value)
         except (ValueError, OSError) as error:
-            raise ConfigurationError(f"{variable} is neither a file nor a list of keys: {error}") from None
+            raise ConfigurationError(
+                f"{variable} is neither a file nor a list of keys: {error} To make a key: {MAKE_KEY}"
+            ) from None
 
     @classmethod
     def parse(cls, text: str) -> KeyRing:
