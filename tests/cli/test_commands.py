@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,33 @@ def test_the_help_of_every_command_has_examples_and_the_exit_statuses(
     assert main([name, "--help"]) == Status.OK
     said = capsys.readouterr().out
     assert unnamed(said.partition("examples:")[2], f"trio-mcp {name}", "exit status:") == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_sentences_of_a_help_are_wrapped_to_the_terminal(
+    name: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    main([name, "--help"])
+    lines = capsys.readouterr().out.partition("examples:")[2].splitlines()
+    # A command is not wrapped: it can be copied.
+    is_command = re.compile(r"  +\S+ \S")
+    assert [line for line in lines if len(line) > min(columns, 110) and not is_command.match(line)] == []
+
+
+def test_a_help_explains_ctrl_c_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("serve", "dev"):
+        main([name, "--help"])
+        said = capsys.readouterr().out.partition("exit status:")[2].splitlines()
+        (ends, interrupted) = [" ".join(line.split()) for line in said if "Ctrl-C" in line]
+        assert (ends[:2], "before" in interrupted) == ("0 ", True)
+
+
+def test_the_examples_of_a_help_need_no_checkout(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in MODULES:
+        main([name, "--help"])
+    assert "examples/" not in capsys.readouterr().out
 
 
 def test_a_help_explains_no_status_that_its_command_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,9 +30,9 @@ from .serve import HTTP_OPTIONS, STATUSES, http_errors, serves_http
 
 EXAMPLES = """\
 examples:
-  trio-mcp dev examples/travel.py
-  trio-mcp dev examples/travel.py --inspector
-  trio-mcp dev examples/travel.py --inspector --era legacy
+  trio-mcp dev travel.py
+  trio-mcp dev travel.py --inspector
+  trio-mcp dev travel.py --inspector --era legacy
   trio-mcp dev app.py:make_server --port 9000
   trio-mcp dev shop.server --stdio
   trio-mcp dev cursor:shop
