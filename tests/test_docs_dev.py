@@ -7,7 +7,7 @@ import trio
 from pages import Page
 
 from trio_mcp import Client
-from trio_mcp.cli.dev import command_line
+from trio_mcp.cli.commands.dev import command_line
 from trio_mcp.server.differences import IDENTITY
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 

@@ -10,7 +10,7 @@ from pages import Names, Page
 
 import trio_mcp
 from trio_mcp import Client, Context, PeerError, Server, decline
-from trio_mcp.cli.commands import main
+from trio_mcp.cli.program import main
 from trio_mcp.testing import MockClient
 
 PAGE = Page("fastmcp")

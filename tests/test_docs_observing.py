@@ -57,9 +57,9 @@ async def test_the_metrics_are_numbers(page: Names) -> None:
     assert json.loads(json.dumps(metrics)) == metrics
 
 
-def test_the_page_has_every_state_and_the_limit_of_the_code() -> None:
+def test_the_page_has_every_state_and_the_limits_of_the_code() -> None:
     assert [state for state in CallState if f"| `{state.value}` |" not in PAGE.text] == []
-    limit = inspect.signature(Service.tree).parameters["limit"].default
-    assert f"`limit=` ({limit})" in PAGE.text
+    for name, option in list(inspect.signature(Service.tree).parameters.items())[1:]:
+        assert f"`{name}=` ({option.default})" in PAGE.text
     empty = ServiceTree("travel", "1.0", 0, 0, 0, 0, (), 9900)
     assert str(empty).splitlines()[-1].removeprefix("└─ ") in PAGE.text

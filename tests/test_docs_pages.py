@@ -16,7 +16,7 @@ import click
 import pytest
 from pages import Page
 
-from trio_mcp.cli.commands import MODULES, program
+from trio_mcp.cli.program import MODULES, program
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -21,7 +21,7 @@ from serving import ROOT
 from trio.testing import MockClock
 
 from trio_mcp import Client, Context, Disconnected, HttpOptions, PeerError, Server, ServiceOptions
-from trio_mcp.cli.commands import main
+from trio_mcp.cli.program import main
 from trio_mcp.testing import MockClient, Never
 from trio_mcp_transports.http import asgi_app
 

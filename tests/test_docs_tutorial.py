@@ -13,7 +13,7 @@ from pathlib import Path
 from serving import IMPORTS, ROOT, START
 from walkthrough import PAGES, Edit, page, steps_of
 
-from trio_mcp.cli.commands import main
+from trio_mcp.cli.program import main
 
 
 def files_of(*names: str) -> dict[str, str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 import trio
 
 from trio_mcp.groups import (
+    UnwrappedErrors,
     cause_chain,
     first_leaf,
     leaf_exceptions,
@@ -101,3 +104,52 @@ def test_an_explicit_cause_goes_before_the_context() -> None:
 @pytest.mark.parametrize("error", [SystemExit(1), KeyboardInterrupt()])
 def test_errors_that_end_a_process_are_leaves_too(error: BaseException) -> None:
     assert list(leaf_exceptions(BaseExceptionGroup("", [error, FIRST]))) == [error, FIRST]
+
+
+def raised_through(error: BaseException) -> BaseException:
+    """Return what leaves the block in which an error is raised."""
+    try:
+        with UnwrappedErrors():
+            raise error
+    except BaseException as left:  # noqa: BLE001
+        return left
+
+
+def test_a_single_error_leaves_without_its_group_and_with_its_own_context() -> None:
+    error = ValueError("in a task")
+    assert raised_through(ExceptionGroup("nursery", [error])) is error
+    assert error.__context__ is None
+    error.__context__ = SECOND
+    assert raised_through(ExceptionGroup("nursery", [error])) is error
+    assert error.__context__ is SECOND
+
+
+def test_other_errors_leave_unchanged() -> None:
+    several = nested()
+    assert raised_through(several) is several
+    assert raised_through(FIRST) is FIRST
+    with UnwrappedErrors():
+        pass
+
+
+async def test_an_unwrapped_error_of_a_nursery_leaves_no_reference_cycle() -> None:
+    async def fail() -> None:
+        raise CustomError
+
+    async def run() -> None:
+        with UnwrappedErrors():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(fail)
+
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.raises(CustomError):
+            await run()
+        assert [each for each in gc.get_objects() if isinstance(each, CustomError)] == []
+    finally:
+        gc.enable()
+
+
+class CustomError(Exception):
+    """An error that only this file raises."""

@@ -104,7 +104,7 @@ class InvalidRequestState(RemoteProtocolError):
 
 
 class MalformedAnswer(RemoteProtocolError):
-    """The client sent something that is no answer to a question of a tool, prompt or resource.
+    """The client sent something that is not an answer to a question of a tool, prompt or resource.
 
     A handler that does not catch it fails with this text, which says what was expected and why it was not that.
     """
@@ -232,7 +232,7 @@ class ProviderErrorKind(StrEnum):
     UNREACHABLE = "unreachable"
     """There is no connection to the API."""
     MALFORMED = "malformed"
-    """The API sent something that is no answer: invalid JSON, or a stream that breaks off."""
+    """The API sent something that is not an answer: invalid JSON, or a stream that breaks off."""
 
 
 _PUBLIC_TEXTS: Final = {
@@ -282,7 +282,7 @@ class ToolError(McpError):
 class ToolFailed(McpError):
     """The result of a tool is an error: raised by `CallToolResult.check` and `call_tool(raise_on_error=True)`, with its text.
 
-    It is no `ToolError`: in a tool that calls another server, the text of that server is not meant for the caller.
+    It is not a `ToolError`: in a tool that calls another server, the text of that server is not meant for the caller.
 
     Attributes:
         structured_content: that of the result, or None.

@@ -10,13 +10,14 @@ asks them here.
 #
 # Two rules for callers, because an exception holds its traceback, which holds frames, which hold locals:
 # - raise what these functions return *after* the `except` block has ended. Inside of it, the error gets the group as its
-#   `__context__`, and the user reads the wrapper before the cause;
+#   `__context__`, and the user reads the wrapper before the cause. `UnwrappedErrors` does both for a nursery's single error;
 # - do not give the half that you drop a name. `split_group(error, trio.Cancelled)[0]` leaves no local that refers to an error
 #   whose traceback refers to this very frame; a pair of names does, and only the garbage collector breaks that cycle.
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from types import TracebackType
 from typing import overload
 
 
@@ -55,6 +56,34 @@ def unwrap(error: BaseException) -> BaseException:
     if isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         return error.exceptions[0]
     return error
+
+
+class UnwrappedErrors:
+    """A context manager for a nursery that the caller does not see: a single exception leaves without the nursery's group.
+
+        with UnwrappedErrors():
+            async with trio.open_nursery() as nursery:
+                ...
+
+    Its `__context__` stays what it was. A group of several exceptions leaves unchanged, as does any other exception.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None or (single := unwrap(error)) is error:
+            return
+        context = single.__context__
+        try:
+            raise single
+        finally:
+            # `raise` has made the group its context.
+            single.__context__ = context
+            # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
+            del single, error, traceback, context
 
 
 def single_exception(error: Exception) -> Exception:

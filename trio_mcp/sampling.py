@@ -40,6 +40,6 @@ class StreamingProvider(SamplingProvider, Protocol):
     ) -> types.CreateMessageResult:
         """Return the model's answer as `sample` does, and call `on_text` with each piece of its text as it arrives.
 
-        A stream that breaks off raises `ProviderError`; what `on_text` was given by then is no answer.
+        A stream that breaks off raises `ProviderError`; what `on_text` was given by then is not an answer.
         """
         ...

@@ -153,8 +153,8 @@ def starts(code: CodeType, at: int) -> bool:
 def suspends(code: CodeType, at: int) -> bool:
     """Whether a frame that gives up control at this instruction awaits something, and goes on later."""
     names = {each.offset: (each.opname, each.arg or 0) for each in dis.get_instructions(code)}
-    name, _ = names.get(at, ("", 0))
-    after, arg = names.get(at + 2, ("", 0))
-    return (
-        name == "YIELD_VALUE" and after == "RESUME" and arg & 3 >= 2
-    )  # 1 is a generator's `yield`, 2 and 3 are awaits
+    name, arg = names.get(at, ("", 0))
+    # CPython 3.11 is at the `YIELD_VALUE` then. Later versions, seen up to 3.14, are at the `RESUME` after it already.
+    if name == "YIELD_VALUE":
+        name, arg = names.get(at + 2, ("", 0))
+    return name == "RESUME" and arg & 3 >= 2  # 1 is a generator's `yield`, 2 and 3 are awaits

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.commands import MODULES, main
 from trio_mcp.cli.errors import Status
+from trio_mcp.cli.program import MODULES, main, program
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,6 +63,35 @@ def test_a_mistake_is_one_line_that_names_what_was_meant(
     assert unnamed(line, "trio-mcp", *names) == []
 
 
+def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == Status.USAGE
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert [name for name in MODULES if f"\n  {name} " not in said.err] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (["list", "none.py", "--json"], Status.UNREACHABLE),
+        (["call", "none.py", "tool", "--json"], Status.UNREACHABLE),
+        (["call", "--json"], Status.USAGE),
+        (["list", "none.py", "--json", "--only", "x"], Status.USAGE),
+        (["inspect", "none.py:\x1b", "--json"], Status.UNREACHABLE),
+    ],
+)
+def test_with_json_an_error_is_an_object_in_one_line_of_stderr(
+    words: list[str], kind: Status, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == kind
+    said = capsys.readouterr()
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    error = json.loads(line)["error"]
+    assert (error["kind"], error["status"]) == (kind.name.lower(), kind)
+    assert error["message"].isprintable()
+
+
 def test_a_word_with_control_characters_is_shown_without_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["\x1b[2J"]) == Status.USAGE
     assert "\x1b" not in capsys.readouterr().err
@@ -101,7 +132,7 @@ def test_run_loads_neither_rich_nor_a_client_nor_what_only_other_commands_need(t
     file = tmp_path / "app.py"
     file.write_text("from trio_mcp import Server\nserver = Server('app')\n")
     script = (
-        "import sys\nfrom trio_mcp.cli.commands import main\n"
+        "import sys\nfrom trio_mcp.cli.program import main\n"
         f"main(['run', {str(file)!r}])\nprint(*sys.modules, file=sys.stderr)\n"
     )
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'transports'}", "PATH": ""}
@@ -115,7 +146,12 @@ def test_run_loads_neither_rich_nor_a_client_nor_what_only_other_commands_need(t
     )
     loaded = set(done.stderr.split())
     assert "trio_mcp.server" in loaded, done.stderr
-    others = {"trio_mcp.cli.hosts", "trio_mcp.cli.connecting", "trio_mcp.cli.messages", "click.shell_completion"}
+    others = {
+        "trio_mcp.cli.hosts",
+        "trio_mcp.cli.connecting",
+        "trio_mcp.cli.terminal.messages",
+        "click.shell_completion",
+    }
     unwanted = {"rich", "trio_mcp.client", "trio_mcp.types.sampling", "argparse", "asyncio"} | others
     assert loaded.isdisjoint(unwanted)
 
@@ -123,9 +159,9 @@ def test_run_loads_neither_rich_nor_a_client_nor_what_only_other_commands_need(t
 def test_a_header_of_the_environment_may_have_spaces_and_is_not_shown(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TRIO_MCP_LIST_HEADERS", "authorization=Bearer canary\nx-b=1")
+    monkeypatch.setenv("TRIO_MCP_LIST_HEADER", "authorization=Bearer canary\nx-b=1")
     assert main(["list", "http://127.0.0.1:1/mcp"]) == Status.UNREACHABLE
-    monkeypatch.setenv("TRIO_MCP_LIST_HEADERS", "canary")
+    monkeypatch.setenv("TRIO_MCP_LIST_HEADER", "canary")
     assert main(["list", "http://127.0.0.1:1/mcp"]) == Status.USAGE
     err = capsys.readouterr().err
     assert "--header" in err
@@ -139,3 +175,28 @@ def test_an_option_is_taken_from_the_environment(
     assert main(["serve", "app.py"]) == Status.USAGE
     assert unnamed(capsys.readouterr().err, "--port", "'x'") == []
     assert main(["serve", "none.py", "--port", "0"]) == Status.UNREACHABLE
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_the_variable_of_an_option_has_the_name_of_the_option(name: str) -> None:
+    command = program.get_command(click.Context(program), name)
+    assert command is not None
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    named = {option.opts[0].lstrip("-").replace("-", "_").upper(): option.envvar for option in options}
+    assert named == {long: f"TRIO_MCP_{name.upper()}_{long}" for long in named}
+
+
+def test_a_flag_whose_parameter_has_another_name_is_taken_from_the_environment(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIO_MCP_LIST_JSON", "1")
+    assert main(["list", "none.py"]) == Status.UNREACHABLE
+    assert json.loads(capsys.readouterr().err)["error"]["status"] == Status.UNREACHABLE
+
+
+def test_a_repeatable_option_of_the_environment_has_spaces_between_its_values(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRIO_MCP_LIST_ONLY", "tools nonsense")
+    assert main(["list", "none.py"]) == Status.USAGE
+    assert "'nonsense'" in capsys.readouterr().err

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from trio_mcp.cli.connecting import started
-from trio_mcp.cli.loading import load_server
-from trio_mcp.cli.targets import PythonTarget
+from trio_mcp.cli.targets.loading import load_server
+from trio_mcp.cli.targets.target import PythonTarget
 
 FILE = """
 from trio_mcp import Server, ServiceOptions

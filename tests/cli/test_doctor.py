@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.checkup import Check, machine_checks
-from trio_mcp.cli.commands import main
+from trio_mcp.cli.diagnosis.machine_checks import Check, machine_checks
 from trio_mcp.cli.errors import Status
+from trio_mcp.cli.program import main
 from trio_mcp.protocol.sealing.request_state import to_base64url
 
 VARIABLES = ("TRIO_MCP_KEYS", "SSL_CERT_FILE", "SSL_CERT_DIR", "XDG_CONFIG_HOME", "CLAUDE_CONFIG_DIR")

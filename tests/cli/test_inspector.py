@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trio_mcp.cli.commands import main
+from trio_mcp.cli.dev.inspector import PACKAGE, find_npx, inspector_command, outdated_node
 from trio_mcp.cli.errors import CommandError, Status
-from trio_mcp.cli.inspector import PACKAGE, find_npx, inspector_command, outdated_node
+from trio_mcp.cli.program import main
 
 URL = "http://127.0.0.1:8000/mcp"
 

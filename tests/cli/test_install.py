@@ -12,9 +12,9 @@ import pytest
 from naming import unnamed
 from ruamel.yaml import YAML
 
-from trio_mcp.cli.commands import main
 from trio_mcp.cli.errors import Status
 from trio_mcp.cli.hosts import HOSTS
+from trio_mcp.cli.program import main
 
 PLACES = {
     "linux": {
@@ -106,7 +106,12 @@ def test_a_file_is_installed_as_the_host_writes_a_command(host: str, home: Path)
 
 URLS: dict[str, dict[str, Any]] = {
     "claude-code": {"type": "http", "url": "https://x.example/mcp", "headers": {"a": "b"}},
-    "claude-desktop": {"command": COMMAND[0], "args": [*COMMAND[1:], "https://x.example/mcp", "--header=a=b"]},
+    # Not in the arguments, which every user of the machine can list.
+    "claude-desktop": {
+        "command": COMMAND[0],
+        "args": [*COMMAND[1:], "https://x.example/mcp"],
+        "env": {"TRIO_MCP_RUN_HEADER": "a=b"},
+    },
     "cursor": {"url": "https://x.example/mcp", "headers": {"a": "b"}},
     "vscode": {"type": "http", "url": "https://x.example/mcp", "headers": {"a": "b"}},
     "gemini-cli": {"httpUrl": "https://x.example/mcp", "headers": {"a": "b"}},
@@ -308,7 +313,7 @@ def test_a_file_that_another_program_changes_meanwhile_is_left_to_it(
         file.write_text('{"new": 1}')
         return True
 
-    monkeypatch.setattr("trio_mcp.cli.install.confirmed", change_and_agree)
+    monkeypatch.setattr("trio_mcp.cli.commands.install.confirmed", change_and_agree)
     assert main(["install", "mcp-json", "app.py", "--file", str(file)]) == Status.UNREACHABLE
     assert file.read_text() == '{"new": 1}'
     assert "changed" in capsys.readouterr().err
@@ -350,10 +355,10 @@ def test_discover_lists_the_servers_of_every_host_without_their_secrets(
     ]
     assert sorted((each["host"], each["name"]) for each in found) == sorted([*names, ("goose", "off")])
     assert next(each for each in found if each["name"] == "off")["enabled"] is False
-    # Of Claude Desktop it is a command, with the URL and the header in its words.
+    # Of Claude Desktop it is a command, with the URL in its words and the header in its environment.
     assert "hidden" not in said
     (desktop,) = (each["server"] for each in found if each["host"] == "claude-desktop")
-    assert unnamed(desktop, "x.example/mcp", "--header=a=***") == []
+    assert unnamed(desktop, "x.example/mcp") == []
     assert main(["discover", "--host", "cursor"]) == Status.OK
     head, row = capsys.readouterr().out.splitlines()
     assert (head.split("\t"), row.split("\t")[:3]) == (

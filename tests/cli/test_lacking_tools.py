@@ -6,7 +6,7 @@ import pytest
 from naming import naming, unnamed
 
 from trio_mcp import Client, Server
-from trio_mcp.cli.call import choose
+from trio_mcp.cli.commands.call import choose
 from trio_mcp.cli.connecting import is_legacy
 from trio_mcp.cli.errors import CommandError, rejected
 

@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from trio_mcp.cli.masking import masked
+from trio_mcp.cli.hosts.masking import masked
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.cli.prompting import Prompting
-from trio_mcp.cli.terminal import Terminal
+from trio_mcp.cli.terminal.line_reading import Terminal
+from trio_mcp.cli.terminal.prompting import Prompting
 from trio_mcp.types import (
     CreateMessageRequestParams,
     ElicitRequestFormParams,

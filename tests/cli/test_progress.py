@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.cli import progress
-from trio_mcp.cli.progress import ProgressDisplay
+from trio_mcp.cli.terminal import progress
+from trio_mcp.cli.terminal.progress import ProgressDisplay
 from trio_mcp.types import ProgressNotificationParams
 
 

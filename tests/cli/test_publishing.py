@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.commands import main
 from trio_mcp.cli.errors import Status
+from trio_mcp.cli.program import main
 
 PROJECT = """
 [project]
@@ -219,6 +220,34 @@ def test_what_no_host_could_start_is_refused(
     assert [*folder.glob("*.mcpb")] == []
 
 
-def test_only_a_file_can_be_bundled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["bundle", "https://x.example/mcp"]) == Status.USAGE
-    assert "'https://x.example/mcp'" in capsys.readouterr().err
+def test_a_module_is_bundled_with_its_project_and_started_by_its_name(folder: Path) -> None:
+    (folder / "bundled_shop").mkdir()
+    (folder / "bundled_shop" / "__init__.py").write_text("")
+    (folder / "bundled_shop" / "server.py").write_text(SERVER)
+    manifest, files = bundled(folder, "bundled_shop.server:server")
+    assert manifest["server"]["entry_point"] == "bundled_shop/server.py"
+    assert manifest["server"]["mcp_config"]["args"][-1] == "bundled_shop.server:server"
+    assert "bundled_shop/server.py" in files
+
+
+def test_a_server_of_a_file_of_a_host_is_bundled_by_the_file_that_it_starts(folder: Path) -> None:
+    words = ["-m", "trio_mcp", "run", str(folder / "weather.py")]
+    servers = {"weather": {"command": sys.executable, "args": words}}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    manifest, _ = bundled(folder, "mcp.json:weather")
+    assert manifest["server"]["entry_point"] == "weather.py"
+
+
+def test_an_installed_module_is_not_bundled(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = folder / "site-packages"
+    place.mkdir()
+    (place / "installed_weather.py").write_text(SERVER)
+    sys.path.insert(0, str(place))
+    assert main(["bundle", "installed_weather"]) == Status.USAGE
+    assert "installed_weather" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("target", ["https://x.example/mcp", "npx -y some-server"])
+def test_only_python_code_can_be_bundled(target: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bundle", target]) == Status.USAGE
+    assert repr(target) in capsys.readouterr().err

@@ -10,8 +10,9 @@ from types import ModuleType
 
 import pytest
 
-from trio_mcp.cli.project_modules import ProjectModules, project_roots
-from trio_mcp.cli.restarts import Restarts
+from trio_mcp.cli.dev.project_modules import ProjectModules
+from trio_mcp.cli.dev.restarts import Restarts
+from trio_mcp.cli.targets.own_files import project_roots
 
 
 @pytest.fixture
@@ -33,6 +34,10 @@ def install(site: Path, name: str, version: str, *, module: str | None = None) -
     place = site / f"{name}-{version}.dist-info"
     place.mkdir()
     (place / "RECORD").write_text(f"{module or name}/__init__.py,,\n")
+    # Since CPython 3.12, `importlib.metadata` leaves files out that are listed and not there.
+    package = site / (module or name)
+    package.mkdir(exist_ok=True)
+    (package / "__init__.py").touch()
 
 
 def test_an_installed_package_that_is_loaded_is_named_with_its_versions(site: Path) -> None:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 from naming import unnamed
 
 from trio_mcp.cli.errors import CommandError
-from trio_mcp.cli.loading import load_server
-from trio_mcp.cli.targets import CommandTarget, PythonTarget, Target, UrlTarget, read_target
+from trio_mcp.cli.targets.code import code_of
+from trio_mcp.cli.targets.loading import load_server
+from trio_mcp.cli.targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target
 
 
 @pytest.fixture(autouse=True)
@@ -135,3 +138,47 @@ def test_variables_in_a_file_that_a_server_names_are_passed_to_it(folder: Path) 
     server = {"command": "run", "envFile": "shop.env", "cwd": "shop"}
     (folder / "one.json").write_text(json.dumps({"mcpServers": {"one": server}}))
     assert read_target("one.json") == CommandTarget(("run",), {"KEY": "x"}, str(folder / "shop"))
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("one_server.py:make", PythonTarget(Path("one_server.py"), "make")),
+        ("python one_server.py", PythonTarget(Path("one_server.py"))),
+        ("/opt/x/bin/python3.13 -u one_server.py", PythonTarget(Path("one_server.py"))),
+        ("python -m trio_mcp run one_server.py:make", PythonTarget(Path("one_server.py"), "make")),
+        ("trio-mcp run --log-level info shop_package.app:make", PythonTarget("shop_package.app", "make")),
+        ("trio-mcp dev one_server.py --stdio", PythonTarget(Path("one_server.py"))),
+        ("'trio-mcp' run 'my server.py'", PythonTarget(Path("my server.py"))),
+    ],
+)
+def test_the_code_of_a_command_is_the_file_or_module_that_it_starts(text: str, code: PythonTarget) -> None:
+    assert code_of(read_target(text)) == code
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://x.example/mcp",
+        "npx -y shop",
+        "python -m http.server",
+        "trio-mcp run https://x.example/mcp",
+        "sh -c x.py",
+    ],
+)
+def test_other_targets_have_no_code_of_ours(text: str) -> None:
+    assert code_of(read_target(text)) is None
+
+
+def test_the_code_of_a_server_in_the_file_of_a_host_gets_its_folder_and_variables(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODE_KEY", "")
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "far_server.py").write_text((folder / "one_server.py").read_text())
+    env = {"CODE_KEY": "k", "PYTHONPATH": str(folder / "shop_package")}
+    entry = {"command": "python", "args": ["far_server.py"], "cwd": str(folder / "elsewhere"), "env": env}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"far": entry}}))
+    assert code_of(read_target("mcp.json:far")) == PythonTarget(folder / "elsewhere" / "far_server.py")
+    assert os.environ["CODE_KEY"] == "k"
+    assert str(folder / "shop_package") in sys.path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from naming import unnamed
 
-from trio_mcp.cli.trace import summary
+from trio_mcp.cli.terminal.trace import summary
 from trio_mcp.protocol.jsonrpc import Answers, ErrorDetail, ErrorResponse, Response, parse
 
 

@@ -7,7 +7,7 @@ from naming import naming
 
 from trio_mcp.cli.arguments import read_arguments
 from trio_mcp.cli.errors import CommandError
-from trio_mcp.cli.fields import default_text, hint, read_field
+from trio_mcp.cli.terminal.fields import default_text, hint, read_field
 from trio_mcp.types import JsonObject, JsonValue, RequestedSchema, Tool
 
 

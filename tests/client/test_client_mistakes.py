@@ -146,6 +146,19 @@ async def test_the_options_that_only_call_tool_has_are_suggested_for_it(client: 
         await client.call_tool("greet", {"name": "Ann"}, **options)
 
 
+@pytest.mark.parametrize("method", ["call_tool", "get_prompt", "start_tool"])
+async def test_arguments_as_keywords_are_answered_with_the_mapping_to_write(client: Client, method: str) -> None:
+    arguments: Any = {"subject": "x", "body": "y"}
+    with pytest.raises(TypeError, match=naming("'subject'", f"{method}('greet', {{'subject': ..., 'body': ...}})")):
+        await getattr(client, method)("greet", **arguments)
+
+
+async def test_an_argument_that_is_called_nearly_as_an_option_is_both(client: Client) -> None:
+    arguments: Any = {"time": "12:00"}
+    with pytest.raises(TypeError, match=naming("'time'", "'timeout'", "call_tool('greet', {'time': ...})")):
+        await client.call_tool("greet", **arguments)
+
+
 def test_a_header_that_is_refused_is_not_shown() -> None:
     headers: Any = {"authorization": b"Bearer secret"}
     with pytest.raises(TypeError) as caught:

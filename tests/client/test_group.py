@@ -166,6 +166,15 @@ async def test_prompts_resources_templates_and_completions_go_to_their_servers(m
             await group.complete(ResourceTemplateReference(uri="notes://monday"), "day", "m")
 
 
+async def test_arguments_as_keywords_are_answered_with_the_mapping_for_the_name_in_the_group() -> None:
+    arguments: Any = {"path": "a"}
+    async with opened(ClientGroup({"files": files()})) as group:
+        with pytest.raises(TypeError, match=naming("'path'", "call_tool('files_read', {'path': ...})")):
+            await group.call_tool("files_read", **arguments)
+        with pytest.raises(TypeError, match=naming("'path'", "get_prompt('files_review', {'path': ...})")):
+            await group.get_prompt("files_review", **arguments)
+
+
 async def test_a_name_of_no_server_is_an_error_that_names_the_servers() -> None:
     async with opened(ClientGroup({"files": files(), "weather": weather()})) as group:
         with pytest.raises(LookupError, match=naming("read", "files", "weather")):

@@ -137,8 +137,15 @@ async def test_everything_is_there_under_its_prefix(mode: Any, deep: bool) -> No
     desk = desk_of(("n", notes()))
     server, name, place = (desk_of(("d", desk)), "d_n", "d/n") if deep else (desk, "n", "n")
     async with client_of(server, mode) as client:
-        assert [each.name for each in await client.list_tools()] == [f"{name}_find"]
+        assert (
+            [each.name for each in await client.list_tools()]
+            == [f"{name}_find"]
+            == [each.name for each in server.tools]
+        )
         assert [each.name for each in await client.list_prompts()] == [f"{name}_sum_up"]
+        assert [each.name for each in server.prompts] == [f"{name}_sum_up"]
+        assert [each.uri for each in server.resources] == [f"notes://{place}/all"]
+        assert [each.uri_template for each in server.resource_templates] == [f"notes://{place}/{{day}}/first"]
         assert [each.uri for each in await client.list_resources()] == [f"notes://{place}/all"]
         template = f"notes://{place}/{{day}}/first"
         assert [each.uri_template for each in await client.list_resource_templates()] == [template]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from naming import unnamed
 
-from trio_mcp import Server
+from trio_mcp import Accepted, ElicitExchange, Server
 from trio_mcp.server import other_names
 from trio_mcp.server.context import Context
 from trio_mcp.testing import make_context
@@ -32,6 +32,13 @@ async def test_an_attribute_of_the_context_is_answered_in_the_error_of_the_call(
     assert [name for name in other_names.OF_CONTEXT if hasattr(Context, name)] == []
 
 
+def test_an_attribute_of_an_answer_is_answered_too() -> None:
+    answer: Any = Accepted(3, ElicitExchange("elicit_1_1", "elicit", "How many?", {"value": 3}, None))
+    with pytest.raises(AttributeError, match=r"'Accepted'.*'data': .*\.content"):
+        _ = answer.data
+    assert copy.copy(answer).content == 3
+
+
 @pytest.mark.parametrize("name", other_names.OPTIONS)
 def test_an_option_that_another_library_has_is_answered_with_what_to_do(name: str) -> None:
     given: Any = {name: True}
@@ -44,6 +51,13 @@ def test_an_option_of_a_server_is_too() -> None:
     given: Any = {"on_duplicate": "replace"}
     with pytest.raises(TypeError, match=r"Server\(\) has no option 'on_duplicate': remove_tool"):
         Server("x", **given)
+
+
+async def test_an_option_of_a_question_is_too() -> None:
+    async with make_context() as made:
+        ctx: Any = made
+        with pytest.raises(TypeError, match=r"ctx\.elicit\(\).*'response_type': the type is the second argument"):
+            await ctx.elicit("?", str, response_type=str)
 
 
 def print_nothing() -> None:

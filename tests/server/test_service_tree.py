@@ -307,11 +307,53 @@ async def test_more_branches_than_the_limit_are_counted() -> None:
         assert str(call).splitlines()[-1] == "└─ and 20 more branches"
 
 
+async def test_the_branches_of_all_calls_are_bounded_and_calls_with_few_show_all() -> None:
+    async def some(number: int, ctx: Context) -> None:
+        await ctx.branch_all(*[flights] * number)
+
+    async with talk_to(offering(some)) as talk:
+        for number in (100, 2, 100, 3):
+            await Modern(talk, EVERYTHING).call("some", {"number": number})
+        tree = await seen(talk, max_branches=45)
+        assert [(len(call.branches), call.more_branches) for call in tree.calls] == [(20, 80), (2, 0), (20, 80), (3, 0)]
+        assert str(tree).count("and 80 more branches") == 2
+        none = await seen(talk, max_branches=0)
+        assert [call.more_branches for call in none.calls] == [100, 2, 100, 3]
+        assert {call.state for call in none.calls} == {CallState.PARKED}
+
+
+async def test_a_hundred_calls_with_a_hundred_branches_make_one_record_of_a_few_lines() -> None:
+    async def many(ctx: Context) -> None:
+        await ctx.branch_all(*[flights] * 100)
+
+    async with talk_to(offering(many)) as talk:
+        for _ in range(100):
+            await Modern(talk, EVERYTHING).call("many")
+        text = str(await seen(talk))
+    assert text.count("and 95 more branches") == 100
+    assert len(text.splitlines()) == 1 + 1 + 100 + 500 + 100
+    assert len(text) < 64 * 1024
+
+
+@both_eras
+async def test_a_branch_that_runs_counts_if_it_is_shown_or_not(era: type[Legacy]) -> None:
+    async def many(ctx: Context) -> None:
+        await ctx.branch_all(*[flights] * 5, work)
+
+    async with play(offering(many, settle=1000), era) as player:
+        await player.call("many")
+        for limit in (1, 100):
+            (call,) = (await seen(player.talk, limit=limit)).calls
+            assert call.state is CallState.RUNNING
+
+
 @pytest.mark.parametrize("limit", [0, -1, True, 1.5, "1"])
 async def test_the_limit_is_a_positive_int(limit: int) -> None:
     async with talk_to(offering(ask)) as talk:
         with pytest.raises((TypeError, ValueError), match=naming("limit")):
             talk.service.tree(limit=limit)
+        with pytest.raises((TypeError, ValueError), match=naming("max_branches")):
+            talk.service.tree(max_branches=limit or -1)
 
 
 @both_eras

@@ -15,7 +15,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.session.tasks.tasks import SAVE_AGAIN_SECONDS
+from trio_mcp.session.tasks.saving import SAVE_AGAIN_SECONDS
 from trio_mcp.stores.sealed import record_place
 
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from trio_mcp.groups import unwrap
+from trio_mcp.groups import UnwrappedErrors
 
 
 @asynccontextmanager
@@ -17,15 +17,7 @@ async def open_background() -> AsyncGenerator[trio.Nursery]:
     Someone who writes `async with connect(...)` sees no nursery there, and must not have to catch an `ExceptionGroup`
     because there is one: a single exception leaves as itself. Only when two things fail does a group leave.
     """
-    single: BaseException | None = None
-    try:
+    with UnwrappedErrors():
         async with trio.open_nursery() as nursery:
             yield nursery
             nursery.cancel_scope.cancel("the body it served has ended")
-    except BaseExceptionGroup as group:
-        single = unwrap(group)
-        if single is group:
-            raise
-    # Raised here, outside the handler, so that its own context is kept.
-    if single is not None:
-        raise single

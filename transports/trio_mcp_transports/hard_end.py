@@ -8,7 +8,7 @@ Trio cannot end a task that shields itself, nor one that blocks the event loop. 
 #   what keeps it                                       until                  what ends it at the deadline
 #   a task that shields itself or blocks the loop       `HardEnd` is left      the thread of `_run`
 #   a thread that a tool left: Python waits for each    the interpreter ends   the same thread, but only in `Server.run`
-#   thread that is no daemon when the main thread ends
+#   thread that is not a daemon when the main thread ends
 #   C code that does not release the GIL, so that no    the interpreter ends   the thread of faulthandler, which is written in C
 #   thread runs Python code
 #

@@ -27,7 +27,7 @@ def activated_sockets() -> list[socket.socket] | None:
     They are taken once: a second call, and child processes, find none.
 
     Raises:
-        ConfigurationError: one is no stream socket that listens.
+        ConfigurationError: one is not a stream socket that listens.
     """
     names = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
     pid, count, _ = (os.environ.get(name, "") for name in names)

@@ -7,7 +7,7 @@ from typing import Final
 from trio_mcp.groups import cause_chain
 
 PLAIN_TEXT_REASONS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
-"""What OpenSSL calls an answer that is no TLS record."""
+"""What OpenSSL calls an answer that is not a TLS record."""
 
 
 def is_plain_text(error: BaseException) -> bool:

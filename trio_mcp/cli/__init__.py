@@ -1,5 +1,5 @@
 """The command `trio-mcp`: serve a server from a file, call a tool from a terminal, show a demonstration. See docs/cli.md."""
 
-from .commands import main
+from .program import main
 
 __all__ = ["main"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import Final
 
 import click
 
@@ -17,6 +19,8 @@ from .errors import AlreadyReported, CommandError, Status, exit_statuses
 WIDTH = 110
 """Columns of a help page, if the terminal has them."""
 SETTINGS = {"max_content_width": WIDTH, "help_option_names": ["-h", "--help"]}
+VARIABLES: Final = "TRIO_MCP"
+"""With what the variables of the environment begin that stand for options."""
 INTERRUPTED = 130
 """128 and SIGINT: what a shell reports of a program that Ctrl-C ended."""
 
@@ -44,6 +48,9 @@ class Command(click.Command):
         self.params.append(
             click.Option(["--debug"], is_flag=True, help="Show tracebacks and the library's log.", expose_value=True)
         )
+        for option in self.params:
+            if isinstance(option, click.Option) and option.envvar is None:
+                option.envvar = variable_of(self.name or "", option)
         self.examples = examples
         self.statuses = statuses
 
@@ -53,6 +60,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> int:
         """Run the command and return its exit status."""
         debug = bool(ctx.params.get("debug"))
+        as_json = bool(ctx.params.get("as_json"))
         try:
             return int(super().invoke(ctx) or 0)
         # Click's own are about the command line, or the end of the program.
@@ -62,18 +70,18 @@ class Command(click.Command):
             # The commands handle the signal themselves; this is for one that comes while modules are loaded.
             return INTERRUPTED
         except AlreadyReported as failure:
-            return failure.status
+            return print_error(str(failure), failure.status, as_json=True) if as_json else failure.status
         except BrokenPipeError:
             # As for a program that SIGPIPE ends. What is left goes nowhere, so that the end of the process does not fail, too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return CLOSED_PIPE
         except CommandError as failure:
-            return print_error(str(failure), failure.status, debug=debug)
+            return print_error(str(failure), failure.status, debug=debug, as_json=as_json)
         except ConfigurationError as error:
-            return print_error(str(error), Status.UNREACHABLE, debug=debug)
+            return print_error(str(error), Status.UNREACHABLE, debug=debug, as_json=as_json)
         except Exception as error:  # noqa: BLE001  a user gets one line, never a traceback
             text = f"a bug: {type(error).__name__}: {error} (--debug shows where)"
-            return print_error(text, Status.BUG, debug=debug)
+            return print_error(text, Status.BUG, debug=debug, as_json=as_json)
 
 
 def command(
@@ -83,10 +91,25 @@ def command(
     return click.command(name, cls=Command, examples=examples, statuses=statuses)
 
 
-def print_error(message: str, status: Status, *, debug: bool = False) -> Status:
-    """Write an error to stderr as one line, after the traceback if `debug`; return the status."""
+def variable_of(command_name: str, option: click.Option) -> str | None:
+    """Return the variable of the environment that stands for an option; None for one without a long name.
+
+    Click would take the name of the parameter, which users do not know: that of `--json` is `as_json`.
+    """
+    name = next((each for each in option.opts if each.startswith("--")), None)
+    return name and f"{VARIABLES}_{command_name}_{name[2:]}".replace("-", "_").upper()
+
+
+def print_error(message: str, status: Status, *, debug: bool = False, as_json: bool = False) -> Status:
+    """Write an error to stderr as one line, after the traceback if `debug`; return the status.
+
+    Args:
+        as_json: write it as a JSON object, for a command with `--json`.
+    """
     if debug:
         sys.stderr.write(printable(traceback.format_exc()))
     # One line, whatever the server sent: the text of an error may have line breaks.
-    sys.stderr.write(f"trio-mcp: {printable(' '.join(message.split()))}\n")
+    text = printable(" ".join(message.split()))
+    line = json.dumps({"error": {"kind": status.name.lower(), "status": int(status), "message": text}})
+    sys.stderr.write(f"{line if as_json else f'trio-mcp: {text}'}\n")
     return status

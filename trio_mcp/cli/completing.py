@@ -10,8 +10,8 @@ import click
 from ..client import Client
 from ..types import PromptReference, ResourceTemplateReference
 from .errors import Status
-from .output import note, show_json, show_lines
 from .parameters import Pair
+from .terminal.output import note, show_json, show_lines
 
 complete_option: Final = click.option(
     "--complete",

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 import trio
 
@@ -17,16 +19,17 @@ from ..client import Client
 from ..printable import shown_url
 from ..protocol.revisions import REVISIONS, Era
 from ..session.calls.services import ONE_CLIENT
-from .child_stderr import printable_stderr
 from .connection_options import Answering, Connecting
 from .errors import CommandError, Status, translate_errors
 from .interrupts import run_command
-from .messages import show_log
-from .output import PrintableFormatter, log_to_stderr
-from .prompting import Prompting
-from .targets import CommandTarget, PythonTarget, Target, UrlTarget
-from .terminal import Terminal
+from .targets.target import CommandTarget, PythonTarget, Target, UrlTarget
+from .terminal.child_stderr import printable_stderr
+from .terminal.line_reading import Terminal
+from .terminal.messages import show_log
+from .terminal.output import PrintableFormatter, log_to_stderr
+from .terminal.prompting import Prompting
 
+GIVE_HEADER: Final = "give --header authorization='Bearer ...'"
 Use = Callable[[Client, Prompting], Awaitable[int]]
 """What a command does with a connected client; returns the exit status."""
 
@@ -65,8 +68,30 @@ def target_errors(target: Target) -> Generator[None]:
         failed = f"{shown_url(target.url)} cannot be connected to"
     else:
         failed = "the server could not be started"
-    with translate_errors(starts_file=isinstance(target, PythonTarget), failed=failed):
-        yield
+    try:
+        with translate_errors(starts_file=isinstance(target, PythonTarget), failed=failed):
+            yield
+    except CommandError as error:
+        advice = advice_for(target, str(error))
+        if advice is None:
+            raise
+        raise CommandError(f"{error}; {advice}", error.status) from error
+
+
+def advice_for(target: Target, text: str) -> str | None:
+    """Return what to do about an error of a server at a URL, if it is one that users meet often."""
+    if not isinstance(target, UrlTarget):
+        return None
+    if "--allowed-host" in text or "HTTP 421" in text:
+        return f"start it with --allowed-host {urlsplit(target.url).hostname}"
+    if wants_credentials(target, text):
+        return GIVE_HEADER
+    return f"{GIVE_HEADER}, if it authenticates its callers" if "HTTP 403" in text else None
+
+
+def wants_credentials(target: Target, text: str) -> bool:
+    """Return whether an error is a 401: one without a JSON-RPC error shows its status, and ours names the header."""
+    return isinstance(target, UrlTarget) and ("HTTP 401" in text or "Authorization header" in text)
 
 
 def check_certificates() -> None:

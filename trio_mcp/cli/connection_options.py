@@ -11,7 +11,7 @@ import click
 
 from .options import header_option, target_argument
 from .parameters import MODES, Pair, Seconds
-from .targets import Target, read_target
+from .targets.target import Target, read_target
 
 Function = Callable[..., int]
 

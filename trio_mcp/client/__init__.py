@@ -2,7 +2,7 @@
 
 from ..session.changes import Change, ChangeKind
 from .cache import CacheStatistics, ResponseCache
-from .calls import MAX_ROUNDS
+from .call_options import MAX_ROUNDS
 from .changes import Changes, OnChange
 from .client import Client
 from .elicit_router import ElicitRouter

@@ -126,7 +126,7 @@ async def run_agent(
 
     Raises:
         ProviderError: the model gave no answer.
-        RemoteProtocolError: its answer breaks a rule, such as two calls with one id, or is no JSON.
+        RemoteProtocolError: its answer breaks a rule, such as two calls with one id, or is not JSON.
         LimitExceeded: its answer has too many calls, or the servers have too many tools.
         ConfigurationError: two tools have the same name for the model.
         TypeError, ValueError: an argument is invalid, or `messages` breaks a rule of conversations.

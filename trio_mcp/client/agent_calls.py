@@ -12,7 +12,7 @@ import trio
 
 from ..checks import check_callable, check_int, check_seconds, check_sync_callback, mistake
 from ..errors import McpError, ProviderError
-from ..groups import unwrap
+from ..groups import UnwrappedErrors
 from ..session.tool_loop import call_result, error_result
 from ..types import JsonObject, ProgressNotificationParams, Tool, ToolResultContent, ToolUseContent
 from .agent_tools import AgentTool, by_model_name, list_client_tools
@@ -107,8 +107,7 @@ class AgentCalls:
             results[index] = await self._result(tool, call)
             places.release()
 
-        failure: BaseException | None = None
-        try:
+        with UnwrappedErrors():
             async with trio.open_nursery() as nursery:
                 for index, call in enumerate(calls):
                     tool = self.tools.get(call.name)
@@ -122,15 +121,6 @@ class AgentCalls:
                     else:
                         results[index] = error_result(call, NOT_ALLOWED)
                         places.release()
-        except BaseExceptionGroup as group:
-            failure = unwrap(group)
-        # Raised outside of the `except`, so that it does not show the nursery's group.
-        if failure is not None:
-            try:
-                raise failure
-            finally:
-                # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
-                del failure
         return [results[index] for index in range(len(calls))]
 
     async def _is_allowed(self, tool: AgentTool, call: ToolUseContent) -> bool:
@@ -171,7 +161,7 @@ async def list_agent_tools(clients: AgentClients, filter: ToolFilter, timeout: f
         timeout: seconds that each server may take to list its tools.
 
     Raises:
-        TypeError: these are no clients.
+        TypeError: these are not clients.
         ConfigurationError: two tools would have the same name.
         LimitExceeded: there are too many tools.
 

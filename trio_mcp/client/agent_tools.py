@@ -13,7 +13,7 @@ from typing import Final, Protocol
 import trio
 
 from ..errors import ConfigurationError, LimitExceeded
-from ..groups import unwrap
+from ..groups import UnwrappedErrors
 from ..session.idle_timeout import OnProgress
 from ..types import CallToolResult, JsonObject, Tool
 from .client import Client
@@ -143,20 +143,10 @@ async def list_all(clients: Iterable[Client], timeout: float) -> Mapping[Client,
             error.add_note(f"while the tools of {server_of(client)} were listed")
             raise
 
-    failure: BaseException | None = None
-    try:
+    with UnwrappedErrors():
         async with trio.open_nursery() as nursery:
             for client in listed:
                 nursery.start_soon(list_one, client)
-    except BaseExceptionGroup as group:
-        failure = unwrap(group)
-    # Raised outside of the `except`, so that it does not show the nursery's group.
-    if failure is not None:
-        try:
-            raise failure
-        finally:
-            # Its traceback refers to this frame: a cycle, which would keep the error's frames alive.
-            del failure
     return listed
 
 

@@ -7,46 +7,31 @@ for byte, never read, and never sent with another request (M-MRTR-8c). In the le
 
 from __future__ import annotations
 
-import math
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple, TypedDict, TypeVar
+from typing import Final, TypeVar
 
 import trio
 
 from ..checks import (
-    check_instance,
-    check_int,
-    check_names,
     check_seconds,
     check_str,
     check_str_mapping,
-    check_sync_callback,
-    mistake,
 )
 from ..errors import (
-    Disconnected,
     LimitExceeded,
     OutcomeUnknown,
     PeerError,
-    RemoteProtocolError,
-    SessionLost,
     Unreachable,
     without_traceback,
 )
-from ..protocol.jsonrpc import HEADER_MISMATCH, METHOD_NOT_FOUND, SERVER_BUSY
-from ..protocol.meta import IDEMPOTENCY_KEY
-from ..session.client import NO_HEADERS
-from ..session.idle_timeout import OnProgress
+from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..types import (
     CallToolRequestParams,
     CallToolResult,
     CompleteRequestParams,
     CompleteResult,
     Completion,
-    CompletionArgument,
-    CompletionContext,
     CreateTaskResult,
     GetPromptRequestParams,
     GetPromptResult,
@@ -56,77 +41,24 @@ from ..types import (
     JsonValue,
     Model,
     ProgressNotificationParams,
-    PromptReference,
     ReadResourceRequestParams,
     ReadResourceResult,
-    Reference,
-    ResourceTemplateReference,
     TaskMetadata,
 )
+from .call_options import CallOptions, tool_params
+from .call_sending import CallSender
 from .link import Link
 from .listed_tools import ListedTools
-from .option_names import add_option_note
 from .options import ClientOptions
-from .repeats import as_repeat, is_unknown, request_safely, send_again, with_key
+from .repeats import request_safely
 from .task_calls import TaskCalls
 from .task_follow import Follower
 from .timeouts import timeout_error
 
 M = TypeVar("M", bound=Model)
 
-MAX_ROUNDS: Final = 10
-"""Rounds after which a call fails; other SDKs have the same limit (protocol.md 3.7)."""
-
 EMPTY_ROUND_DELAYS: Final = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Seconds to wait before answering a round without questions, by round: such a server is not ready yet."""
-
-
-class CallKeywords(TypedDict, total=False):
-    """The keyword arguments of a call, as type checkers see them; `Client.call_tool` describes each."""
-
-    timeout: float
-    on_progress: OnProgress | None
-    meta: JsonObject | None
-    max_rounds: int
-    idle_timeout: float
-
-
-class CallOptions(NamedTuple):
-    """How a call is made: its keyword arguments with their defaults."""
-
-    timeout: float = math.inf
-    on_progress: OnProgress | None = None
-    meta: JsonObject | None = None
-    max_rounds: int = MAX_ROUNDS
-    idle_timeout: float = math.inf
-
-    def check(self) -> None:
-        """Raise `TypeError` or `ValueError` if an option is invalid."""
-        # The defaults are valid. Most calls pass nothing else, and should not pay for checks.
-        if self.meta is not None:
-            check_instance("meta", self.meta, dict, "a dict of members for `_meta`")
-        if self.timeout is not math.inf:
-            check_seconds("timeout", self.timeout, hint="math.inf for no limit")
-        if self.on_progress is not None:
-            check_sync_callback("on_progress", self.on_progress)
-        if self.idle_timeout is not math.inf:
-            check_seconds("idle_timeout", self.idle_timeout, positive=True, hint="math.inf for no limit")
-        if self.max_rounds is not MAX_ROUNDS:
-            check_int("max_rounds", self.max_rounds)
-
-
-def call_options(method: str, given: CallKeywords) -> CallOptions:
-    """Return the options of a call.
-
-    Raises:
-        TypeError: the method of the client has no option of that name.
-    """
-    try:
-        return CallOptions(**given)
-    except TypeError:
-        own = ("returns", "raise_on_error", "task") if method == "call_tool" else ()
-        check_names(given, (*CallOptions._fields, *own), f"{method}()")
-        raise
 
 
 @dataclass(slots=True, eq=False)
@@ -134,14 +66,14 @@ class Calls:
     """Makes the calls of one client, through all their rounds.
 
     Args:
-        refresh_tools: lists the tools again.
+        sender: sends each of their requests.
         tasks: follows the tasks that tools run as.
     """
 
     _link: Link
     _options: ClientOptions
     _tools: ListedTools
-    _refresh_tools: Callable[[], Awaitable[None]]
+    _sender: CallSender
     _tasks: TaskCalls
 
     async def tool(
@@ -206,7 +138,7 @@ class Calls:
             if follower is not None:
                 follower.known.wake()
 
-        with self._link.session.progress_reports(report) as token:
+        with self._link.session.notifications.progress_reports(report) as token:
             params = params.model_copy(update={"meta": {**(params.meta or {}), "progressToken": token}})
             result, _ = await self._rounds("tools/call", params, options._replace(on_progress=None), params.name)
             return await self._followed(result, options, params.name)
@@ -303,7 +235,7 @@ class Calls:
         A cancel withdraws the request that is open and abandons the call.
         """
         for number in range(options.max_rounds + 1):
-            result = await self._send(method, params, options, has_begun=number > 0)
+            result = await self._sender.send(method, params, options, has_begun=number > 0)
             if not isinstance(result, InputRequiredResult):
                 return result, number
             # No answers after the last round that is allowed: the user would fill in a form that is never sent.
@@ -328,139 +260,8 @@ class Calls:
         state = {"input_responses": answers or None, "request_state": asked.request_state, "meta": meta}
         return params.model_copy(update=state)
 
-    async def _send(
-        self, method: str, params: InputResponseRequestParams, options: CallOptions, *, has_begun: bool
-    ) -> Model:
-        """Send one request of a call; again if its response is lost and that does no harm.
-
-        Args:
-            has_begun: the server has answered an earlier request of the call.
-
-        Raises:
-            OutcomeUnknown: the response to a `tools/call` is lost, and the tool may or may not have run.
-            Unreachable: there is no connection, and the server did nothing for the call.
-        """
-        # Before it is sent: a session that is opened again may be one with another process.
-        instance = self._link.facts.instance
-        try:
-            return await self._send_once(method, params, options)
-        except SessionLost:
-            # The server did nothing for the request.
-            raise
-        except Disconnected as error:
-            # Nor here, but a call that has begun may be in the middle: its next request waits for a server that restarts.
-            if isinstance(error, Unreachable) and not has_begun:
-                raise
-            lost = without_traceback(error)
-        except PeerError as error:
-            if is_unknown(error):
-                raise unknown(params, error) from error
-            raise
-        try:
-            return await self._send_again(method, params, options, instance, lost)
-        finally:
-            # Its traceback may refer to this frame: a cycle, which would keep the error's frames alive.
-            del lost
-
-    async def _send_again(
-        self,
-        method: str,
-        params: InputResponseRequestParams,
-        options: CallOptions,
-        instance: str | None,
-        lost: Disconnected,
-    ) -> Model:
-        """Send a request whose response was lost again, if that cannot run a tool twice by mistake."""
-        is_tool = isinstance(params, CallToolRequestParams)
-        if isinstance(params, CallToolRequestParams) and params.request_state is None:
-            if instance is not None and IDEMPOTENCY_KEY in (params.meta or {}):
-                params = params.model_copy(update={"meta": as_repeat(params.meta, instance)})
-            elif not self._tools.is_harmless(params.name):
-                raise unknown(params, lost) from lost
-        try:
-            return await send_again(self._link.session, lost, partial(self._send_once, method, params, options))
-        except PeerError as error:
-            if is_unknown(error) or (is_tool and error.code == SERVER_BUSY):
-                raise unknown(params, error) from error
-            raise
-        except (Disconnected, RemoteProtocolError) as error:
-            if is_tool:
-                raise unknown(params, error) from error
-            raise
-        finally:
-            del lost  # as in `_send`
-
-    async def _send_once(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Model:
-        """Send one request; with newer headers if the server rejects those that it has."""
-        try:
-            return await self._request(method, params, options)
-        except PeerError as error:
-            add_option_note(error)
-            if error.code != HEADER_MISMATCH or not isinstance(params, CallToolRequestParams):
-                raise
-        # The tool was listed too long ago, and by now repeats other arguments in headers. The server rejected the call before
-        # it ran, so it may be sent again (M-HTTP-7c). Once: a server that rejects the newest headers too would never accept.
-        await self._refresh_tools()
-        return await self._request(method, params, options)
-
-    def _request(self, method: str, params: InputResponseRequestParams, options: CallOptions) -> Awaitable[Model]:
-        headers = NO_HEADERS
-        if isinstance(params, CallToolRequestParams):
-            listed = self._tools.by_name.get(params.name)
-            headers = NO_HEADERS if listed is None else listed.headers(params.arguments or {})
-        return self._link.request(
-            method, params, idle=options.idle_timeout, on_progress=options.on_progress, headers=headers
-        )
-
-
-def unknown(params: InputResponseRequestParams, why: Exception) -> OutcomeUnknown:
-    """Return the error of a call that may or may not have run."""
-    return OutcomeUnknown(getattr(params, "name", ""), str(why))
-
-
-def tool_params(
-    name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions, instance: str | None
-) -> CallToolRequestParams:
-    """Return the params of a call, with an idempotency key if the server knows those.
-
-    Args:
-        instance: of the server; None if it does not know keys.
-
-    Raises:
-        TypeError, ValueError: an argument or an option is invalid.
-    """
-    options.check()
-    check_str("the name of the tool", name)
-    meta = with_key(options.meta, instance)
-    return CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=meta)
-
 
 def tool_result(result: Model) -> CallToolResult:
     # For type checkers: the codec decodes the result of a method to its one type, unless it is a task.
     assert isinstance(result, CallToolResult)
     return result
-
-
-def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
-    if arguments is None:
-        return {}
-    if not isinstance(arguments, Mapping):
-        raise TypeError(
-            mistake("the arguments of the tool", 'a mapping of names to values, such as {"city": "Lisbon"}', arguments)
-        )
-    return dict(arguments)
-
-
-def complete_params(
-    ref: Reference, argument: str, value: str, context: Mapping[str, str] | None
-) -> CompleteRequestParams:
-    """Return the params of `completion/complete`; raise `TypeError` if an argument has the wrong type."""
-    if not isinstance(ref, PromptReference | ResourceTemplateReference):
-        raise TypeError(
-            "ref says whose argument it is: PromptReference(name=...) or ResourceTemplateReference(uri=...), "
-            f"of trio_mcp.types, not {ref!r:.80}"
-        )
-    check_str("argument", argument)
-    check_str("value", value)
-    known = None if context is None else CompletionContext(arguments=check_str_mapping("context", context))
-    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=known)

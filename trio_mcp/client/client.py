@@ -31,7 +31,9 @@ from ..types import (
 )
 from ..types.logging_levels import LOGGING_LEVELS
 from .cache import ResponseCache
-from .calls import CallKeywords, Calls, call_options, complete_params
+from .call_options import CallKeywords, call_options, complete_params
+from .call_sending import CallSender
+from .calls import Calls
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots
 from .keywords import TransportKeywords
@@ -87,7 +89,9 @@ class Client(TaskMethods):
         tools = ListedTools()
         self._lists = Lists(self._link, options.cache, tools)
         self._tasks = TaskCalls(self._link, tools, self._lists.refresh_tools)
-        self._calls = Calls(self._link, options, tools, self._lists.refresh_tools, self._tasks)
+        self._calls = Calls(
+            self._link, options, tools, CallSender(self._link, tools, self._lists.refresh_tools), self._tasks
+        )
 
     @classmethod
     def connect(
@@ -273,7 +277,7 @@ class Client(TaskMethods):
 
         Args:
             returns: the type of the value to return instead of the result, such as `list[Hit]`; validated by pydantic. For type
-                checkers a union is no type: the value of `returns=int | None` is an `object` to them, unless you write
+                checkers a union is not a type: the value of `returns=int | None` is an `object` to them, unless you write
                 `returns=cast("type[int | None]", int | None)`.
             raise_on_error: raise `ToolFailed` if the result is an error, as with `returns`.
             task: run a tool as a task that may be one, at a server of 2025-11-25. A tool that must be one needs no `task=True`,
@@ -299,7 +303,7 @@ class Client(TaskMethods):
         A cancel or a timeout also cancels the task.
         """
         read = None if returns is None else value_reader(returns)
-        result = await self._calls.tool(name, arguments, call_options("call_tool", options), as_task=task)
+        result = await self._calls.tool(name, arguments, call_options("call_tool", name, options), as_task=task)
         if read is not None:
             return read(name, result.check())
         return result.check() if raise_on_error else result
@@ -308,11 +312,11 @@ class Client(TaskMethods):
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
         """Return a prompt, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.prompt(name, arguments, call_options("get_prompt", options))
+        return await self._calls.prompt(name, arguments, call_options("get_prompt", name, options))
 
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource, after answering its questions; the keyword arguments are those of `call_tool`."""
-        return await self._calls.resource(uri, call_options("read_resource", options))
+        return await self._calls.resource(uri, call_options("read_resource", uri, options))
 
     async def complete(
         self,

@@ -32,7 +32,7 @@ from ..types import (
     ReadResourceResult,
     Reference,
 )
-from .calls import CallKeywords
+from .call_options import CallKeywords, call_options
 from .changes import Changes, OnChange, subscription_filter
 from .client import Client
 from .group_changes import GroupListeners
@@ -291,23 +291,21 @@ class ClientGroup(GroupListing):
                 raise error.renamed(name) from error.__cause__
 
         connection, own = await self._lists.tool(name)
-        return await self._within(options, name, partial(connection.ask, call))
+        return await self._within("call_tool", options, name, partial(connection.ask, call))
 
     async def get_prompt(
         self, name: str, arguments: Mapping[str, str] | None = None, **options: Unpack[CallKeywords]
     ) -> GetPromptResult:
         """Return a prompt by its name in the group. Raises as `call_tool` does."""
         connection, own = self._lists.by_name(name, "prompt")
-        return await self._within(
-            options, name, partial(connection.ask, lambda client: client.get_prompt(own, arguments, **options))
-        )
+        ask = partial(connection.ask, lambda client: client.get_prompt(own, arguments, **options))
+        return await self._within("get_prompt", options, name, ask)
 
     async def read_resource(self, uri: str, **options: Unpack[CallKeywords]) -> ReadResourceResult:
         """Return the contents of a resource by its URI in the group. Raises as `call_tool` does."""
         connection, own = self._lists.by_uri(uri)
-        return await self._within(
-            options, uri, partial(connection.ask, lambda client: client.read_resource(own, **options))
-        )
+        ask = partial(connection.ask, lambda client: client.read_resource(own, **options))
+        return await self._within("read_resource", options, uri, ask)
 
     async def complete(
         self,
@@ -326,6 +324,7 @@ class ClientGroup(GroupListing):
             connection, own = self._lists.by_uri(ref.uri)
             known = ref.model_copy(update={"uri": own})
         return await self._within(
+            "complete",
             {"timeout": timeout},
             argument,
             partial(
@@ -375,8 +374,10 @@ class ClientGroup(GroupListing):
                 return client
             await connection.moved()
 
-    async def _within(self, options: CallKeywords, what: str, call: Callable[[], Awaitable[T]]) -> T:
+    async def _within(self, method: str, options: CallKeywords, what: str, call: Callable[[], Awaitable[T]]) -> T:
         """Return what a call returns, within its timeout: the client's own does not count the wait for a server."""
+        # The client would check them too, once there is one, and knows the tool by another name.
+        call_options(method, what, options)
         _ = self._tasks.nursery
         timeout = options.get("timeout", math.inf)
         return await (call() if timeout == math.inf else run_with_timeout(timeout, what, call))

@@ -52,7 +52,7 @@ def as_group_servers(servers: Mapping[str, AnyGroupServer]) -> dict[str, GroupSe
     """Return the servers of a group with their options.
 
     Raises:
-        TypeError: it is no mapping of names to servers.
+        TypeError: it is not a mapping of names to servers.
     """
     if not isinstance(servers, Mapping):
         raise TypeError(

@@ -1,8 +1,4 @@
-"""The link of a client to its server: its tasks, its session, and reopening the session when the server lost it.
-
-A legacy session may end at the server while the connection stays open (L-HTTP-18s). The server did nothing for the request that
-finds out: the link opens another session, once for all that wait, and sends the request again under a new id (L-HTTP-19c).
-"""
+"""The link of a client to its server: its tasks, its session, and how both end."""
 
 # The states of a link, its events and the table of both are at the head of `link_state.py`, with an example trace.
 #
@@ -12,8 +8,7 @@ finds out: the link opens another session, once for all that wait, and sends the
 #     |                       system task raises, so _main lets only a cancel out and keeps the error for `open`
 #     +- _serve               opens the channel, runs the opening, waits for `aclose`, flushes and closes the channel
 #          +- _run            reads the channel
-#          +- _reopen_until_stable    while the session is lost and a subscriber waits for it
-#          +- _attempt_to_reopen      at most one
+#          +- reopening the session (`session_reopening`)
 #          +- the listen streams of subscribers
 #          +- the handlers of server requests, in a nursery outside of the channel: one that does not end when it is cancelled
 #             must not keep the connection open
@@ -22,16 +17,14 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import math
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
-from functools import partial
 from typing import TypeVarTuple, Unpack
 
 import trio
 
-from ..errors import Disconnected, RequestTimeout, SessionLost, Unreachable
+from ..errors import Disconnected, Unreachable
 from ..groups import first_leaf, single_exception, split_group, without
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
@@ -44,8 +37,9 @@ from .notifications import NotificationRouter
 from .opening import open_dialect
 from .options import ClientOptions
 from .repeats import ATTEMPTS, BACKOFF
-from .requester import SendRequest, ServerFacts, would_fail_again
+from .requester import SendRequest, ServerFacts
 from .rounds import Rounds
+from .session_reopening import SessionReopening
 
 Ts = TypeVarTuple("Ts")
 
@@ -53,19 +47,6 @@ CLOSE_TIMEOUT = 15.0
 """Seconds that closing may take: a child process is asked to end, then terminated, then killed."""
 
 NOT_OPEN = "the client is not open: call it inside `async with Client.connect(...) as client:`"
-
-
-class ReopenAttempt:
-    """One attempt to reopen the session, shared by all that need it.
-
-    Attributes:
-        done: set when it has ended.
-        failure: why it failed; None if it did not.
-    """
-
-    def __init__(self) -> None:
-        self.done = trio.Event()
-        self.failure: Exception | None = Disconnected("the client was closed")
 
 
 class Link:
@@ -89,7 +70,7 @@ class Link:
         self._state = LinkState()
         self._dialect: Dialect | None = None
         self._nursery: trio.Nursery | None = None
-        self._attempt: ReopenAttempt | None = None
+        self._reopening = SessionReopening(self, self._state, self._router)
         self._failure: Exception | None = None
         """Why it did not open."""
         self._late_failure: BaseException | None = None
@@ -206,99 +187,6 @@ class Link:
         version = f" {self._dialect.facts.protocol_version}" if self._dialect else ""
         return f"{state}{version}"
 
-    # reopening the session
-
-    async def _request_with_retry(
-        self, method: str, params: RequestParams, /, **options: Unpack[RequestOptions]
-    ) -> Model:
-        """Send a request as `ClientSession.request` does, and again if the session was lost; all within `timeout`."""
-        # One scope round both attempts and the reopening, so that `timeout` is what the caller waits at most.
-        timeout = options.pop("timeout", math.inf)
-        session = self.session
-        send = partial(session.request, method, params, **options)
-        with trio.move_on_after(timeout):
-            # A request that is sent while the session is being reopened would only be lost as well.
-            if self._attempt is not None:
-                await self._attempt.done.wait()
-            # Read before the request is sent: another task may have reopened the session by the time that this one fails.
-            generation = self._state.generation
-            try:
-                return await send()
-            except SessionLost as lost:
-                session.records.log("%s: reopening it", lost, level=logging.INFO)
-                # This request is the first to find out.
-                if generation == self._state.generation and not self._state.is_session_lost:
-                    self.lost(str(lost))
-            await self._reopen(generation)
-            return await send()
-        raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
-
-    def _session_lost(self) -> None:
-        """Reopen the session immediately if a subscriber waits for it; else the next request reopens it."""
-        # Without a subscriber, a client that is idle opens no session that it may never use.
-        self._state.move(LinkEvent.SESSION_LOST)
-        if self._needs_session and self._state.is_open and not self._state.is_watched:
-            self._state.is_watched = True
-            self.start(self._reopen_until_stable, self.session)
-
-    def _end_subscriptions(self, why: str) -> None:
-        """End every subscription: nothing will be announced in this session any more."""
-        if self._router.listeners is not None:
-            self._router.listeners.end(Disconnected(why))
-
-    @property
-    def _needs_session(self) -> bool:
-        return self._router.listeners is not None and self._router.listeners.needs_session
-
-    async def _reopen_until_stable(self, session: ClientSession) -> None:
-        """Reopen the session, and again with a growing delay if that fails or the session is lost again soon."""
-        try:
-            while self._state.is_session_lost and self._needs_session and session.closed_because is None:
-                generation = self._state.generation
-                await trio.sleep(self._state.delay(trio.current_time()))
-                try:
-                    await self._reopen(generation)
-                except Exception as error:  # noqa: BLE001  the next attempt may work, or the subscribers get the error
-                    session.records.log("the session was lost, and could not be reopened: %s", error)
-                    if would_fail_again(error):
-                        self._end_subscriptions(f"the session was lost, and could not be reopened: {error}")
-                        return
-        finally:
-            self._state.is_watched = False
-
-    async def _reopen(self, generation: int) -> None:
-        """Reopen the session unless that happened since `generation`. All callers share one attempt and its failure."""
-        # The attempt runs in a task of the link and not in the first caller's: a cancel of that caller would leave the others
-        # without a session, and the server with half of a handshake.
-        if self._attempt is None:
-            if generation != self._state.generation:
-                return
-            attempt = ReopenAttempt()
-            self.start(self._attempt_to_reopen, attempt)
-            self._state.move(LinkEvent.REOPEN)
-            self._attempt = attempt
-        attempt = self._attempt
-        await attempt.done.wait()
-        if attempt.failure is not None:
-            raise attempt.failure
-
-    async def _attempt_to_reopen(self, attempt: ReopenAttempt) -> None:
-        try:
-            await self.dialect.reopen()
-            self._state.move(LinkEvent.INITIALIZED)
-            await self._restore(self.session)
-            attempt.failure = None
-        except Exception as error:  # noqa: BLE001  raised where the session is waited for
-            attempt.failure = error
-        finally:
-            self._attempt = None
-            self._state.end_attempt(trio.current_time())
-            attempt.done.set()
-
-    async def _restore(self, session: ClientSession) -> None:
-        await self.dialect.apply_log_level()
-        await self.dialect.listeners.restore(session)
-
     # tasks
 
     async def _main(self) -> None:
@@ -340,8 +228,8 @@ class Link:
                 channel,
                 self._handlers.request_handlers,
                 self._router.dispatch,
-                self._session_lost,
-                self._end_subscriptions,
+                self._reopening.session_lost,
+                self._router.end_subscriptions,
                 self._options.max_handlers,
                 self.lost,
             )
@@ -360,7 +248,7 @@ class Link:
         if not self._closing.is_set():
             # Pyright wants a closed TypedDict for the options (PEP 728), which Python 3.11 has not.
             self.request = (  # pyright: ignore[reportAttributeAccessIssue]
-                self._request_with_retry if dialect.can_reopen else session.request
+                self._reopening.request if dialect.can_reopen else session.request
             )
         self._router.listeners = dialect.listeners = dialect.make_listeners(self, self._router.dispatch_change)
         await dialect.apply_log_level()
@@ -394,8 +282,7 @@ class Link:
             why = session.closed_because or Disconnected("the connection ended")
             self.lost(str(why))
             self.rounds.end(why)
-            if self._router.listeners is not None:
-                self._router.listeners.end(why)
+            self._router.end_subscriptions(str(why))
 
     def _server_name(self) -> str | None:
         info = None if self._dialect is None else self._dialect.facts.info

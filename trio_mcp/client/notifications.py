@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from ..errors import Disconnected
 from ..logs import RepeatedRecords, peer_logger
 from ..session.changes import Change, change_of
 from ..types import LoggingMessageNotificationParams, Model, TaskStatusNotificationParams
@@ -44,6 +45,16 @@ class NotificationRouter:
             self.dispatch_change(change)
             if self.listeners is not None:
                 self.listeners.dispatch_change(change)
+
+    @property
+    def needs_session(self) -> bool:
+        """Whether a subscriber waits for changes that are announced in a session."""
+        return self.listeners is not None and self.listeners.needs_session
+
+    def end_subscriptions(self, why: str) -> None:
+        """End every subscription: nothing will be announced in this session any more."""
+        if self.listeners is not None:
+            self.listeners.end(Disconnected(why))
 
     def dispatch_change(self, change: Change) -> None:
         """Remove the cached results that a change makes stale, and call `on_change`."""

@@ -49,7 +49,7 @@ async def open_dialect(session: ClientSession, options: ClientOptions) -> Dialec
     if mode != "auto":
         return await open_modern(session, options, MODERN if mode == "modern" else mode, HANDSHAKE_TIMEOUT)
     try:
-        # A timeout of 0 is no probe at all, and would take every server for a legacy one: it means the default.
+        # A timeout of 0 is not a probe at all, and would take every server for a legacy one: it means the default.
         return await open_modern(session, options, MODERN, options.probe_timeout or HANDSHAKE_TIMEOUT)
     except (PeerError, RequestTimeout, RemoteProtocolError) as error:
         if isinstance(error, PeerError) and error.code in MODERN_ERRORS:

@@ -1,10 +1,11 @@
-"""Naming the options of `Client.connect`: those that declare a capability, and those that other libraries call otherwise."""
+"""Naming the options of a client: those that declare a capability, those that other libraries call otherwise, and arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
+from ..checks import nearest
 from ..errors import PeerError
 from ..protocol.jsonrpc import MISSING_CAPABILITY
 from ..types import JsonValue
@@ -41,6 +42,23 @@ def check_other_names(options: Iterable[str]) -> None:
     for option in options:
         if option in OTHER_NAMES:
             raise TypeError(f"Client.connect() has no option {option!r}: it is {OTHER_NAMES[option]}")
+
+
+def check_call_options(method: str, named: object, given: Iterable[str], known: Collection[str]) -> None:
+    """Raise `TypeError` for an option that a call does not have; the message shows how its arguments are written.
+
+    Args:
+        method: of the client, whose second argument is a mapping.
+        named: the tool or prompt.
+    """
+    unknown = [name for name in given if name not in known]
+    if not unknown:
+        return
+    # Other libraries, and functions, take the arguments of a tool as keyword arguments.
+    written = f"{method}({named!r:.80}, {{{', '.join(f'{name!r}: ...' for name in unknown)}}})"
+    question = nearest(unknown[0], known)
+    advice = f"{question} An argument is written {written}" if question else f"arguments are a mapping: {written}"
+    raise TypeError(f"{method}() has no option {unknown[0]!r}: {advice}")
 
 
 def add_option_note(error: PeerError) -> None:

@@ -115,7 +115,7 @@ def checked_answer(answer: object) -> CreateMessageResult:
 
     Raises:
         TypeError: it is neither a string nor a `CreateMessageResult`.
-        LocalProtocolError: it is no answer of a model: it has another role than the assistant, or results of tools.
+        LocalProtocolError: it is not an answer of a model: it has another role than the assistant, or results of tools.
     """
     if isinstance(answer, str):
         content = TextContent(text=answer)

@@ -184,7 +184,7 @@ def target_hint(text: str) -> str:
     # A quotation without an end. This is only advice in an error, so a rough guess will do.
     except ValueError:
         command = text.split()
-    # What is advised must run: a word that is no program is no command.
+    # What is advised must run: a word that is not a program is not a command.
     known = len(command) > 1 or (command and (command[0].endswith(".py") or shutil.which(command[0])))
     return f"a command is a list of arguments, such as {command if known else ['python', 'server.py']}"
 

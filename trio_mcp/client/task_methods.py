@@ -7,12 +7,14 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from functools import partial
 from typing import TypedDict, TypeVar, Unpack, overload
 
-from ..checks import check_names, check_seconds, check_str
+from ..checks import check_seconds, check_str
 from ..protocol.codec.tasks import MAX_TASK_ID
 from ..types import CallToolResult, JsonObject, JsonValue, Task
 from ..unawaited import unawaited
-from .calls import MAX_ROUNDS, CallOptions, Calls
+from .call_options import MAX_ROUNDS, CallOptions
+from .calls import Calls
 from .listing import Listing
+from .option_names import check_call_options
 from .returned import value_reader
 from .task_calls import TaskCalls
 from .tasks import ClientTask
@@ -76,7 +78,7 @@ class TaskMethods(Listing):
 
         And the errors of `call_tool`. A cancel withdraws the request; if the task was started already, it goes on.
         """
-        check_names(options, tuple(StartKeywords.__annotations__), "start_tool()")
+        check_call_options("start_tool", name, options, tuple(StartKeywords.__annotations__))
         ttl = options.get("ttl")
         if ttl is not None:
             check_seconds("ttl", ttl, positive=True, finite=True)

@@ -45,7 +45,7 @@ def check_free(path: str, owner: str, taken: Iterable[tuple[str | None, str]]) -
 
     Args:
         owner: whose it is to be, for the error.
-        taken: the paths and their owners; None is no path.
+        taken: the paths and their owners; None is not a path.
     """
     for other, whose in taken:
         if other == path:

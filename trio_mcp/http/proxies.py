@@ -18,7 +18,7 @@ def check_proxies(proxies: Sequence[str]) -> tuple[Network, ...]:
     """Return the networks of proxies; `UNIX` is none of them.
 
     Raises:
-        TypeError: this is no list of strings.
+        TypeError: this is not a list of strings.
         ValueError: one is neither an address nor a network.
     """
     each = "an address, such as '10.0.0.1'"

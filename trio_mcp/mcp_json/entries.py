@@ -137,7 +137,7 @@ class Entry:
         """Whether the file has the server, but turns it off.
 
         Raises:
-            ConfigurationError: a flag is no boolean.
+            ConfigurationError: a flag is not a boolean.
         """
         flags = {"disabled": False, "enabled": True}
         for key in FLAGS:
@@ -317,7 +317,7 @@ def as_entries(value: JsonValue, where: str) -> dict[str, JsonValue]:
     """Return the object that has the servers by their names.
 
     Raises:
-        ConfigurationError: it is no object.
+        ConfigurationError: it is not an object.
     """
     if not isinstance(value, dict):
         raise ConfigurationError(f"{where} must be an object of servers by their names")

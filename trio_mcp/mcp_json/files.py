@@ -70,7 +70,7 @@ def read_mcp_json(path: str | os.PathLike[str], *, variables: Mapping[str, str] 
 
     Raises:
         OSError: the file cannot be read.
-        ConfigurationError: it is no JSON, or has no servers. What is wrong with a single server is in `errors`.
+        ConfigurationError: it is not JSON, or has no servers. What is wrong with a single server is in `errors`.
     """
     source = Path(path)
     with source.open("rb") as file:

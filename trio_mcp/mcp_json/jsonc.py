@@ -24,7 +24,7 @@ def parse_jsonc(text: str, source: str) -> JsonValue:
         source: names the text in errors.
 
     Raises:
-        ConfigurationError: it is no JSON, or an object has a member twice.
+        ConfigurationError: it is not JSON, or an object has a member twice.
     """
 
     def unique(members: Sequence[tuple[str, JsonValue]]) -> dict[str, JsonValue]:

@@ -20,6 +20,7 @@ from ..types import (
 )
 
 EMPTY_SCHEMA: Final[JsonObject] = {"type": "object", "properties": {}}
+BASE64: Final = ";base64,"
 
 
 @runtime_checkable
@@ -105,7 +106,7 @@ def string(source: JsonObject, name: str, place: str) -> str:
     """Return the member `name`.
 
     Raises:
-        ValueError: it is no string.
+        ValueError: it is not a string.
     """
     value = source.get(name)
     if not isinstance(value, str):
@@ -128,11 +129,35 @@ def tool_use(id: str, name: str, given: JsonValue, place: str) -> ToolUseContent
     """Return a tool call.
 
     Raises:
-        ValueError: the arguments are no JSON object.
+        ValueError: the arguments are not a JSON object.
     """
     if not isinstance(given, dict):
         raise cannot(place, "the arguments of the tool call are not a JSON object")
     return ToolUseContent(id=id, name=name, input=given)
+
+
+def function_call(call: JsonObject, id: str, function: JsonObject, place: str) -> ToolUseContent:
+    """Return a tool call as both APIs of OpenAI write it: a function with its arguments as the text of a JSON object.
+
+    Args:
+        id: the name of the member of `call` with its id.
+        function: the object with the name and the arguments.
+
+    Raises:
+        ValueError: a member is not text, or the arguments are not a JSON object.
+    """
+    # Some servers of local models write nothing for a call without arguments.
+    arguments = string(function, "arguments", place) or "{}"
+    try:
+        given = from_json(arguments, allow_inf_nan=False)
+    except ValueError as error:
+        raise cannot(place, "the arguments of the tool call are not a JSON object") from error
+    return tool_use(string(call, id, place), string(function, "name", place), given, place)
+
+
+def data_url(mime_type: str, data: str) -> str:
+    """Return the URL that contains some data; `data` is in base64."""
+    return f"data:{mime_type}{BASE64}{data}"
 
 
 def tool_from(source: JsonObject, schema: str, place: str) -> Tool:
@@ -142,7 +167,7 @@ def tool_from(source: JsonObject, schema: str, place: str) -> Tool:
         schema: the name of the member with the schema of its arguments; without one it takes none.
 
     Raises:
-        ValueError: its name or its description is no text, or the schema no object.
+        ValueError: its name or its description is not text, or the schema is not an object.
     """
     given = source.get(schema)
     parameters = EMPTY_SCHEMA if given is None else as_object(given, f"{place}.{schema}")

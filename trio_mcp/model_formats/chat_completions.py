@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import Final
 
-from pydantic_core import from_json
-
 from ..types import (
     AudioContent,
     ContentBlock,
@@ -24,16 +22,18 @@ from ..types import (
     ToolUseContent,
 )
 from .blocks import (
+    BASE64,
     ModelMessage,
     as_blocks,
     as_object,
     blocks_of,
     blocks_to_show,
     cannot,
+    data_url,
+    function_call,
     json_text,
     only,
     string,
-    tool_use,
 )
 
 AUDIO_FORMATS: Final = {
@@ -44,7 +44,6 @@ AUDIO_FORMATS: Final = {
     "audio/mp3": "mp3",
 }
 AUDIO_TYPES: Final = {"wav": "audio/wav", "mp3": "audio/mpeg"}
-BASE64: Final = ";base64,"
 
 
 def to_openai(messages: Sequence[SamplingMessage]) -> list[JsonObject]:
@@ -144,7 +143,7 @@ def _resource_part(block: EmbeddedResource, place: str) -> JsonObject:
     if mime_type.startswith("audio/"):
         return _audio_part(resource.blob, mime_type, place)
     if mime_type == "application/pdf":
-        file: JsonObject = {"filename": resource.uri, "file_data": f"data:{mime_type}{BASE64}{resource.blob}"}
+        file: JsonObject = {"filename": resource.uri, "file_data": data_url(mime_type, resource.blob)}
         return {"type": "file", "file": file}
     raise cannot(place, f"chat completions have no resources of the type {resource.mime_type!r}")
 
@@ -154,7 +153,7 @@ def _text_part(text: str) -> JsonObject:
 
 
 def _image_part(data: str, mime_type: str) -> JsonObject:
-    return {"type": "image_url", "image_url": {"url": f"data:{mime_type}{BASE64}{data}"}}
+    return {"type": "image_url", "image_url": {"url": data_url(mime_type, data)}}
 
 
 def _audio_part(data: str, mime_type: str, place: str) -> JsonObject:
@@ -183,7 +182,7 @@ def from_openai(messages: Sequence[ModelMessage]) -> list[SamplingMessage]:
 
     Raises:
         ValueError: a message, part or member has no counterpart: system messages, refusals, files, images by URL, audio of the
-            assistant; or the arguments of a tool call are no JSON object. The text begins with its place, as in
+            assistant; or the arguments of a tool call are not a JSON object. The text begins with its place, as in
             `messages[2].content[0]`.
     """
     read: list[SamplingMessage] = []
@@ -233,7 +232,7 @@ def read_tool_calls(message: JsonObject, place: str) -> list[ToolUseContent]:
     """Return the tool calls of a message of the assistant.
 
     Raises:
-        ValueError: one is no call of a function with a JSON object.
+        ValueError: one is not a call of a function with a JSON object.
     """
     calls = as_blocks(message.get("tool_calls"), f"{place}.tool_calls")
     return [_read_call(call, f"{place}.tool_calls[{i}]") for i, call in enumerate(calls)]
@@ -243,13 +242,7 @@ def _read_call(call: JsonObject, place: str) -> ToolUseContent:
     if call.get("type", "function") != "function":
         raise cannot(place, f"MCP has no {call.get('type')!r} tool calls")
     function = as_object(call.get("function"), f"{place}.function")
-    # Some servers of local models write nothing for a call without arguments.
-    arguments = string(function, "arguments", place) or "{}"
-    try:
-        given = from_json(arguments, allow_inf_nan=False)
-    except ValueError as error:
-        raise cannot(place, "the arguments of the tool call are not a JSON object") from error
-    return tool_use(string(call, "id", place), string(function, "name", place), given, place)
+    return function_call(call, "id", function, place)
 
 
 def _read_part(part: JsonObject, place: str) -> TextContent | ImageContent | AudioContent:

@@ -39,7 +39,7 @@ IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 PDF: Final = "application/pdf"
 
 TITLED: Final = "document:"
-"""The scheme of the URI of a document whose title is no URI; the rest of it is the title, quoted."""
+"""The scheme of the URI of a document whose title is not a URI; the rest of it is the title, quoted."""
 
 
 def to_anthropic(messages: Sequence[SamplingMessage]) -> list[JsonObject]:

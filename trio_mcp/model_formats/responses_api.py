@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, cast
 
-from pydantic_core import from_json
-
 from ..types import (
     AudioContent,
     BlobResourceContents,
@@ -28,11 +26,11 @@ from .blocks import (
     as_object,
     blocks_to_show,
     cannot,
+    data_url,
+    function_call,
     json_text,
     only,
-    string,
     tool_from,
-    tool_use,
 )
 
 if TYPE_CHECKING:
@@ -65,7 +63,7 @@ def tools_from_openai_responses(tools: Iterable[ModelMessage]) -> list[Tool]:
     """Return tools of OpenAI's Responses API as MCP has them. What is about how the API calls them is left out, as `strict`.
 
     Raises:
-        ValueError: a tool is no function, such as a web search, or has a member without a counterpart.
+        ValueError: a tool is not a function, such as a web search, or has a member without a counterpart.
     """
     read: list[Tool] = []
     for index, each in enumerate(tools):
@@ -85,11 +83,13 @@ def calls_from_openai_responses(response: ModelMessage) -> list[ToolUseContent]:
         response: a `Response` of the library `openai`, or the same as a dict.
 
     Raises:
-        ValueError: a call has no id or no name, or its arguments are no JSON object.
+        ValueError: a call has no id or no name, or its arguments are not a JSON object.
     """
     items = output_items(response)
     placed = [(f"output[{index}]", item) for index, item in enumerate(items)]
-    return [_read_call(item, place) for place, item in placed if item.get("type") == "function_call"]
+    return [
+        function_call(item, "call_id", item, place) for place, item in placed if item.get("type") == "function_call"
+    ]
 
 
 def output_items(response: ModelMessage) -> list[JsonObject]:
@@ -98,14 +98,6 @@ def output_items(response: ModelMessage) -> list[JsonObject]:
     if "output" not in answer:
         raise cannot("the response", "has no member 'output'")
     return as_blocks(answer["output"], "output")
-
-
-def _read_call(item: JsonObject, place: str) -> ToolUseContent:
-    try:
-        given = from_json(string(item, "arguments", place) or "{}", allow_inf_nan=False)
-    except ValueError as error:
-        raise cannot(place, "the arguments of the call are not a JSON object") from error
-    return tool_use(string(item, "call_id", place), string(item, "name", place), given, place)
 
 
 def results_to_openai_responses(results: Sequence[ToolResultContent]) -> list[ResponseInputItemParam]:
@@ -153,8 +145,7 @@ def _part(block: ContentBlock, place: str) -> JsonObject:
             mime_type = resource.mime_type or "application/octet-stream"
             if mime_type.startswith("image/"):
                 return _image_part(resource.blob, mime_type)
-            data = f"data:{mime_type};base64,{resource.blob}"
-            return {"type": "input_file", "filename": resource.uri, "file_data": data}
+            return {"type": "input_file", "filename": resource.uri, "file_data": data_url(mime_type, resource.blob)}
         case EmbeddedResource(resource=TextResourceContents() as written):
             return _text_part(written.text)
         case AudioContent() | EmbeddedResource():
@@ -166,4 +157,4 @@ def _text_part(text: str) -> JsonObject:
 
 
 def _image_part(data: str, mime_type: str) -> JsonObject:
-    return {"type": "input_image", "detail": "auto", "image_url": f"data:{mime_type};base64,{data}"}
+    return {"type": "input_image", "detail": "auto", "image_url": data_url(mime_type, data)}

@@ -19,14 +19,14 @@ ANTHROPIC_STOP_REASONS: Final = {
 OPENAI_STOP_REASONS: Final = {"stop": "endTurn", "length": "maxTokens", "tool_calls": "toolUse"}
 
 THOUGHTS: Final = ("thinking", "redacted_thinking")
-"""Blocks that are no part of the answer."""
+"""Blocks that are not part of the answer."""
 
 
 def anthropic_result(message: Mapping[str, object] | Dumpable) -> CreateMessageResult:
     """Return the answer of Anthropic's messages API; the tokens it used are in `_meta`. An unknown stop reason stays as it is.
 
     Raises:
-        ValueError: it is no answer, or has a block that MCP does not have. Thinking is left out.
+        ValueError: it is not an answer, or has a block that MCP does not have. Thinking is left out.
     """
     answer = as_object(message, "the answer")
     blocks: list[SamplingContentBlock] = []
@@ -57,7 +57,7 @@ def openai_result(completion: Mapping[str, object] | Dumpable) -> CreateMessageR
     A refusal is the text of the answer, with the stop reason "refusal".
 
     Raises:
-        ValueError: it is no answer, or has a tool call that MCP does not have.
+        ValueError: it is not an answer, or has a tool call that MCP does not have.
     """
     answer = as_object(completion, "the answer")
     choices = as_blocks(_list(answer, "choices"), "choices")

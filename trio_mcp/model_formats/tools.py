@@ -69,7 +69,7 @@ def tools_from_openai(tools: Iterable[ModelMessage]) -> list[Tool]:
     """Return tools of OpenAI's chat completions as MCP has them. `strict` is left out.
 
     Raises:
-        ValueError: a tool is no function, or has a member without a counterpart.
+        ValueError: a tool is not a function, or has a member without a counterpart.
     """
     read: list[Tool] = []
     for index, each in enumerate(tools):
@@ -94,7 +94,7 @@ def calls_from_anthropic(message: ModelMessage) -> list[ToolUseContent]:
         message: the answer, a dict or a value of the library `anthropic`.
 
     Raises:
-        ValueError: a call has no id or no name, or its input is no JSON object.
+        ValueError: a call has no id or no name, or its input is not a JSON object.
     """
     answer = as_object(message, "the answer")
     blocks = as_blocks(answer.get("content"), "content")
@@ -112,7 +112,7 @@ def calls_from_openai(message: ModelMessage) -> list[ToolUseContent]:
         message: that of a choice of the completion, a dict or a value of the library `openai`.
 
     Raises:
-        ValueError: it is a whole completion, a call is no function, or its arguments are no JSON object.
+        ValueError: it is a whole completion, a call is not a function, or its arguments are not a JSON object.
     """
     answer = as_object(message, "the answer")
     if "choices" in answer:

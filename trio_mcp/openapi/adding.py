@@ -232,7 +232,7 @@ def check_options(options: OpenApiKeywords) -> None:
 
 
 def base_of(client: HttpClient[RequestT], base_url: str | None) -> str:
-    """Return what paths are appended to. Raises `ValueError` if it is no HTTP URL."""
+    """Return what paths are appended to. Raises `ValueError` if it is not an HTTP URL."""
     text = str(client.base_url if base_url is None else base_url).rstrip("/")
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:

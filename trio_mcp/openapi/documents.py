@@ -40,9 +40,9 @@ def load_document(source: DocumentSource, max_bytes: int) -> JsonObject:
     A string is text if it has a line break or begins with `{`, and otherwise a path.
 
     Raises:
-        OpenApiError: it is no OpenAPI 3.0 or 3.1 document, is too large, or cannot be parsed.
+        OpenApiError: it is not an OpenAPI 3.0 or 3.1 document, is too large, or cannot be parsed.
         OSError: the file cannot be read.
-        TypeError: this is no document.
+        TypeError: this is not a document.
         ModuleNotFoundError: it is YAML, and PyYAML is not installed.
     """
     if isinstance(source, str) and source.startswith(("http://", "https://")):

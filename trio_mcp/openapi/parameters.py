@@ -37,7 +37,7 @@ DEFAULT_STYLES: Final[dict[Location, str]] = {"path": "simple", "query": "form",
 DELIMITERS: Final = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 
 IGNORED_HEADERS: Final = frozenset({"accept", "content-type", "authorization"})
-"""Headers that OpenAPI says are no parameters: the body and the credentials decide them."""
+"""Headers that OpenAPI says are not parameters: the body and the credentials decide them."""
 FORBIDDEN_HEADERS: Final = frozenset(
     {
         "connection",

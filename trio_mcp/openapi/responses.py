@@ -19,7 +19,7 @@ from .parameters import is_json
 from .sending import ApiResponse
 
 STATUS_META: Final = "trio-mcp/http-status"
-"""The member of a result's `_meta` that has the status of a response which is no success."""
+"""The member of a result's `_meta` that has the status of a response which is not a success."""
 NEXT_PAGE_META: Final = "trio-mcp/next-page"
 """The member of a result's `_meta` that has the arguments for the next page."""
 
@@ -90,7 +90,7 @@ def mismatch(response: ApiResponse, problem: str, max_body: int) -> ToolResult:
 
 
 def error_of(response: ApiResponse, max_body: int) -> ToolResult:
-    """Return the result for a response that is no success: its status, and the beginning of its body."""
+    """Return the result for a response that is not a success: its status, and the beginning of its body."""
     text = f"The API answered {status_text(response.status)}."
     if response.location is not None:
         text += f" It redirects to {response.location:.500}, where no call of this tool goes."
@@ -112,7 +112,7 @@ def status_text(status: int) -> str:
 
 
 def excerpt(response: ApiResponse, most: int) -> str:
-    """Return the beginning of a body; of one that is no text, its type and its size."""
+    """Return the beginning of a body; of one that is not text, its type and its size."""
     if not response.body:
         return ""
     if not (is_text(response.content_type) or response.content_type in ("", "application/x-www-form-urlencoded")):

@@ -223,7 +223,7 @@ def nullable(schema: JsonObject) -> JsonObject:
 
 
 def check_schema(schema: JsonObject, what: str) -> None:
-    """Raise `UnsupportedOperation` if this is no valid schema, or exceeds a limit; `what` names it."""
+    """Raise `UnsupportedOperation` if this is not a valid schema, or exceeds a limit; `what` names it."""
     try:
         Schema.compile(schema, what)
     except ValueError as error:

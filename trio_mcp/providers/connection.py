@@ -180,7 +180,7 @@ class Connection:
         """Send a request to the model, and give the body of the response for the length of the block.
 
         Raises:
-            ProviderError: there is no response, or it is no success.
+            ProviderError: there is no response, or it is not a success.
 
         A cancel, like an error in the block, closes the connection.
         """

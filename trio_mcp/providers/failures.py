@@ -44,7 +44,7 @@ def kind_of_status(status: int) -> ProviderErrorKind:
 def rejected_with(
     status: int, headers: Mapping[str, str], body: bytes, now: float, endpoint: Endpoint
 ) -> ProviderError:
-    """Return the error for a response that is no success.
+    """Return the error for a response that is not a success.
 
     Args:
         now: the time, in seconds since the epoch, for a `Retry-After` that is a date.
@@ -70,7 +70,7 @@ def seconds_to_wait(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def malformed(what: str, endpoint: Endpoint) -> ProviderError:
-    """Return the error for something that is no answer."""
+    """Return the error for something that is not an answer."""
     text = endpoint.hide_secrets(f"{endpoint.vendor.name} sent a malformed answer: {what}")
     return ProviderError(text[:MAX_EXCERPT], kind=ProviderErrorKind.MALFORMED)
 

@@ -38,7 +38,7 @@ class ScriptedProvider:
         requests: what was asked, in order, including requests for which there was no answer.
 
     Raises:
-        TypeError: the script is neither, or has something that is no answer.
+        TypeError: the script is neither, or has something that is not an answer.
     """
 
     def __init__(self, script: ProviderScript) -> None:
@@ -50,7 +50,7 @@ class ScriptedProvider:
 
         Raises:
             ProviderError: the script has no more answers; the text has what was asked.
-            TypeError: a function of the script returned something that is no answer.
+            TypeError: a function of the script returned something that is not an answer.
         """
         self.requests.append(request)
         step = self._script.take()

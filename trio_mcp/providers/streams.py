@@ -100,7 +100,7 @@ class AnthropicStream:
                 return self._pieces.add(pieces, delta.get("text"))
             case "input_json_delta":
                 self._pieces.add(pieces, delta.get("partial_json"))
-        # Others are parts of blocks that are no part of the answer, as thinking is.
+        # Others are parts of blocks that are not part of the answer, as thinking is.
         return ""
 
     def _block(self, start: JsonObject, pieces: list[str]) -> JsonObject:

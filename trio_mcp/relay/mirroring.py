@@ -156,7 +156,7 @@ class Following:
                 except Exception as error:
                     level = logging.INFO if failures else logging.WARNING
                     why = single_exception(error)
-                    # Of a failure that is no answer of the server and no news of the system, the place is of interest.
+                    # The place is of interest if the failure is neither an answer of the server nor an error of the system.
                     trace = None if isinstance(why, McpError | OSError) else why
                     text = "the lists of the server %r cannot be read: %s"
                     logger.log(level, text, self._mirror.name, why, exc_info=trace)

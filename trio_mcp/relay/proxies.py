@@ -105,7 +105,7 @@ class Proxy(RelayServer):
         # Made once for its checks, and not entered.
         self._connect_to()
         name = target_name(target) if name is None else check_str("name", name)
-        super().__init__(self._channel, Backfill(), options, max_sessions=max_sessions, name=name)
+        super().__init__(self._channel, Backfill(), options, max_sessions=max_sessions, name=name, keeps_session=True)
         self._outer: list[tuple[MountPoint, Composition]] = []
         self._mirror = Mirror(name, self._forward)
 
@@ -125,7 +125,7 @@ class Proxy(RelayServer):
         """Serve over a transport until it ends; see `Server.serve`.
 
         Raises:
-            Disconnected: the server has gone, and with it the session of the only host, before the host has left.
+            Disconnected: the session of the only host cannot go on at the server, and the host has not left.
             OSError: the server of the only host cannot be started or reached.
         """
         check_event_loop()

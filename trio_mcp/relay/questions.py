@@ -152,7 +152,7 @@ class ForwardedQuestions(Handlers):
     questions: Questions | None = None
 
     def __post_init__(self) -> None:
-        """Check nothing: these are no functions of a program."""
+        """Check nothing: these are not functions of a program."""
 
     @property
     def capabilities(self) -> ClientCapabilities:

@@ -44,6 +44,8 @@ class RelayServer:
         max_sessions: how many sessions a transport with several hosts may open, each with its own connection to the server, and
             how many WebSockets; transports with limits of their own for this read it unless they are given others.
         name: of the server, for errors.
+        keeps_session: the session of a legacy host on a single channel goes on in another one of the server, when that has lost
+            it. The connection has to connect again by itself.
 
     Attributes:
         failure: why the server has gone while a host on a single channel was connected; None if it has not.
@@ -60,7 +62,9 @@ class RelayServer:
         *,
         max_sessions: int = MAX_SESSIONS,
         name: str | None = None,
+        keeps_session: bool = False,
     ) -> None:
+        self._keeps_session = keeps_session
         self.max_sessions = check_int("max_sessions", max_sessions, least=1)
         self.identity = Implementation(name=name or NAME, version="0")
         self._server_name = "the server" if name is None else f"the server {name!r}"
@@ -108,6 +112,7 @@ class RelayServer:
                     on_lost,
                     one_of_several,
                     self._server_name,
+                    self._keeps_session and not one_of_several,
                 )
                 with tree_on_signal(service):
                     yield service

@@ -12,7 +12,9 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ..client.calls import CallOptions, Calls
+from ..client.call_options import CallOptions
+from ..client.call_sending import CallSender
+from ..client.calls import Calls
 from ..client.changes import Changes
 from ..client.link import Link
 from ..client.listed_tools import ListedTools
@@ -109,7 +111,8 @@ class ServerClient:
         self.link = Link(channel, options)
         self.lists = Lists(self.link, options.cache, self._tools)
         tasks = TaskCalls(self.link, self._tools, self.lists.refresh_tools)
-        calls = Calls(self.link, options, self._tools, self.lists.refresh_tools, tasks)
+        sender = CallSender(self.link, self._tools, self.lists.refresh_tools)
+        calls = Calls(self.link, options, self._tools, sender, tasks)
         self._sends: dict[str, Send] = {
             **dict.fromkeys(PAGED, self._list),
             "completion/complete": self._request,

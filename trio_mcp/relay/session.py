@@ -45,6 +45,7 @@ from ..session import Envelope, MessageChannel, OpenBatch, Received, ReplyTarget
 from ..types import JsonObject
 from .answers import Answers
 from .carrying import end_with, read_server, write_server
+from .lasting_session import LastingSession
 from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, terms_problem
 from .passing import CANCELLED, Passage
 from .probing import declared_in
@@ -71,6 +72,7 @@ class RelaySession(ServerSession):
         on_lost: called with the reason when the server has gone first.
         one_of_several: the proxy has other hosts.
         name: what errors call the server.
+        keeps_session: the session of a legacy host goes on in another one of the server, when that has lost it.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class RelaySession(ServerSession):
         on_lost: Callable[[str], None],
         one_of_several: bool,
         name: str,
+        keeps_session: bool,
         service: Service,
         *,
         shared_channel: bool = True,
@@ -93,6 +96,7 @@ class RelaySession(ServerSession):
         self._shared = shared_channel
         self._one_of_several = one_of_several
         self._name = name
+        self._keeps_session = keeps_session
         self._opening = Opening()
         self._scope = trio.CancelScope()
         self._started = False
@@ -311,7 +315,9 @@ class RelaySession(ServerSession):
 
     async def _relay(self, channel: MessageChannel) -> str:
         """Relay over a connection until it ends; return why it has ended."""
-        upstream = Upstream(channel)
+        gone = partial(GONE.format, self._name)
+        lasting = LastingSession(channel, gone) if self._keeps_session else None
+        upstream = Upstream(lasting or channel)
         lost: list[str] = []
         mode: str | None = None
         with closing(RepeatedRecords(logger)) as records:
@@ -327,13 +333,15 @@ class RelaySession(ServerSession):
                     records,
                     self.requests,
                     ended,
-                    partial(GONE.format, self._name),
+                    gone,
                     shared_channel=self._shared,
                 )
                 self._passage.streams.attach(self._standalone)
                 # A host that does not read is waited for if it has one channel for everything.
                 outbox = self._standalone if self._shared and self._standalone is not None else Outbox[Envelope]()
-                nursery.start_soon(read_server, channel, self._passage, outbox, self.service.turn, ended)
+                nursery.start_soon(read_server, upstream.channel, self._passage, outbox, self.service.turn, ended)
+                if lasting is not None:
+                    nursery.start_soon(lasting.keep_open)
                 nursery.start_soon(write_server, upstream, nursery.cancel_scope)
                 mode = await self._opening.decide(upstream, self._passage, self.connection, self._pass)
                 if mode is None:

@@ -57,7 +57,7 @@ class MemoryBudget:
         drawn: bytes that are held.
 
     Raises:
-        TypeError, ValueError: the total is no whole number of at least 1.
+        TypeError, ValueError: the total is not a whole number of at least 1.
     """
 
     def __init__(self, total: int | None = None) -> None:
@@ -184,7 +184,7 @@ class Account:
     def check_step(self, size: int) -> None:
         """Raise `LimitExceeded` unless there is room for these bytes within one step, in which nothing else is done.
 
-        They are no part of anybody's share: the next one may have the same room.
+        They are not part of anybody's share: the next one may have the same room.
         """
         self.budget.check_total(size)
 

@@ -72,7 +72,7 @@ class ThreadLimiter:
                 self._jobs.discard(job)
                 if job.abandon():
                     self._count_abandoned()
-        # Only `_count_abandoned` cancels the scope of a job, so this is no cancel from outside.
+        # Only `_count_abandoned` cancels the scope of a job, so this is not a cancel from outside.
         raise self._refusal()
 
     def statistics(self) -> ThreadStatistics:

@@ -9,6 +9,7 @@ actors run, and an actor pays nothing for it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -55,6 +56,7 @@ class ActorSnapshot:
         reason: why it was cancelled; None if it was not.
         body: its lanes, as a tree.
         more_branches: how many branches are not in the tree.
+        waiting, busy: how many of all its lanes wait for answers, and how many run.
     """
 
     name: str
@@ -63,18 +65,16 @@ class ActorSnapshot:
     reason: CancelReason | None
     body: LaneSnapshot
     more_branches: int
+    waiting: int
+    busy: int
 
     def is_waiting(self, queued: int = 0) -> bool:
-        """Return whether some lane waits for an answer, and none of those in the tree runs.
+        """Return whether some lane waits for an answer, and none runs.
 
         Args:
             queued: lanes that seem to run, but wait to ask.
         """
-        lanes = [self.body]
-        for lane in lanes:
-            lanes.extend(lane.branches)
-        states = [lane.state for lane in lanes]
-        return LaneState.WAITING in states and states.count(LaneState.RUNNING) <= queued
+        return self.waiting > 0 and self.busy <= queued
 
 
 def snapshot_of(actor: Actor, limit: int) -> ActorSnapshot:
@@ -89,19 +89,28 @@ def snapshot_of(actor: Actor, limit: int) -> ActorSnapshot:
     for lane in shown:
         children.setdefault(parent_of(lane, lanes), []).append(lane)
     questions = questions_of(actor, lanes)
+    states = {lane: state_of(actor, lane, is_asking=lane in questions) for lane in (None, *lanes)}
 
     def snapshot(lane: Lane | None) -> LaneSnapshot:
-        keys = tuple(questions.get(lane, ()))
         return LaneSnapshot(
             path="" if lane is None else lane.path.removeprefix("/").replace("/", "."),
             name="" if lane is None else name_of(lane.title),
-            state=state_of(actor, lane, is_asking=bool(keys)),
-            questions=keys,
+            state=states[lane],
+            questions=tuple(questions.get(lane, ())),
             branches=tuple(map(snapshot, children.get(lane, ()))),
         )
 
-    age = trio.current_time() - actor.started_at
-    return ActorSnapshot(actor.name, actor.state, age, actor.reason, snapshot(None), len(lanes) - len(shown))
+    counts = Counter(states.values())
+    return ActorSnapshot(
+        name=actor.name,
+        state=actor.state,
+        age=trio.current_time() - actor.started_at,
+        reason=actor.reason,
+        body=snapshot(None),
+        more_branches=len(lanes) - len(shown),
+        waiting=counts[LaneState.WAITING],
+        busy=counts[LaneState.RUNNING],
+    )
 
 
 def parent_of(lane: Lane, lanes: Mapping[Lane, object]) -> Lane | None:

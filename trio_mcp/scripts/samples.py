@@ -35,7 +35,7 @@ def tool_use(name: str, /, **arguments: object) -> ToolUseContent:
     Its id is the name and, in a list of several, a number: `search`, or `search_1` and `search_2`.
 
     Raises:
-        TypeError: an argument is no JSON.
+        TypeError: an argument is not JSON.
     """
     return ToolUseContent(id=name, name=name, input=to_input("tool_use", name, arguments))
 
@@ -46,7 +46,7 @@ def unchecked_tool_use(name: str, /, **arguments: object) -> ToolUseContent:
     `MockClient` sends it even if no such tool was offered, or if the arguments do not fit the tool's schema.
 
     Raises:
-        TypeError: an argument is no JSON.
+        TypeError: an argument is not JSON.
     """
     return UncheckedToolUse(id=name, name=name, input=to_input("unchecked_tool_use", name, arguments))
 
@@ -67,7 +67,7 @@ def sample_result(name: str, answer: object, request: CreateMessageRequestParams
         model: the name of the model that the script stands for.
 
     Raises:
-        TypeError: it is none of these, nor a `CreateMessageResult`, or the data is no JSON.
+        TypeError: it is none of these, nor a `CreateMessageResult`, or the data is not JSON.
     """
     if isinstance(answer, CreateMessageResult):
         return answer

@@ -55,7 +55,7 @@ class Script:
         actions: whether an action may be an answer.
 
     Raises:
-        TypeError: it is something else, or has something that is no answer.
+        TypeError: it is something else, or has something that is not an answer.
     """
 
     def __init__(

@@ -181,7 +181,7 @@ def make_completer(function: Function, threads: ThreadLimiter) -> Completer:
     """Return a completer that runs a function.
 
     Raises:
-        TypeError: it has other parameters than `value`, `arguments` and a context, or its return annotation is no list of
+        TypeError: it has other parameters than `value`, `arguments` and a context, or its return annotation is not a list of
             suggestions.
     """
     parameters, context, returns = parameters_of(function)

@@ -78,7 +78,7 @@ class Context(ToolLooper, Generic[StateT_co]):
         Raises:
             CapabilityError: the client cannot open pages; nothing was sent.
             RequestTimeout: the user did not answer, or did not finish, within `timeout`.
-            ValueError: `url` is no http or https URL, or `elicitation_id` is in use.
+            ValueError: `url` is not an http or https URL, or `elicitation_id` is in use.
             BranchElicitNotAllowed, PeerError, TypeError: as from `elicit`.
         """
         if unknown:

@@ -42,7 +42,7 @@ def changed_settings(old: Server, new: Server) -> list[str]:
 
 
 def changed_http(old: HttpOptions | None, new: HttpOptions | None) -> list[str]:
-    """Return the settings of serving over HTTP that differ, by name. Code of a function that is in both is no difference."""
+    """Return the settings of serving over HTTP that differ, by name. Code of a function that is in both is not a difference."""
     before, now = old or HttpOptions(), new or HttpOptions()
     names = [name for name in changed_fields(before, now) if name not in ("authenticate", "routes")]
     if (before.authenticate is None) != (now.authenticate is None):

@@ -8,7 +8,8 @@ from typing import Final, Literal, Never, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
-from ..checks import check_choice, check_int, check_no_options, check_str
+from .. import server
+from ..checks import check_choice, check_int, check_str, keyword_options
 from ..errors import BranchElicitNotAllowed, ElicitationCancelled, ElicitationDeclined, ElicitationInvalid
 from ..runtime import Lane
 from ..session import Call
@@ -49,7 +50,7 @@ class Elicitation:
         ElicitationInvalid: no answer matched the schema.
         FormError: the schema is not flat; the message names the member.
         LookupError: the tool did not declare this `Elicit`.
-        PeerError: the client returned an error, which is no choice of its user; see `Context.sample`.
+        PeerError: the client returned an error, which is not a choice of its user; see `Context.sample`.
         RequestTimeout: there was no answer within `timeout` seconds, for all attempts together; the question was withdrawn.
         TypeError, ValueError: an argument is wrong; raised by the call itself, before it is awaited.
         TypeError: the value was used without `await`.
@@ -110,7 +111,7 @@ class Elicitation:
         Raises: see the class.
         """
         if unknown:
-            check_no_options(unknown, Elicitation.__call__, "ctx.elicit()")
+            server.other_names.refuse(unknown, keyword_options(Elicitation.__call__), "ctx.elicit()")
         check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
         asking = _ask(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
@@ -150,7 +151,7 @@ class Elicitation:
             Others: see the class.
         """
         if unknown:
-            check_no_options(unknown, Elicitation.strict, "ctx.elicit.strict()")
+            server.other_names.refuse(unknown, keyword_options(Elicitation.strict), "ctx.elicit.strict()")
         check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
         asking = _content(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
@@ -232,7 +233,7 @@ class Elicitation:
             Others: see the class.
         """
         if unknown:
-            check_no_options(unknown, Elicitation.with_retry, "ctx.elicit.with_retry()")
+            server.other_names.refuse(unknown, keyword_options(Elicitation.with_retry), "ctx.elicit.with_retry()")
         check_choice("on_decline", on_decline, ON_DECLINE)
         check_int("max_attempts", max_attempts, least=1, most=MAX_ATTEMPTS)
         asked = self._form(message, schema, context)

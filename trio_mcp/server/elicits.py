@@ -50,7 +50,7 @@ class Elicit(Generic[C_contra, T_co]):
 
     Raises:
         ValueError: the key is not an identifier.
-        TypeError: the key is not a string, or the context is no type.
+        TypeError: the key is not a string, or the context is not a type.
     """
 
     __slots__ = ("context", "key", "schema")
@@ -145,7 +145,7 @@ def asked_form(schema: object, declared: AbstractSet[str], target: str, context:
         context: the context of a declared question that has one; else None.
 
     Raises:
-        FormError: the schema is no type.
+        FormError: the schema is not a type.
         LookupError: the question was not declared.
         TypeError: the context is missing, or of another type, or the question has none.
     """

@@ -167,7 +167,7 @@ def form_of(schema: object) -> Form[object]:
     """Return the form of a type, of a list of choices, of titled choices, or of None.
 
     Raises:
-        FormError: it has a member that is not allowed in a form, or is no type.
+        FormError: it has a member that is not allowed in a form, or is not a type.
     """
     if isinstance(schema, type):
         return form_of_type(cast("Hashable", schema))
@@ -202,7 +202,7 @@ def form_of_type(schema: Hashable) -> Form[object]:
 def unknown_fields(content: JsonObject, schema: RequestedSchema) -> str:
     """Return the end of an error that names what an answer has and the form has not; empty if there is nothing.
 
-    Such a field is no error where the answer is valid otherwise: clients may send more than they were asked for.
+    Such a field is not an error where the answer is valid otherwise: clients may send more than they were asked for.
     """
     unknown = [name[:64] for name in content if name not in schema.properties][:MAX_PROBLEMS]
     return f"; the form has no field {', '.join(map(repr, unknown))}" if unknown else ""

@@ -41,8 +41,8 @@ from .options import resume_mode
 from .prompts import Prompt
 from .resources import Resource, ResourceKeywords, ResourceReader, Template
 from .signature import Arguments
-from .tool import Tool, is_harmless
-from .tool_options import check_tool_name
+from .tool import Tool
+from .tool_options import check_tool_name, is_harmless
 
 M = TypeVar("M", bound=Model)
 

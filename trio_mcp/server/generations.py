@@ -19,7 +19,7 @@ from functools import partial
 
 import trio
 
-from ..groups import unwrap
+from ..groups import UnwrappedErrors
 from ..logs import peer_logger
 from ..session import MessageChannel, Service, ServiceOptions
 from ..session.calls.services import Usage
@@ -145,21 +145,10 @@ async def open_generations() -> AsyncIterator[Generations]:
     Raises:
         Exception: what the lifespan of the version in service raised, unchanged; the block is cancelled then.
     """
-    single: BaseException | None = None
-    try:
+    with UnwrappedErrors():
         async with trio.open_nursery() as nursery:
             generations = Generations(nursery)
             try:
                 yield generations
             finally:
                 generations.retire_all()
-    except BaseExceptionGroup as group:
-        single = unwrap(group)
-        if single is group:
-            raise
-    # After the block, so that the group is not its context.
-    if single is not None:
-        try:
-            raise single
-        finally:
-            del single

@@ -68,7 +68,7 @@ class LimitedBody:
         try:
             encoded = result.encode()
         except ValueError:
-            # It is no JSON, and fails with an error that names the member when it is sent.
+            # It is not JSON, and fails with an error that names the member when it is sent.
             return result
         if len(encoded) <= self.max_result:
             return result

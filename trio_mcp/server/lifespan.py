@@ -21,9 +21,10 @@ from typing import Final, cast
 import trio
 
 from ..checks import check_callable
-from ..groups import unwrap
+from ..groups import UnwrappedErrors
 from ..logs import peer_logger
 from ..session.event_loop import asyncio_hint
+from ..signatures import signature_of
 
 logger = peer_logger("trio_mcp.server")
 
@@ -53,7 +54,7 @@ def check_lifespan(lifespan: object) -> None:
     if inspect.isgeneratorfunction(wrapped):
         raise TypeError(f"lifespan must be {expected}, and {wrapped.__qualname__} is not async")
     try:
-        inspect.signature(cast("Callable[..., object]", lifespan)).bind(None)
+        signature_of(cast("Callable[..., object]", lifespan)).bind(None)
     except TypeError as error:
         raise TypeError(f"lifespan must be {expected}; this one cannot be called with the server: {error}") from error
     except ValueError:
@@ -96,8 +97,7 @@ async def open_lifespan(
         elif not over.is_set():
             raise RuntimeError(f"the lifespan of {name} ended while the server was running")
 
-    single: BaseException | None = None
-    try:
+    with UnwrappedErrors():
         async with trio.open_nursery() as nursery:
             value = await nursery.start(run, name=f"the lifespan of {name}")
             try:
@@ -105,13 +105,3 @@ async def open_lifespan(
             finally:
                 over.set()
                 scope.deadline = trio.current_time() + LIFESPAN_EXIT_SECONDS
-    except BaseExceptionGroup as group:
-        single = unwrap(group)
-        if single is group:
-            raise
-    # After the block, so that the group is not its context.
-    if single is not None:
-        try:
-            raise single
-        finally:
-            del single

@@ -12,7 +12,8 @@ class Provide(NamedTuple):
 
     The function is async, plain (it runs in a thread), or decorated with `@asynccontextmanager` or `@contextmanager`. It may take
     a `Context`, and parameters that are marked in the same way. It is entered once for each call of the tool, prompt or resource,
-    before the body, and a context manager is left when the body has ended. The parameter is no argument: clients do not see it.
+    before the body, and a context manager is left when the body has ended. The parameter is not an argument: clients do not see
+    it.
     """
 
     function: Callable[..., object]

@@ -11,7 +11,7 @@ from .callables import plain_function
 
 MANAGERS = (AbstractAsyncContextManager, AbstractContextManager)
 UNCHECKED = (Any, Union, UnionType, Annotated)
-"""What an annotation may be, or begin with, that is no class to compare. Python takes some of them for classes."""
+"""What an annotation may be, or begin with, that is not a class to compare. Python takes some of them for classes."""
 
 
 def check_provided_type(function: object, annotation: object, where: str) -> None:

@@ -32,6 +32,7 @@ from ..errors import LimitExceeded
 from ..logs import peer_logger
 from ..runtime import ThreadLimiter
 from ..runtime.supervisor import CANCEL_GRACE
+from ..signatures import signature_of
 from .callables import plain_function
 from .context import Context
 from .provide import provide_of
@@ -253,7 +254,7 @@ class ReadParameters(NamedTuple):
 
 def read_parameters(function: Callable[..., object]) -> ReadParameters:
     """Return what the parameters of a function take. Raises `TypeError` if an annotation cannot be evaluated."""
-    parameters = inspect.signature(function).parameters
+    parameters = signature_of(function).parameters
     if not parameters:
         return ReadParameters(None, {}, ())
     try:
@@ -274,7 +275,7 @@ def read_parameters(function: Callable[..., object]) -> ReadParameters:
 
 
 def provider_kind(function: object) -> ProviderKind:
-    """Return how a provider makes its value. Raises `TypeError` if it is no function, or a generator without its decorator."""
+    """Return how a provider makes its value. Raises `TypeError` if it is not a function, or a generator without its decorator."""
     name = name_of(function)
     # A context manager of contextlib is a decorator, too, and so can be called.
     if isinstance(function, Coroutine | ContextDecorator | AsyncContextDecorator):

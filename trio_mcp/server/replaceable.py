@@ -30,9 +30,6 @@ from ..session import (
     MessageChannel,
     Service,
     ServiceOptions,
-    check_options,
-    find_transport,
-    serve_channel,
 )
 from ..session.changes import ChangeKind
 from ..session.event_loop import check_event_loop
@@ -40,6 +37,7 @@ from ..types import Implementation
 from .differences import changed_http, changed_lists, changed_settings, new_capabilities
 from .generations import Generation, Generations, open_generations
 from .lifespan import LIFESPAN_EXIT_SECONDS
+from .running import serve_on_channel, serve_over
 from .server import Server
 
 
@@ -125,21 +123,12 @@ class ReplaceableServer:
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; see `Server.serve`."""
-        check_event_loop()
-        if self.options.keys is None:
-            KeyRing.from_environment()
-        check_options(transport, "serve", options)
         self._over_http = transport not in ("stdio", "memory")
-        await find_transport(transport).serve(self, **options)
+        await serve_over(transport, self, options)
 
     async def serve_channel(self, channel: AnyChannel) -> None:
         """Serve one connection; returns when it has ended and its calls have cleaned up."""
-        options = self.options
-        known = channel if isinstance(channel, MessageChannel) else None
-        if known is not None and known.in_process and options.tell_errors is None:
-            options = replace(options, tell_errors=True)
-        async with self._open_service(options, known) as service:
-            await serve_channel(service, channel)
+        await serve_on_channel(channel, self._open_service, self.options)
 
     def open_service(self) -> AbstractAsyncContextManager[Service]:
         """Open the service with which a transport serves its connections. Raises as `Server.open_service`."""

@@ -62,7 +62,7 @@ class Reporter:
     async def status(self, message: str) -> None:
         """Say how the work stands, in words for the user: what a task shows as its status message until the next call of this.
 
-        A call that is no task has no status, and ignores it. Never put secrets in it: all who may ask for the task read it.
+        A call that is not a task has no status, and ignores it. Never put secrets in it: all who may ask for the task read it.
         """
         check_str("message", message)
         self._call.set_status(message)

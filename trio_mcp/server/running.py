@@ -1,20 +1,32 @@
-"""Running a Trio loop in a process that exists for a server."""
+"""Running a server: over a transport, over one channel, and in a process that exists for it."""
 
 from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import replace
 from types import FrameType
-from typing import Final
+from typing import Final, TypeAlias
 
 import trio
 
 from .. import server
 from ..errors import ConfigurationError
 from ..process_memory import settle_for_server
-from ..session import Service
+from ..protocol.sealing.request_state import KeyRing
+from ..session import (
+    AnyChannel,
+    MessageChannel,
+    Service,
+    ServiceOptions,
+    SharedServer,
+    check_options,
+    find_transport,
+    serve_channel,
+)
+from ..session.event_loop import check_event_loop
 from ..session.transport import OWNS_PROCESS, owned_process
 
 logger = logging.getLogger("trio_mcp.tree")
@@ -34,6 +46,29 @@ def run_process(serve: Callable[[], Awaitable[object]], name: str | None = None)
         if name is not None:
             server.one_line.show_in_one_line(error, name)
         raise
+
+
+async def serve_over(transport: str, shared: SharedServer, options: Mapping[str, object]) -> None:
+    """Serve a server over a transport until it ends; see `Server.serve`."""
+    check_event_loop()
+    if shared.options.keys is None:
+        # Only for its error: a transport would raise it from a nursery, wrapped in a group, after it has opened a port.
+        KeyRing.from_environment()
+    check_options(transport, "serve", options)
+    await find_transport(transport).serve(shared, **options)
+
+
+OpenService: TypeAlias = Callable[[ServiceOptions, MessageChannel | None], AbstractAsyncContextManager[Service]]
+"""Opens the service of a server, for one channel or for many connections."""
+
+
+async def serve_on_channel(channel: AnyChannel, open_service: OpenService, options: ServiceOptions) -> None:
+    """Serve one connection in a service of its own; return when it has ended and its calls have cleaned up."""
+    known = channel if isinstance(channel, MessageChannel) else None
+    if known is not None and known.in_process and options.tell_errors is None:
+        options = replace(options, tell_errors=True)
+    async with open_service(options, known) as service:
+        await serve_channel(service, channel)
 
 
 def ignore_signal(_number: int, _frame: FrameType | None) -> None:

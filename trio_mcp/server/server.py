@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from copy import copy
@@ -23,10 +22,7 @@ from ..session import (
     Route,
     Service,
     ServiceOptions,
-    check_options,
-    find_transport,
     open_service,
-    serve_channel,
 )
 from ..session.calls.services import CallServices, Usage
 from ..session.changes import Change
@@ -34,7 +30,7 @@ from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.offers import Offers
 from ..session.transport import OWNS_PROCESS
-from ..types import CacheScope, Icon, Model
+from ..types import CacheScope, Icon, Model, Prompt, Resource, ResourceTemplate
 from .composing import (
     Composition,
     Mountable,
@@ -51,6 +47,7 @@ from .options import check_service, identity_of
 from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
 from .router import request_checks_of, routes_of
+from .running_services import RunningServices
 from .tool import Tool, make_tool
 from .tool_access import RestrictedTools
 from .tool_options import ToolKeywords
@@ -142,12 +139,7 @@ class Server(Composition):
         self._http = None if http is None else server.http_settings.check_http(http)
         self._http_routes: list[HttpRoute] = []
         """Those that were added by `route`; shared with copies."""
-        # A dict is an ordered set here.
-        self._services: dict[Service, None] = {}
-        """The running services, in order; shared with the copies that `with_options` makes."""
-        self._former_services: dict[Service, None] = {}
-        """Those in which another server has taken the place of this one, and calls of this one may still run."""
-        self._declaring = threading.Lock()
+        self._running = RunningServices()
         self._add_middleware(middleware, message_middleware)
 
     def _add_middleware(
@@ -195,8 +187,23 @@ class Server(Composition):
 
     @property
     def tools(self) -> tuple[Tool, ...]:
-        """The tools, in the order they were added."""
+        """The tools, in the order they were added; with those of mounted servers."""
         return tuple(self._registry.tools)
+
+    @property
+    def resources(self) -> tuple[Resource, ...]:
+        """The resources as clients see them, in the order they were added; with those of mounted servers."""
+        return tuple(each.model for each in self._registry.resources)
+
+    @property
+    def resource_templates(self) -> tuple[ResourceTemplate, ...]:
+        """The resource templates as clients see them, in the order they were added; with those of mounted servers."""
+        return tuple(each.model for each in self._registry.templates)
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The prompts as clients see them, in the order they were added; with those of mounted servers."""
+        return tuple(each.model for each in self._registry.prompts)
 
     @property
     def http(self) -> HttpOptions | None:
@@ -213,7 +220,7 @@ class Server(Composition):
     @property
     def services(self) -> tuple[Service, ...]:
         """The running services, one for each `serve` or ASGI application; empty while nothing serves this server."""
-        return tuple(self._services)
+        return tuple(self._running)
 
     def route(
         self,
@@ -238,7 +245,7 @@ class Server(Composition):
 
         Raises:
             TypeError: the function is not async, or an option is of the wrong type.
-            ValueError: the path is that of MCP, of `/health` or `/ready`, or of another route; or it is no path.
+            ValueError: the path is that of MCP, of `/health` or `/ready`, or of another route; or it is not a path.
             RuntimeError: the server is being served.
         """
 
@@ -268,9 +275,9 @@ class Server(Composition):
             raise ValueError(
                 f"resource_updated: {uri[:128]!r} is not a URI: it needs a scheme, like file:, and at most {MAX_URI} characters"
             )
-        self._announce(Change("updated", uri))
-        for service in list(self._former_services):
-            service.subscriptions.announce(Change("updated", uri))
+        # First the capabilities, as in `_announce`.
+        self._declare()
+        self._running.resource_updated(uri)
         self._outer_resource_updated(uri)
 
     def complete_elicitation(self, elicitation_id: str) -> bool:
@@ -282,8 +289,7 @@ class Server(Composition):
         Returns:
             whether the elicitation was unfinished and known to this process.
         """
-        services = (*self._services, *self._former_services)
-        if any(service.calls.url_elicitations.complete(elicitation_id) for service in services):
+        if self._running.complete_elicitation(elicitation_id):
             return True
         return any(outer.complete_elicitation(elicitation_id) for _, outer in tuple(self._outer))
 
@@ -307,21 +313,11 @@ class Server(Composition):
             RuntimeError: this does not run on Trio.
             ConfigurationError: `TRIO_MCP_KEYS` holds no valid keys; nothing was opened.
         """
-        check_event_loop()
-        if self.options.keys is None:
-            # Only for its error: a transport would raise it from a nursery, wrapped in a group, after it has opened a port.
-            KeyRing.from_environment()
-        check_options(transport, "serve", options)
-        await find_transport(transport).serve(self, **options)
+        await server.running.serve_over(transport, self, options)
 
     async def serve_channel(self, channel: AnyChannel) -> None:
         """Serve one connection; returns when it has ended and its calls have cleaned up."""
-        options = self.options
-        known = channel if isinstance(channel, MessageChannel) else None
-        if known is not None and known.in_process and options.tell_errors is None:
-            options = replace(options, tell_errors=True)
-        async with self._open_service(options, known) as service:
-            await serve_channel(service, channel)
+        await server.running.serve_on_channel(channel, self._open_service, self.options)
 
     def open_service(self) -> AbstractAsyncContextManager[Service]:
         """Open the service with which a transport serves its connections: `async with server.open_service() as service`.
@@ -389,15 +385,14 @@ class Server(Composition):
             prepare,
         )
         async with opened as service:
-            self._services[service] = None
+            self._running.add(service)
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
             try:
                 with server.running.tree_on_signal(service) if OWNS_PROCESS.get() else nullcontext():
                     yield service
             finally:
-                # Another server may have taken its place meanwhile.
-                self._services.pop(service, None)
+                self._running.remove(service)
 
     def _offers(self, options: ServiceOptions, state: object, states: Mapping[object, object]) -> Offers:
         """Return what a service needs of this server; see `_open_with`."""
@@ -422,24 +417,19 @@ class Server(Composition):
         )
 
     def _take_over(self, service: Service, earlier: Server, offers: Offers, usage: Usage) -> None:
-        """Offer these in a running service in place of another server, in one step; announces nothing.
-
-        The other server still announces changes of resources there, until `_forget`: its calls may still run.
-        """
+        """Offer these in a running service in place of another server, in one step; announces nothing."""
         service.replace_offers(offers, usage)
-        del earlier._services[service]
-        earlier._former_services[service] = None
-        self._services[service] = None
+        self._running.take_over(service, earlier._running)
         # As when it is opened: another thread may have added something after the capabilities were read.
         self._declare()
 
     def _leave(self, service: Service) -> None:
         """Have nothing more to do with a service that ends."""
-        self._services.pop(service, None)
+        self._running.remove(service)
 
     def _forget(self, service: Service) -> None:
         """Have nothing more to do with a service in which another server has taken the place of this one."""
-        self._former_services.pop(service, None)
+        self._running.forget(service)
 
     def _listed_tools(self) -> list[Model]:
         """Return what the list of tools shows."""
@@ -545,19 +535,15 @@ class Server(Composition):
             raise RuntimeError(f"{what} has to be registered before the server is served")
 
     def _is_served(self) -> bool:
-        return bool(self._services) or any(outer._is_served() for _, outer in self._outer)  # noqa: SLF001
+        return bool(self._running) or any(outer._is_served() for _, outer in self._outer)  # noqa: SLF001
 
     def _announce(self, change: Change) -> None:
         # First the capabilities: a client that is notified of a new kind of list must find it declared.
         self._declare()
-        for service in list(self._services):
-            service.subscriptions.announce(change)
+        self._running.announce(change)
 
     def _declare(self) -> None:
-        # Under a lock: without it, what one thread read before another's change could be written after it.
-        with self._declaring:
-            for service in list(self._services):
-                service.declare(self._registry.capabilities)
+        self._running.declare(self._registry)
         for _, outer in tuple(self._outer):
             outer._declare()  # noqa: SLF001  it is of this class
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import math
 import secrets
-import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from .. import server
-from ..checks import check_instance, check_names
 from ..errors import (
     CapabilityError,
     InvalidRequestState,
@@ -39,34 +35,37 @@ from ..session import Call, Plan, RequestFacts, ResumeMode
 from ..session.calls.call import Body
 from ..session.calls.facts import NEVER_A_TASK, TaskSupport
 from ..session.calls.failures import author_hint, url_required_code
-from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model, ToolAnnotations
+from ..types import CallToolRequestParams, CallToolResult, ClientCapabilities, JsonObject, Model
 from ..types import Tool as ToolModel
 from ..types.capabilities import lacks
 from .branching import BranchTerms
 from .callables import callable_name
 from .catalog import Catalog
-from .error_summary import error_summary
 from .handler import Function, Handler, make_handler
-from .options import (
-    listed_members,
-    name_for,
-    question_keys,
-    resume_mode,
-)
+from .options import listed_members, name_for, resume_mode
 from .results import Converter, ReturnSpec, error_result, return_spec, schema_return_spec
 from .schema_checks import DearCheck
 from .signature import Arguments, schema_arguments, signature_arguments
 from .task_calls import as_task, check_task, listed_execution
-from .tool_access import RestrictedTools, ToolAccess, tags_meta, tool_access
-from .tool_options import ToolKeywords, check_tool_name, check_tool_options, required_capabilities, task_support
+from .tool_access import RestrictedTools, ToolAccess, tool_access
+from .tool_options import (
+    REQUIRES_META_KEY,
+    ToolKeywords,
+    branch_terms,
+    check_tool_name,
+    check_tool_options,
+    concurrency_limit,
+    is_harmless,
+    published_meta,
+    required_capabilities,
+    task_support,
+    tool_hints,
+)
 
 if TYPE_CHECKING:
     from .parameters_model import ParametersModel
 
 logger = peer_logger("trio_mcp.tool")
-
-REQUIRES_META_KEY = "trio-mcp/requires"
-"""The member of a tool's `_meta` in which it publishes the capabilities that its calls need."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -212,7 +211,7 @@ class Tool:
                 return lacking_result(facts, cause)
             case UrlElicitationRequired() if url_required_code(facts) is not None:
                 return None
-            # Before `ProtocolError`: what went wrong between the tool and its client is no error of this request.
+            # Before `ProtocolError`: what went wrong between the tool and its client is not an error of this request.
             case ToolError() | RequestTimeout() | ResourceNotFound() | QuestionRejected() | MalformedAnswer():
                 return error_result(str(cause))
             case LimitExceeded() if not isinstance(cause, server.concurrency.ToolBusy):
@@ -282,7 +281,7 @@ def check_retry(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Non
     """
     assert isinstance(params, CallToolRequestParams)
     tool = tools.by_key.get(params.name)
-    # A tool that was removed in the meantime is no error: its calls continue.
+    # A tool that was removed in the meantime is not an error: its calls continue.
     if tool is None:
         return
     # The caller may have fewer rights than when the call began.
@@ -364,18 +363,6 @@ def make_tool(
     )
 
 
-def branch_terms(options: ToolKeywords) -> BranchTerms:
-    """Return what a tool says of its branches and questions."""
-    max_depth = options.get("max_depth")
-    return BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
-
-
-def concurrency_limit(name: str, options: ToolKeywords) -> server.concurrency.ConcurrencyLimit | None:
-    """Return the limit on calls of a tool that run at once, if it has one."""
-    limit = options.get("limit")
-    return None if limit is None else server.concurrency.ConcurrencyLimit(name, limit, options.get("queue", 0))
-
-
 def tool_arguments(
     name: str, function: Function, options: ToolKeywords, parameters: ParametersModel | None
 ) -> Arguments:
@@ -397,42 +384,12 @@ def listed_output(returned: ReturnSpec, options: ToolKeywords) -> JsonObject | N
     return returned.schema if options.get("max_result") is None else None
 
 
-def published_meta(name: str, options: ToolKeywords, requires: Collection[str]) -> JsonObject:
-    """Return the members of a tool's `_meta` that come from its options."""
-    tags = tags_meta(name, options.get("tags", ()))
-    return {REQUIRES_META_KEY: list(requires), **tags} if requires else tags
-
-
-def is_harmless(hints: ToolAnnotations | None) -> bool:
-    """Return whether a tool says of itself that it does no more when it runs twice."""
-    return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
-
-
 def tool_return_spec(function: Function, returns: object, schema: JsonObject | None) -> ReturnSpec:
     """Return what the schema, or else the return annotation, declares. Raises `TypeError`, naming the function."""
     try:
         return return_spec(returns) if schema is None else schema_return_spec(schema)
     except TypeError as error:
         raise TypeError(f"{callable_name(function)}: {error}") from error
-
-
-def tool_hints(annotations: object) -> ToolAnnotations | None:
-    """Return the hints about a tool that an author gave as a model or as a dict, with the names of the wire or of Python.
-
-    Raises:
-        TypeError: a hint is unknown, or has a wrong value.
-    """
-    if annotations is None or isinstance(annotations, ToolAnnotations):
-        return annotations
-    given = check_instance(
-        "annotations", annotations, dict, 'ToolAnnotations(...), or a dict such as {"readOnlyHint": True}'
-    )
-    names = {name: field.alias or name for name, field in ToolAnnotations.model_fields.items()}
-    check_names(given, {*names, *names.values()}, "annotations")
-    try:
-        return ToolAnnotations.model_validate(given)
-    except ValidationError as error:
-        raise TypeError(f"annotations: {error_summary(error)}") from None
 
 
 def internal_error_text(name: str, reference: str) -> str:

@@ -1,18 +1,23 @@
-"""The options of a tool, and the checks of what an author gives."""
+"""The options of a tool: the checks of what an author gives, and what it means."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Collection, Mapping
 from typing import Literal
 
+from pydantic import ValidationError
+
 from .. import server
-from ..checks import check_instance, check_int, check_seconds, nearest
+from ..checks import check_instance, check_int, check_names, check_seconds, nearest
 from ..sampling import SCHEMA_TOOL
 from ..session.calls.facts import ResumeMode, TaskSupport
 from ..types import JsonObject, ToolAnnotations
-from .options import OfferKeywords, check_count, check_offer
-from .tool_access import Visible
+from .branching import BranchTerms
+from .error_summary import error_summary
+from .options import OfferKeywords, check_count, check_offer, question_keys
+from .tool_access import Visible, tags_meta
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
 OPEN_CAPABILITIES = frozenset({"experimental", "extensions"})
@@ -31,6 +36,9 @@ CAPABILITIES = frozenset(
     }
 )
 """The client capabilities that a tool may require."""
+
+REQUIRES_META_KEY = "trio-mcp/requires"
+"""The member of a tool's `_meta` in which it publishes the capabilities that its calls need."""
 
 
 class ToolKeywords(OfferKeywords, total=False):
@@ -150,3 +158,45 @@ def required_capabilities(name: str, options: ToolKeywords) -> tuple[str, ...]:
             advice = nearest(capability, CAPABILITIES) or f"there are {', '.join(sorted(CAPABILITIES))}"
             raise ValueError(f"{name}: no client declares {capability!r}: {advice}")
     return requires
+
+
+def published_meta(name: str, options: ToolKeywords, requires: Collection[str]) -> JsonObject:
+    """Return the members of a tool's `_meta` that come from its options."""
+    tags = tags_meta(name, options.get("tags", ()))
+    return {REQUIRES_META_KEY: list(requires), **tags} if requires else tags
+
+
+def is_harmless(hints: ToolAnnotations | None) -> bool:
+    """Return whether a tool says of itself that it does no more when it runs twice."""
+    return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)
+
+
+def branch_terms(options: ToolKeywords) -> BranchTerms:
+    """Return what a tool says of its branches and questions."""
+    max_depth = options.get("max_depth")
+    return BranchTerms(question_keys(options), sys.maxsize if max_depth is None else max_depth)
+
+
+def concurrency_limit(name: str, options: ToolKeywords) -> server.concurrency.ConcurrencyLimit | None:
+    """Return the limit on calls of a tool that run at once, if it has one."""
+    limit = options.get("limit")
+    return None if limit is None else server.concurrency.ConcurrencyLimit(name, limit, options.get("queue", 0))
+
+
+def tool_hints(annotations: object) -> ToolAnnotations | None:
+    """Return the hints about a tool that an author gave as a model or as a dict, with the names of the wire or of Python.
+
+    Raises:
+        TypeError: a hint is unknown, or has a wrong value.
+    """
+    if annotations is None or isinstance(annotations, ToolAnnotations):
+        return annotations
+    given = check_instance(
+        "annotations", annotations, dict, 'ToolAnnotations(...), or a dict such as {"readOnlyHint": True}'
+    )
+    names = {name: field.alias or name for name, field in ToolAnnotations.model_fields.items()}
+    check_names(given, {*names, *names.values()}, "annotations")
+    try:
+        return ToolAnnotations.model_validate(given)
+    except ValidationError as error:
+        raise TypeError(f"annotations: {error_summary(error)}") from None

@@ -273,7 +273,7 @@ class SearchedTools:
 
 
 def warn_of_unknown(pinned: Sequence[str], names: Collection[str]) -> None:
-    """Log the pinned names that no tool has. It may be added later, so that this is no error."""
+    """Log the pinned names that no tool has. It may be added later, so that this is not an error."""
     for name in pinned:
         if name not in names:
             logger.warning("ToolSearch: no tool has the pinned name %r; %s", name, nearest(name, names))

@@ -67,7 +67,7 @@ def check_url(url: str) -> None:
     """Raise unless a user may be asked to open a URL (L-ELI-7s).
 
     Raises:
-        ValueError: it is no http or https URL, has no host, or holds a user name or a password.
+        ValueError: it is not an http or https URL, has no host, or holds a user name or a password.
     """
     parts = urlsplit(url) if is_uri(url) else None
     if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:

@@ -19,7 +19,7 @@ MAX_CLAIMS: Final = 16 * 1024
 """Bytes of the claims as JSON: each running call keeps those of its request."""
 
 SCOPE: Final = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]{1,256}")
-"""A scope token (RFC 6749, 3.3); longer ones are no use in a header."""
+"""A scope token (RFC 6749, 3.3); longer ones are of no use in a header."""
 
 
 class Caller:

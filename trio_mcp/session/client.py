@@ -15,14 +15,11 @@ serve them (`server_requests`). The server may cancel them, and the end of the c
 
 from __future__ import annotations
 
-import itertools
-import logging
 import math
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Final, NamedTuple, TypeAlias, TypedDict
+from typing import Final, NamedTuple, TypedDict
 
 import trio
 
@@ -49,7 +46,6 @@ from ..protocol.jsonrpc import (
     Unanswered,
     error_response,
 )
-from ..protocol.meta import SUBSCRIPTION_ID
 from ..protocol.revisions import NEWEST_LEGACY, Side
 from ..runtime import Mailbox, Outbox, Slot
 from ..types import (
@@ -57,8 +53,6 @@ from ..types import (
     CreateTaskResult,
     JsonObject,
     Model,
-    NotificationParams,
-    ProgressNotificationParams,
     RequestParams,
     SubscriptionsListenResult,
     TaskRequestParams,
@@ -67,14 +61,13 @@ from .batch import OpenBatch
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope, Peer, Received
 from .idle_timeout import IdleTimeout, OnProgress
+from .notification_dispatch import NotificationDispatch, OnNotification
 from .pump import CLEAN_UP
 from .server_requests import MAX_HANDLERS, RequestHandler, ServerRequests
 
 CLOSED: Final = "the server closed the connection"
 
 logger = peer_logger("trio_mcp.client")
-
-OnNotification: TypeAlias = Callable[[str, Model], None]
 
 NO_HEADERS: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -119,6 +112,7 @@ class ClientSession:
         terms: the terms of every message; the client sets them once it knows the revision.
         closed_because: why the connection has ended; None while it is open.
         records: counts what the server can make this client log.
+        notifications: sends the notifications of the server on.
         raised: the exceptions of a server in this process, for a program that wants them; None elsewhere.
     """
 
@@ -136,7 +130,6 @@ class ClientSession:
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
         self._channel = as_message_channel(channel)
         self.raised = self._channel.raised
-        self._on_notification = on_notification
         self._on_session_lost = on_session_lost
         self._on_stream_lost = on_stream_lost
         self._on_lost = on_lost
@@ -146,10 +139,7 @@ class ClientSession:
             request_handlers, self.connection, self._outbox, self.records, max_handlers
         )
         self._mailbox = Mailbox(limit=100_000)
-        self._progress: dict[RequestId, OnProgress] = {}
-        self._streams: dict[str, OnNotification] = {}
-        """Handlers of the notifications that belong to an open request, by the request's id."""
-        self._tokens = itertools.count(1)
+        self.notifications = NotificationDispatch(on_notification, self.records)
         self.closed_because: Disconnected | None = None
         self._written = trio.Event()
         self._handlers: trio.Nursery | None = None
@@ -190,14 +180,15 @@ class ClientSession:
         if idle < math.inf:
             on_progress = timer = IdleTimeout(idle, on_progress, lambda: len(self._server_requests) > 0)
         # Not the id of the request: the token is part of its params, which are encoded before the connection assigns the id.
-        token = next(self._tokens)
+        notifications = self.notifications
+        token = notifications.new_token()
         params = self._with_request_meta(params, None if on_progress is None else token)
         request = self.connection.new_request(method, params, self.terms.codec)
         slot = self._mailbox.open(str(request.id), Model, None if timer is None else timer.settled.set)
         if on_progress is not None:
-            self._progress[token] = on_progress
+            notifications.progress[token] = on_progress
         if on_notification is not None:
-            self._streams[str(request.id)] = on_notification
+            notifications.streams[str(request.id)] = on_notification
         # Posted last: no report and no answer may come before what waits for it is registered.
         self._post(request, params, headers)
         answered = False
@@ -212,26 +203,12 @@ class ClientSession:
             self._server_requests.cancel_about(request.id)
             raise
         finally:
-            self._progress.pop(token, None)
-            self._streams.pop(str(request.id), None)
+            notifications.progress.pop(token, None)
+            notifications.streams.pop(str(request.id), None)
             # Also after an error of the server: withdrawing a request that is answered sends nothing.
             if not answered:
                 self._withdraw(request.id, slot, params)
         raise RequestTimeout(f"the server did not answer {method} within {timeout:g} seconds")
-
-    @contextmanager
-    def progress_reports(self, on_progress: OnProgress) -> Generator[int]:
-        """Yield a token for reports that may come after the request was answered, as those about a task do (L-TSK-7).
-
-        Args:
-            on_progress: called with each report, in the reader's task, until the block ends.
-        """
-        token = next(self._tokens)
-        self._progress[token] = on_progress
-        try:
-            yield token
-        finally:
-            del self._progress[token]
 
     def notify(self, method: str, params: Model) -> None:
         """Queue a notification; it is sent as soon as the channel has room."""
@@ -338,7 +315,7 @@ class ClientSession:
             case ReplyIn(request_id, result):
                 self._mailbox.post(str(request_id), result)
             case NotificationIn(method, params):
-                self._notified(method, params)
+                self.notifications.dispatch(method, params)
             # The server may send requests in a session only (M-RPC-1c).
             case RequestIn(request_id, method) if self.terms.stateless:
                 self.records.log("the server sent the request %s, which its revision forbids; it was ignored", method)
@@ -387,25 +364,9 @@ class ClientSession:
 
     def _cancelled(self, request_id: RequestId) -> None:
         """The server cancels its own request, or ends a stream of notifications that this client opened (M-CAN-2s)."""
-        if not self._server_requests.cancel(request_id) and str(request_id) in self._streams:
+        if not self._server_requests.cancel(request_id) and str(request_id) in self.notifications.streams:
             self.connection.withdraw(request_id, "the server ended it")
             self._mailbox.post(str(request_id), SubscriptionsListenResult())
-
-    def _notified(self, method: str, params: Model) -> None:
-        try:
-            if not isinstance(params, ProgressNotificationParams):
-                self._notification_handler(params)(method, params)
-            # A report may come after the answer; its token is then unknown, and the report is dropped.
-            elif (on_progress := self._progress.get(params.progress_token)) is not None:
-                on_progress(params)
-        # A callback that fails must not end the connection, which other calls use.
-        except Exception as error:  # noqa: BLE001  it is logged
-            self.records.log("a handler of %s failed", method, level=logging.ERROR, exc_info=error)
-
-    def _notification_handler(self, params: Model) -> OnNotification:
-        meta = params.meta if isinstance(params, NotificationParams) else None
-        stream = None if meta is None else meta.get(SUBSCRIPTION_ID)
-        return self._on_notification if stream is None else self._streams.get(str(stream), ignore_notification)
 
 
 def why_ended(channel: MessageChannel, error: Exception | None) -> str:
@@ -417,8 +378,3 @@ def why_ended(channel: MessageChannel, error: Exception | None) -> str:
     why = CLOSED if error is None else f"the connection broke: {error}" if str(error) else "the connection broke"
     reason = channel.close_reason
     return why if reason is None else f"{why} ({reason})"
-
-
-def ignore_notification(method: str, _params: Model) -> None:
-    """Log a notification of a subscription that this client has ended."""
-    logger.debug("%s came for a subscription that has ended", method)

@@ -34,7 +34,7 @@ def listen_plan(service: Service, facts: RequestFacts, params: SubscriptionsList
     """Return the plan that serves a `subscriptions/listen`: an actor that notifies until it is cancelled, or the server ends.
 
     Raises:
-        RemoteProtocolError: -32602, the filter names something that is no URI, or too many of them or of tasks.
+        RemoteProtocolError: -32602, the filter names something that is not a URI, or too many of them or of tasks.
         CapabilityError: it names tasks, and the client does not declare the extension (M-TSK-7).
     """
     facts.terms.codec.check_declared(facts.method, params, facts.client_capabilities)

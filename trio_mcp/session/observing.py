@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -43,17 +43,19 @@ class Caller(NamedTuple):
 UNKNOWN: Final = Caller("", "", "", None, None)
 
 
-def tree_of(service: Service, limit: int) -> ServiceTree:
+def tree_of(service: Service, limit: int, max_branches: int) -> ServiceTree:
     """Return what a service does now; see `Service.tree`."""
     actors = service.supervisor.actors
+    listed = list(islice(actors, limit))
+    shares = equal_shares([min(limit, len(actor.lanes or ())) for actor in listed], max_branches)
     calls: dict[Caller, list[CallTree]] = {}
-    for actor in islice(actors, limit):
-        call = actor.owner
+    for actor, share in zip(listed, shares, strict=True):
+        call, snapshot = actor.owner, snapshot_of(actor, share)
         if isinstance(call, Call):
-            calls.setdefault(caller_of(call), []).append(call_tree(call, snapshot_of(actor, limit)))
+            calls.setdefault(caller_of(call), []).append(call_tree(call, snapshot))
         else:
             # Stuck: its caller has been answered.
-            calls.setdefault(UNKNOWN, []).append(orphan_tree(actor, snapshot_of(actor, limit)))
+            calls.setdefault(UNKNOWN, []).append(orphan_tree(actor, snapshot))
     counts = service.supervisor.statistics()
     return ServiceTree(
         name=service.identity.name,
@@ -62,9 +64,18 @@ def tree_of(service: Service, limit: int) -> ServiceTree:
         parked=counts.parked,
         stuck=counts.stuck,
         subscribers=len(service.subscriptions),
-        clients=tuple(client_tree(caller, listed) for caller, listed in calls.items()),
+        clients=tuple(client_tree(caller, its_calls) for caller, its_calls in calls.items()),
         more_calls=max(0, len(actors) - limit),
     )
+
+
+def equal_shares(wanted: Sequence[int], total: int) -> list[int]:
+    """Return how much each gets of `total`: what it wants, or an equal part of what is left if that is less."""
+    shares = [0] * len(wanted)
+    for position, number in enumerate(sorted(range(len(wanted)), key=wanted.__getitem__)):
+        shares[number] = min(wanted[number], total // (len(wanted) - position))
+        total -= shares[number]
+    return shares
 
 
 def caller_of(call: Call) -> Caller:
@@ -123,7 +134,7 @@ def orphan_tree(actor: Actor, snapshot: ActorSnapshot) -> CallTree:
 
 def branch_tree(call: Call | None, lane: LaneSnapshot) -> BranchTree:
     below = tuple(branch_tree(call, branch) for branch in lane.branches)
-    return BranchTree(lane.path, lane.name, lane.state.value, awaited(call, lane), below)
+    return BranchTree(lane.path, shown(lane.name), lane.state.value, awaited(call, lane), below)
 
 
 def state_of(snapshot: ActorSnapshot, queued: int) -> CallState:

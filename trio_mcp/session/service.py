@@ -189,7 +189,7 @@ class Service:
             blocked=self.supervisor.watchdog.incidents,
         )
 
-    def tree(self, *, limit: int = 100) -> session.tree.ServiceTree:
+    def tree(self, *, limit: int = 100, max_branches: int = 500) -> session.tree.ServiceTree:
         """Return what runs now, as a tree: clients, their calls, and the branches of each call with what they wait for.
 
         It is a snapshot of plain values, for people and programs: `print(service.tree())` or `service.tree().to_json()`. It holds
@@ -198,11 +198,13 @@ class Service:
 
         Args:
             limit: how many calls are shown, and how many branches of each, the oldest first; the others are counted.
+            max_branches: how many branches of all calls are shown. If there are more, those of calls with many are left out.
 
         Raises:
-            ValueError: `limit` is below 1.
+            ValueError: `limit` is below 1, or `max_branches` below 0.
         """
-        return session.observing.tree_of(self, check_int("limit", limit, least=1))
+        check_int("limit", limit, least=1)
+        return session.observing.tree_of(self, limit, check_int("max_branches", max_branches, least=0))
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Shut down: refuse new calls, give running ones `seconds`, then cancel them and answer their callers.

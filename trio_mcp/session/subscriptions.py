@@ -67,7 +67,7 @@ class Subscriber:
         """Subscribe to a resource; once the subscriber was added, only through `Subscriptions.subscribe`.
 
         Raises:
-            RemoteProtocolError: -32602, that is no URI; or it has too many subscriptions already, or their URIs are too long.
+            RemoteProtocolError: -32602, that is not a URI; or it has too many subscriptions already, or their URIs are too long.
         """
         check_uri(uri)
         if uri in self.uris:

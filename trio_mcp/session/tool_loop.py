@@ -111,7 +111,7 @@ class ToolLoop:
         """Return the first answer without calls, or the answer to the last request.
 
         Raises:
-            RemoteProtocolError: an answer breaks a rule, such as two tool uses with one id, or is no JSON.
+            RemoteProtocolError: an answer breaks a rule, such as two tool uses with one id, or is not JSON.
             LimitExceeded: an answer has more than `max_calls` calls; none of them was run.
 
         What `ask` and `run_calls` raise is raised unchanged.

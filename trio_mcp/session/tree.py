@@ -36,7 +36,7 @@ class AwaitedAnswers:
 
     Attributes:
         kind: what asked for them: "elicit", "sample" or "roots". "request" stands for the next request of the client, and "other"
-            for what is no question to it.
+            for what is not a question to it.
         source: who has to answer: "user", "model" or "client".
         count: how many.
     """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import trio
 
-from ..groups import unwrap
+from ..groups import UnwrappedErrors
 from ..logs import RepeatedRecords, peer_logger
 from ..storage import Append, Change, Put, Record, StoreError
 from .file_places import place_of
@@ -230,32 +230,27 @@ async def open_sqlite(target: str, *, clock: Callable[[], float] = time.time) ->
         clock: the time in Unix seconds.
 
     Raises:
-        ConfigurationError: it cannot be opened, or is no store of this version; nothing was changed.
+        ConfigurationError: it cannot be opened, or is not a store of this version; nothing was changed.
     """
     path = await trio.to_thread.run_sync(Path(target).expanduser)
     writer, reader = await trio.to_thread.run_sync(open_connections, path)
     store, ended, read = SqliteStore(path, writer, reader, clock), trio.CancelScope(shield=True), trio.CancelScope()
     read.shield = True
-    failure: BaseException | None = None
     try:
-        async with trio.open_nursery() as nursery:
-            # Shielded, because a cancel from outside must not end it before the last write of those whom the cancel ends.
-            nursery.start_soon(run_in, ended, store.run)
-            nursery.start_soon(run_in, read, store.reads.run)
-            try:
-                yield store
-            finally:
-                store.stop()
-                ended.deadline = trio.current_time() + CLOSE_SECONDS
-                read.deadline = trio.current_time() + LAST_READ_SECONDS
-    except BaseExceptionGroup as group:
-        # The nursery is nobody else's business.
-        failure = unwrap(group)
+        with UnwrappedErrors():
+            async with trio.open_nursery() as nursery:
+                # Shielded, because a cancel from outside must not end it before the last write of those whom the cancel ends.
+                nursery.start_soon(run_in, ended, store.run)
+                nursery.start_soon(run_in, read, store.reads.run)
+                try:
+                    yield store
+                finally:
+                    store.stop()
+                    ended.deadline = trio.current_time() + CLOSE_SECONDS
+                    read.deadline = trio.current_time() + LAST_READ_SECONDS
     finally:
         with trio.CancelScope(shield=True, deadline=trio.current_time() + CLOSE_SECONDS):
             await store.close()
-    if failure is not None:
-        raise failure
 
 
 def rows_of(change: Change) -> int:

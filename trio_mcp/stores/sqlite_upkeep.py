@@ -95,7 +95,7 @@ def findings(path: Path) -> list[str]:
     """Return what is wrong with the file; nothing if it is sound.
 
     Raises:
-        ConfigurationError: it is no store of this version, or cannot be read at all.
+        ConfigurationError: it is not a store of this version, or cannot be read at all.
     """
     with open_file(path) as connection:
         return sqlite_schema.damage(connection, MOST_FINDINGS, thorough=True)
@@ -142,7 +142,8 @@ def vacuum(path: Path, now: float, clock: Callable[[], float] = time.monotonic) 
         clock: measures how long this has waited for other processes that write.
 
     Raises:
-        ConfigurationError: it is no store of this version, other processes keep it locked, or there is no room. Nothing is lost.
+        ConfigurationError: it is not a store of this version, other processes keep it locked, or there is no room. Nothing is
+            lost.
     """
     with open_file(path) as connection:
         until = clock() + LOCKED_SECONDS

@@ -12,7 +12,7 @@ from pydantic_core import CoreSchema, SchemaValidator
 CONTAINERS: Final = frozenset(
     {"list", "tuple", "set", "frozenset", "deque", "dict", "ordered-dict", "counter", "frozendict"}
 )
-# What is below them is no schema, or not one that validates.
+# What is below them is not a schema, or not one that validates.
 OPAQUE: Final = frozenset({"default", "expected", "metadata", "serialization", "config"})
 # These map names that others chose, those of fields and tags, to schemas.
 BY_NAME: Final = frozenset({"fields", "choices"})

@@ -92,7 +92,7 @@ class CallToolResult(Result):
             return False
 
     def check(self) -> Self:
-        """Return this result if it is no error.
+        """Return this result if it is not an error.
 
         Raises:
             ToolFailed: it is one; the message is its text.

@@ -202,7 +202,7 @@ server = Server("guarded", http=HttpOptions(authenticate=nobody))
 """
 
 
-def test_doctor_without_a_token_names_the_status_and_the_option(tmp_path: Path) -> None:
+def test_without_a_token_the_option_is_named_and_doctor_names_the_status_too(tmp_path: Path) -> None:
     file = tmp_path / "guarded.py"
     file.write_text(GUARDED)
     with started("serve", str(file), "--port", "0", "--drain", "1", "--log-format", "json") as process:
@@ -210,6 +210,7 @@ def test_doctor_without_a_token_names_the_status_and_the_option(tmp_path: Path) 
         said = next(record for record in map(json.loads, process.stderr) if "urls" in record)
         assert (said["level"], said["urls"]) == ("info", [said["message"].split()[-1]])
         done = trio_mcp("doctor", said["urls"][0], "--json")
+        assert "--header authorization=" in refused(4, "list", said["urls"][0])
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS) == 0
     found = {check["subject"]: check["text"] for check in json.loads(done.stdout)}

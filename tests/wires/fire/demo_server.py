@@ -14,7 +14,7 @@ from pathlib import Path
 import trio
 
 from trio_mcp import ToolError
-from trio_mcp.cli import demo
+from trio_mcp.cli.commands import demo
 from trio_mcp.runtime import Actor, ActorState
 from trio_mcp.session import Service
 from trio_mcp_transports.http import HttpLimits

@@ -15,7 +15,7 @@ from spec_schemas import VERSIONS, closed_validator, definitions, request_defini
 from wire_oracle import general_definition, result_definition
 
 from trio_mcp import Client, PeerError, accept, decline
-from trio_mcp.cli.trace import Arrived, ObservedChannel
+from trio_mcp.cli.terminal.trace import Arrived, ObservedChannel
 from trio_mcp.protocol.jsonrpc import Malformed, dump
 from trio_mcp.session import MessageChannel
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult, LoggingMessageNotificationParams, Root

@@ -10,7 +10,7 @@ import trio
 from serving import START, served
 
 from trio_mcp import Client, Context, Disconnected, HttpOptions, Server
-from trio_mcp.errors import PeerError
+from trio_mcp.errors import PeerError, Unreachable
 
 FILE = """
 from trio_mcp import Server
@@ -111,6 +111,21 @@ async def test_a_function_that_fails_is_an_error_of_the_request_which_was_not_se
             async with Client.connect(f"{scheme}{url[4:]}", mode="legacy", headers=tokens.headers) as client:
                 await client.list_tools()
     assert tokens.used == []
+
+
+@pytest.mark.parametrize(("path", "mode"), [("/mcp", "legacy"), ("/mcp", "modern"), ("/sse", "legacy")])
+async def test_a_call_whose_headers_cannot_be_made_was_not_sent_and_the_next_one_is(path: str, mode: str) -> None:
+    tokens = Tokens()
+    async with served(whoami(tokens)) as url:
+        with trio.fail_after(START):
+            async with Client.connect(url.replace("/mcp", path), mode=mode, headers=tokens.headers) as client:
+                await client.list_tools()
+                tokens.failures.append(ValueError("the token service is down"))
+                used = len(tokens.used)
+                with pytest.raises(Unreachable, match="token service is down"):
+                    await client.call_tool("who")
+                assert len(tokens.used) == used
+                assert (await client.call_tool("who")).text == "ann"
 
 
 UNSENDABLE = {

@@ -66,7 +66,7 @@ class Access:
             while `hosts` is empty.
 
     Raises:
-        TypeError: one of them is no list of strings.
+        TypeError: one of them is not a list of strings.
         ValueError: no request could have such a name or origin.
     """
 
@@ -92,7 +92,7 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
     """The headers by lower-case name.
 
     Raises:
-        HttpRejection: 400, one of them came twice that is no list: readers would differ in which one they believe.
+        HttpRejection: 400, one of them came twice that is not a list: readers would differ in which one they believe.
     """
     headers = {SHARED_NAMES.get(name) or name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
     # Only a header that came twice makes the numbers differ, so the usual request pays for one comparison.

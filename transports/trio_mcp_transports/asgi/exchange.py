@@ -37,7 +37,7 @@ LEGACY_STATUS = {SERVER_BUSY: 503}
 """The legacy era sends its errors with status 200, apart from overload."""
 
 BATCH_STATUS = {INVALID_REQUEST: 400}
-"""For an array that is no batch, or a batch of which nothing can be accepted (L-HTTP-7s)."""
+"""For an array that is not a batch, or a batch of which nothing can be accepted (L-HTTP-7s)."""
 
 KEEP_ALIVE_SECONDS = 15.0
 """Seconds of silence after which a stream gets a comment: proxies cut silent ones after 30 (reliability row 54)."""

@@ -1,7 +1,7 @@
 """What trusted proxies say of the client that they pass on: `Forwarded` (RFC 7239) and `X-Forwarded-*`.
 
 Each proxy adds one element at the end of a list. The elements are read from the end for as long as the one who added them is
-trusted: the first address that is no proxy's is the client's, and what is left of it is what that client has made up.
+trusted: the first address that is not a proxy's is the client's, and what is left of it is what that client has made up.
 
 | header              | used for                                                     |
 |---------------------|--------------------------------------------------------------|
@@ -189,7 +189,7 @@ def with_prefix(scope: Scope, prefix: str) -> Scope:
     """Return the scope below a path prefix, which the proxy may have removed from the path or not.
 
     Raises:
-        HttpRejection: 400, it is no path.
+        HttpRejection: 400, it is not a path.
     """
     bare = prefix.rstrip("/")
     if not bare:

@@ -21,6 +21,10 @@ PROTOCOL_HEADERS: Final = frozenset({"accept", "content-type", "last-event-id"})
 """Headers that requests have of their own, apart from those of MCP, whose names begin so."""
 
 
+NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
+"""Errors after which the server knows nothing of the request."""
+
+
 def open_http(limits: ClientLimits, headers: HeaderSource | None) -> httpx2.AsyncClient:
     """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
     # No limit for reads: a stream is silent for as long as nothing happens. Those who wait for an answer have limits of
@@ -50,7 +54,7 @@ class HeaderFunction(httpx2.Auth):
             with trio.move_on_after(self._seconds):
                 headers = await current_headers(self._source)
         except HeadersFailed as error:
-            # One of the errors after which the server knows nothing of the request.
+            # One of `NOT_SENT`.
             raise httpx2.ConnectError(str(error), request=request) from error
         if headers is None:
             why = f"the function headers= did not return within {self._seconds:g} seconds"
@@ -98,6 +102,11 @@ async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[by
                 while True:
                     # The first read that has to wait ends it, since the scope is cancelled already.
                     await anext(chunks)  # noqa: ASYNC102
+
+
+def may_be_sent(error: httpx2.HTTPError) -> bool:
+    """Return whether a request that failed with this error may have reached the server."""
+    return not isinstance(error, NOT_SENT)
 
 
 def error_text(error: Exception) -> str:

@@ -32,6 +32,7 @@ from .inbox import MAX_QUEUED_MESSAGES, Inbox
 from .open_request import OpenRequest
 from .request_checks import check_request, has_short_body
 from .request_head import MAX_HEAD, RequestHead, read_head
+from .request_target import resolve_target
 from .response import Response, says_close
 from .websocket import WebSocketExchange
 from .writes import Writer
@@ -295,6 +296,8 @@ class Http1:
         self._owner.set_idle(False)
         self._owner.settle_deadline()
         refusal, is_websocket = check_request(request, facts.config.h11_max_incomplete_size)
+        if refusal is None:
+            refusal, request = resolve_target(request, is_tls=facts.tls)
         if refusal is not None:
             await self._refuse(refusal)
             return False

@@ -97,17 +97,6 @@ async def serve_asgi(
     config.shutdown_timeout = drain + LIFESPAN_TIMEOUT + lifespan_seconds
     longest = drain + HARD_END_AFTER + lifespan_seconds
     shutdown = Shutdown(drain, on_drain, connections_of(config))
-
-    class Started(trio.TaskStatus[list[str]]):
-        def started(self, value: list[str] | None = None) -> None:
-            # Hypercorn listens before it notices that the app has not started.
-            if shutdown.start_failed:
-                return
-            # From here on the first signal drains. Before, there is nothing to drain, and a start that hangs must be
-            # interruptible.
-            shutdown.serving = True
-            task_status.started(value or [])
-
     numbers = unignored_signals() if signals else []
     try:
         with watched_signals(numbers, longest) if numbers else nullcontext() as received:
@@ -119,7 +108,7 @@ async def serve_asgi(
                     ASGIWrapper(cast(ASGIFramework, shutdown.guard_lifespan(app))),
                     config,
                     shutdown_trigger=shutdown.begun.wait,
-                    task_status=Started(),
+                    task_status=Started(shutdown, task_status),
                 )
                 await shutdown.finished()
                 nursery.cancel_scope.cancel()
@@ -214,6 +203,23 @@ class Shutdown:
         if event["type"] == "lifespan.shutdown":
             await self.finished()
         return event
+
+
+class Started(trio.TaskStatus[list[str]]):
+    """Tells who started the server that it listens, unless its app has failed to start."""
+
+    def __init__(self, shutdown: Shutdown, task_status: trio.TaskStatus[list[str]]) -> None:
+        self._shutdown = shutdown
+        self._task_status = task_status
+
+    def started(self, value: list[str] | None = None) -> None:
+        """Pass the addresses on."""
+        # Hypercorn listens before it notices that the app has not started.
+        if self._shutdown.start_failed:
+            return
+        # From here on the first signal drains. Before, there is nothing to drain, and a start that hangs must be interruptible.
+        self._shutdown.serving = True
+        self._task_status.started(value or [])
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Final, NamedTuple
 
 import httpx2
 import trio
@@ -27,7 +27,7 @@ from ..background import open_background
 from ..httpx.answers import error_reply, excerpt
 from ..httpx.connection import ServerConnection
 from ..httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, ClientLimits
-from ..httpx.requests import EVENT_STREAM, error_text, open_body, open_http, read_body
+from ..httpx.requests import EVENT_STREAM, error_text, may_be_sent, open_body, open_http, read_body
 
 logger = peer_logger("trio_mcp.http")
 
@@ -39,6 +39,26 @@ STALE: Final = (httpx2.RemoteProtocolError, httpx2.ReadError, httpx2.WriteError)
 
 POSTABLE = re.compile(r"[!-~]{1,4096}")
 """What may be a reference to the URI that is posted to: visible ASCII."""
+
+
+class Posted(NamedTuple):
+    """What became of a message that was posted.
+
+    Attributes:
+        status: of the answer to the POST; 0 if there was none.
+        body: of that answer.
+        why: what went wrong, in words.
+        is_sent: it may have reached the server.
+    """
+
+    status: int
+    body: bytes
+    why: str
+    is_sent: bool = True
+
+    @property
+    def accepted(self) -> bool:
+        return 200 <= self.status < 300
 
 
 class SseChannel(MessageChannel):
@@ -103,14 +123,16 @@ class SseChannel(MessageChannel):
         async with self._turn:
             if self._ended:
                 raise trio.BrokenResourceError(self._broken or "the server ended the stream")
-            status, body = await self._posted(message)
-        if 200 <= status < 300:
+            posted = await self._posted(message)
+        if posted.accepted:
             return
-        why = f"the server answered HTTP {status}{excerpt(body)}" if status else body.decode()
         if not isinstance(message, Request):
-            self._records.log("a %s did not reach %s: %s", type(message).__name__, shown, why)
+            self._records.log("a %s did not reach %s: %s", type(message).__name__, shown, posted.why)
             return
-        reply = error_reply(message, {}, status, body) if status else Unanswered(message.id, f"{shown}: {why}")
+        if posted.status:
+            reply = error_reply(message, {}, posted.status, posted.body)
+        else:
+            reply = Unanswered(message.id, f"{shown}: {posted.why}", is_sent=posted.is_sent)
         # In a task: the inbox may be full, and the one who empties it may wait for this very send.
         self._nursery.start_soon(self._connection.deliver, reply)
 
@@ -202,13 +224,14 @@ class SseChannel(MessageChannel):
         if event.event == "message":
             await self._connection.deliver(parse(event.data.encode(), self._connection.json_limits))
 
-    async def _posted(self, message: Sent) -> tuple[int, bytes]:
-        """The status and the body of the answer to a POST; 0 for no answer, and why there is none."""
+    async def _posted(self, message: Sent) -> Posted:
+        """Post a message and return what became of it."""
         headers = {"content-type": "application/json"}
         try:
-            return await self._connection.post_message(self._uri, message, headers, ACCEPT_TIMEOUT)
+            status, body = await self._connection.post_message(self._uri, message, headers, ACCEPT_TIMEOUT)
         except httpx2.HTTPError as error:
-            return 0, error_text(error).encode()
+            return Posted(0, b"", error_text(error), may_be_sent(error))
+        return Posted(status, body, f"the server answered HTTP {status}{excerpt(body)}")
 
 
 @asynccontextmanager
@@ -241,7 +264,7 @@ async def connect_sse(
 
 
 async def check_stream(response: httpx2.Response) -> None:
-    """Refuse an answer that is no stream.
+    """Refuse an answer that is not a stream.
 
     Raises:
         RemoteProtocolError: it is something else; the text says what.

@@ -81,7 +81,7 @@ async def serve(
     # look like the parent.
     parent = os.getppid()
     tell_person(server)
-    # A `ChannelServer` that is no `Server` may have no lifespan.
+    # A `ChannelServer` that is not a `Server` may have no lifespan.
     shutdown_grace += getattr(server, "lifespan_seconds", 0.0)
     log_ignored_options(server)
     # Outermost: putting stdin and stdout back flushes them, which may block, too.

@@ -91,7 +91,7 @@ class CompiledSchema:
         # A `$ref` that leads back to itself never comes to a smaller value. The stack may end before the budget does.
         except RecursionError:
             return f"{root or 'the value'} cannot be checked: the schema refers to itself without an end"
-        # `multipleOf` divides, and an integer of 640 digits is no float.
+        # `multipleOf` divides, and an integer of 640 digits is not a float.
         except ArithmeticError:
             return f"{root or 'the value'} holds a number that is too large to be checked"
         finally:

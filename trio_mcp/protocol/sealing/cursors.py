@@ -57,7 +57,7 @@ class Cursors:
         Raises:
             RemoteProtocolError: -32602, it was not issued for this list of this server; the message shows its beginning.
         """
-        # A text of another length is no cursor: nothing is decoded for it.
+        # A text of another length is not a cursor: nothing is decoded for it.
         signed = from_base64url(cursor) if len(cursor) == _TEXT_CHARS else None
         if signed is None:
             raise _refused(listing, cursor)

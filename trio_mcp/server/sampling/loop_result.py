@@ -24,7 +24,7 @@ class BreakToolLoop(ToolError):
 
     Args:
         value: JSON; `ToolLoopResult.value` has it.
-        text: what `ToolLoopResult.text` and the conversation have; by default the value, as JSON if it is no text.
+        text: what `ToolLoopResult.text` and the conversation have; by default the value, as JSON if it is not text.
 
     Raises:
         ValueError: JSON cannot hold the value or the text.

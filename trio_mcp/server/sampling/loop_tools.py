@@ -74,7 +74,7 @@ class ClientTools:
         names: the tools that the model may call.
 
     Raises:
-        TypeError: `names` is no list of names.
+        TypeError: `names` is not a list of names.
     """
 
     client: ToolClient
@@ -215,7 +215,7 @@ async def loop_tools(tools: Sequence[LoopTool], call: Call, listing: Listing) ->
 
     Raises:
         LookupError: this server, or the other one, has no tool of a name.
-        TypeError: one is no tool.
+        TypeError: one is not a tool.
         ValueError: two have one name, or a name is reserved.
 
     What `list_tools` of a client raises propagates.

@@ -104,7 +104,7 @@ class Sampler(Reporter):
             CapabilityError: the client offers no model, or none that takes tools or context; nothing was sent.
             LocalProtocolError: the messages break a rule of conversations, or tool calls wait for `add_tool_results`; nothing was
                 sent.
-            MalformedAnswer: the client sent something that is no answer of a model.
+            MalformedAnswer: the client sent something that is not an answer of a model.
             PeerError: the client returned an error; uncaught, it is the error result of the tool. Only a legacy client can; a
                 modern one does not retry the call.
             SampleInvalid: no answer matched `returns`, in any attempt.

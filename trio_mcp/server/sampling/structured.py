@@ -1,8 +1,8 @@
 """Structured answers: the schema of a type, and reading a value of the type from what a model answers.
 
 A model that can be offered tools gets one, `__schema__`, whose arguments are the answer. Any other gets the schema as text, and
-its answer is JSON in a text, alone or in a fence of three backquotes. A type whose JSON is no object becomes the member `result`
-of one, since arguments are an object.
+its answer is JSON in a text, alone or in a fence of three backquotes. A type whose JSON is not an object becomes the member
+`result` of one, since arguments are an object.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def tool_models(tools: Sequence[OfferedTool]) -> list[Tool]:
     """Return the descriptions of tools for a model.
 
     Raises:
-        TypeError: one is no tool, or a function whose signature is not possible for a tool.
+        TypeError: one is not a tool, or a function whose signature is not possible for a tool.
         ValueError: two have one name; or a name is invalid or reserved.
     """
     given: object = tools

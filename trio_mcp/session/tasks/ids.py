@@ -81,7 +81,7 @@ class TaskIds:
 
 
 def storage_key(task_id: str) -> str | None:
-    """Return the key of a task in a store, None for what is no id. Keys sort by the time at which their tasks were created.
+    """Return the key of a task in a store, None for what is not an id. Keys sort by the time at which their tasks were created.
 
     It is not the id, which may be all that protects a task.
     """

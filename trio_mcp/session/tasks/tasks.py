@@ -13,29 +13,24 @@ The rule for everything that callers see is *commit, then wake*: a change is wri
 #     the work ends, or a cancel     outcome, no call         yes          soon
 #     committed                      the same                 no           yes, until its ttl is over
 #     its ttl is over                -                        no           no; its work is cancelled
-#
-# A change of the record sets `is_unsaved` and starts one saving task, which writes until nothing is unsaved: changes that come
-# while it writes are written together.
 
 from __future__ import annotations
 
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import trio
 
 from ...errors import LimitExceeded
-from ...logs import peer_logger
 from ...protocol.codec.tasks import TaskState
 from ...runtime import CancelReason
-from ...storage import Forget, Put, Store, StoreConflict, StoreError
+from ...storage import Store
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
 from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
-from ..calls.log import LOG_KIND
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
 from .became import find_answer
@@ -43,16 +38,11 @@ from .creating import Creating, NewTask, StoredAnswer, create_from
 from .faces import NO_QUESTIONS, task_state
 from .open_task import OpenTask
 from .owners import ANYBODY, may_see, owner_of, session_owner
-from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
+from .record import TaskCall, TaskOutcome, TaskRecord
+from .saving import TaskSaver
 from .stored import StoredTasks
 from .unattended import POLLS, Unattended
 from .waits import Waits
-
-logger = peer_logger("trio_mcp.tasks")
-
-
-SAVE_AGAIN_SECONDS: Final = 5.0
-"""Seconds after which an outcome is written again that the store did not take: the next process would run the task again."""
 
 
 class SeenTask(NamedTuple):
@@ -90,6 +80,7 @@ class Tasks:
         self.waits = Waits(self.options, services.options.actors.actors)
         self._unattended = Unattended(services.supervisor, self.waits, POLLS * self.options.poll_interval)
         self.stored = StoredTasks(services, store, self.clock)
+        self._saver = TaskSaver(services, store, self.clock, self._announce, self.forget)
         self._open: dict[str, OpenTask] = {}
         self._per_owner: Counter[str] = Counter()
 
@@ -271,7 +262,7 @@ class Tasks:
         if not task.is_over:
             task.record = task.record._replace(message=message, updated_at=self.clock())
             task.said += 1
-            self._save(task)
+            self._saver.save(task)
 
     def work_ended(self, task: OpenTask, outcome: TaskOutcome, reason: CancelReason | None) -> None:
         task.work = None
@@ -281,7 +272,7 @@ class Tasks:
             self.forget(task)
         elif not task.is_over and not self._continues_elsewhere(reason):
             task.end(outcome, self.clock())
-            self._save(task)
+            self._saver.save(task)
 
     def _continues_elsewhere(self, reason: CancelReason | None) -> bool:
         """Return whether the next process of this server takes over a task whose work this one cancels as it shuts down."""
@@ -290,7 +281,7 @@ class Tasks:
     def fail(self, task: OpenTask, outcome: TaskOutcome) -> None:
         """End a task whose work cannot go on."""
         task.end(outcome, self.clock())
-        self._save(task)
+        self._saver.save(task)
 
     async def cancel(self, task: OpenTask) -> bool:
         """Cancel a task, and wait until its end is in the store; return False if it was over.
@@ -300,7 +291,7 @@ class Tasks:
         was_over, work = task.is_over, task.work
         if not was_over:
             task.end(TaskOutcome(), self.clock())
-            self._save(task)
+            self._saver.save(task)
             if work is not None:
                 work.actor.cancel(CancelReason.CLIENT)
         while task.is_open:
@@ -312,88 +303,6 @@ class Tasks:
         for task in [task for task in self._open.values() if task.record.owner == session_owner(session)]:
             if task.work is not None:
                 task.work.actor.cancel(CancelReason.DISCONNECT)
-
-    # saving
-
-    def _save(self, task: OpenTask) -> None:
-        task.is_unsaved = True
-        if not task.is_saving:
-            task.is_saving = True
-            self.services.supervisor.spawn(self._save_all, task)
-
-    async def _save_all(self, task: OpenTask) -> None:
-        try:
-            while task.is_unsaved:
-                task.is_unsaved = False
-                record, said = task.record, task.said
-                try:
-                    is_stored = await self._write(task, record)
-                except StoreConflict:
-                    if not await self._caught_up(task):
-                        self._give_up(task)
-                        return
-                    task.is_unsaved = True
-                    continue
-                if task.shown.outcome is None:
-                    # A question may have been asked while it was written.
-                    task.shown = record._replace(updated_at=max(record.updated_at, task.shown.updated_at))
-                    task.shown_said = said
-                    self._announce(task)
-                if record.outcome is not None and not is_stored:
-                    task.is_unsaved = await self._wait_to_save_again(task)
-        finally:
-            task.is_saving = False
-        if task.is_over:
-            self.forget(task)
-
-    async def _wait_to_save_again(self, task: OpenTask) -> bool:
-        """Keep an outcome that the store did not take, and nothing else has; return False when the time of the task is over."""
-        await trio.sleep(min(SAVE_AGAIN_SECONDS, max(0.0, task.record.expires_at - self.clock())))
-        return task.record.expires_at > self.clock()
-
-    async def _write(self, task: OpenTask, record: TaskRecord) -> bool:
-        """Write a record; return whether the store has it.
-
-        Raises:
-            StoreConflict: another process has taken the task over.
-        """
-        try:
-            put = Put(stored_form(record, task.version))
-            # With its outcome in the store nobody reads what the work had recorded.
-            is_last = record.outcome is not None and self.store.durable
-            await self.store.write([put, Forget(LOG_KIND, put.record.key)] if is_last else [put])
-        except StoreConflict:
-            raise
-        except StoreError as error:
-            self.services.records.log("the store did not keep a task: %s", error)
-            return False
-        task.version += 1
-        return True
-
-    async def _caught_up(self, task: OpenTask) -> bool:
-        """Take the version that the store has, if this process wrote it: a write that timed out may have been made."""
-        try:
-            stored = await self.store.read(KIND, stored_form(task.record, 0).key)
-            if stored is None or TaskRecord.decode(stored.value).node != self.services.node:
-                return False
-        except (StoreError, ValueError) as error:
-            self.services.records.log("the store did not give back a task: %s", error)
-            return False
-        task.version = stored.version
-        return True
-
-    def _give_up(self, task: OpenTask) -> None:
-        """Stop working on a task that the store has no more as this process wrote it.
-
-        Its time is over, or another process has taken it over, as it took this one for dead.
-        """
-        if self.clock() < task.record.expires_at:
-            logger.warning(
-                "another process has a task of %s now, or the clock was set beyond its ttl", task.record.tool
-            )
-        self.forget(task)
-        if task.work is not None:
-            task.work.actor.cancel(CancelReason.EXPIRED)
 
     def _announce(self, task: OpenTask) -> None:
         task.wake()

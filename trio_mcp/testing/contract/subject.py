@@ -178,6 +178,8 @@ PARTS: tuple[Callable[[Server, Stage], None], ...] = (
     asking.add_forms,
     asking.add_sampling_tools,
     asking.add_tools_for_models,
+    asking.add_tools_that_sample_wrongly,
+    asking.add_tools_with_context_and_data,
     asking.add_telling_tools,
     noise.add_noisy_tools,
     structured.add_splitting_tools,

@@ -61,7 +61,7 @@ def form_content(name: str, answer: object, form: RequestedSchema) -> JsonObject
     """Return what a form is filled in with: a model or a mapping as it is, any other value as the only field.
 
     Raises:
-        AssertionError: the form has several fields, or the value is no JSON.
+        AssertionError: the form has several fields, or the value is not JSON.
     """
     try:
         value = cast("JsonValue", to_jsonable_python(answer, by_alias=True))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -113,8 +113,7 @@ def sweep(
     """
     handlers = Handlers(on_elicit, on_sample, on_roots)
 
-    @asynccontextmanager
-    async def connect(end: WireEnd) -> AsyncGenerator[Client]:
+    def connect(end: WireEnd) -> Client:
         options = ClientOptions(
             handlers=handlers,
             on_log=lambda _message: None,
@@ -123,9 +122,7 @@ def sweep(
             info=Implementation(name="sweep", version="1"),
             probe_timeout=5,
         )
-        client = Client(channel(end), options)
-        async with client:
-            yield client
+        return Client(end, options)
 
     return sweep_play(Play(server, connect, scenario, opening, logs, buffer), effects=effects, only=only, stride=stride)
 
@@ -204,7 +201,7 @@ class Sweep(Generic[P]):
         played = self._played(strike)
         found = [*played.problems, *(f"{name} was done more than once" for name in self._effects.repeated)]
         left = census()
-        # Counted apart: what a run keeps for good even without an interruption is no garbage that the others may leave too.
+        # Counted apart: what a run keeps for good even without an interruption is not garbage that the others may leave too.
         kept = collect()
         if strike is None:
             self._lasting = left
@@ -227,12 +224,6 @@ class Sweep(Generic[P]):
 def listed(counts: Counter[str]) -> str:
     """Return counted types in one line."""
     return ", ".join(f"{count} {name}" for name, count in counts.items())
-
-
-@asynccontextmanager
-async def channel(end: WireEnd) -> AsyncGenerator[WireEnd]:
-    async with end:
-        yield end
 
 
 @contextmanager

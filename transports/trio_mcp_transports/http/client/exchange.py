@@ -36,7 +36,7 @@ from trio_mcp.session import Envelope, Received
 from ...httpx.answers import SESSION_LOST_MESSAGE, error_reply
 from ...httpx.connection import ServerConnection
 from ...httpx.limits import ClientLimits
-from ...httpx.requests import EVENT_STREAM, error_text, read_body
+from ...httpx.requests import EVENT_STREAM, error_text, may_be_sent, read_body
 from .streams import NotResumable, ResumableStream
 
 END_TIMEOUT: Final = 1.0
@@ -47,9 +47,6 @@ MAX_RESUME_ATTEMPTS: Final = 20
 
 SSE_FALLBACK_STATUSES: Final = (400, 404, 405)
 """What a server that speaks HTTP+SSE only answers to the POST of `initialize` (L-HTTP-22)."""
-
-NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
-"""Errors after which the server knows nothing of the request."""
 
 ACCEPT: Final = "application/json, text/event-stream"
 CONTENT: Final[Mapping[str, str]] = {"content-type": "application/json", "accept": ACCEPT}
@@ -217,8 +214,8 @@ class RequestExchange:
             try:
                 await self._post()
             except httpx2.HTTPError as error:
-                why, is_sent = f"{self._connection.shown}: {error_text(error)}", not isinstance(error, NOT_SENT)
-                await self._connection.deliver(Unanswered(request_id, why, is_sent=is_sent))
+                why = f"{self._connection.shown}: {error_text(error)}"
+                await self._connection.deliver(Unanswered(request_id, why, is_sent=may_be_sent(error)))
             except RemoteProtocolError as error:
                 await self._connection.deliver(Malformed(error, request_id))
         self._connection.requests.remove(self.entry)

@@ -91,7 +91,7 @@ class ResumableStream:
         try:
             await self.read(response)
         except httpx2.RequestError:
-            # With an id the rest can be asked for, so that the connection broke is no failure yet.
+            # With an id the rest can be asked for, so that the connection broke is not a failure yet.
             if not (may_resume and self.last_event_id):
                 raise
 

@@ -149,35 +149,33 @@ class McpApps(DirectApp):
     # requests
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = self._find(scope)
-        if found is not None:
-            app, scope_of_app = found
-            await app(scope_of_app, receive, send)
-            return
         try:
-            raise self._not_found(scope)
+            app, scope_of_app = self._find(scope)
         except ProtocolError as error:
             await send_error(send, error)
+        else:
+            await app(scope_of_app, receive, send)
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        found = self._find(scope)
-        if found is not None:
-            app, scope_of_app = found
-            await app(scope_of_app, receive, send)
-            return
         try:
-            raise self._not_found(scope)
+            app, scope_of_app = self._find(scope)
         except HttpRejection as rejection:
             await reject_upgrade(scope, receive, send, rejection)
+        else:
+            await app(scope_of_app, receive, send)
 
-    def _find(self, scope: Scope) -> tuple[McpApp, Scope] | None:
-        """Return the application for a request, and the request as that is to see it; None if no server is at its path."""
+    def _find(self, scope: Scope) -> tuple[McpApp, Scope]:
+        """Return the application for a request, and the request as that is to see it.
+
+        Raises:
+            HttpRejection: no server is at its path.
+        """
         path = route_of(scope)
         for prefix in self._prefixes:
             if path.startswith(prefix) and path[len(prefix) :][:1] in ("", "/"):
                 root = root_of(scope)
                 return self.apps[prefix], {**scope, "path": root + path, "root_path": root + prefix}
-        return None
+        raise self._not_found(scope)
 
     def _not_found(self, scope: Scope) -> HttpRejection:
         """Return the rejection of a request at a path without a server.
@@ -229,8 +227,8 @@ def apps_by_path(servers: Mapping[str, SharedServer], keywords: HttpKeywords, tl
         servers: by the path prefixes below which they are served.
 
     Raises:
-        ValueError: there is no server, a prefix is no path or comes twice, two servers would answer at one path, or they differ
-            in an option that belongs to the process.
+        ValueError: there is no server, a prefix is not a path or comes twice, two servers would answer at one path, or they
+            differ in an option that belongs to the process.
         ValueError, TypeError: see `HttpOptions`.
     """
     if not servers:

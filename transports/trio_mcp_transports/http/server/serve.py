@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import socket
-import ssl
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +27,7 @@ from .asgi_app import make_app
 from .by_path import McpApps
 from .paths import SSE_PATH, below
 from .settings import HttpKeywords
+from .tls import check_tls
 
 logger = logging.getLogger("trio_mcp.http")
 
@@ -138,27 +138,6 @@ def check_reachable(host: str, sockets: Sequence[socket.socket] | None, app: Mcp
             raise ValueError(
                 f"listening on {opened} opens the server to the network: name the hosts it is reached by in allowed_hosts{whose}"
             )
-
-
-def check_tls(tls: Tls | None) -> None:
-    """Raise `ConfigurationError` if the files cannot be used; else hypercorn would, from within a nursery."""
-    if tls is None:
-        return
-    for file in (tls.certfile, tls.keyfile):
-        if file is not None:
-            try:
-                with open(file, "rb"):
-                    pass
-            except OSError as error:
-                raise ConfigurationError(f"TLS: {file} cannot be read: {error.strerror}") from None
-    try:
-        # Without a password OpenSSL would ask for one at the terminal.
-        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
-            tls.certfile, tls.keyfile, password=tls.password or ""
-        )
-    except (ssl.SSLError, ValueError) as error:
-        named = tls.certfile if tls.keyfile is None else f"{tls.certfile} with the key {tls.keyfile}"
-        raise ConfigurationError(f"TLS: {named} cannot be used: {error}") from None
 
 
 def config_for(app: McpApp | McpApps) -> GuardedConfig:

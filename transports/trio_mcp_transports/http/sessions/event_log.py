@@ -46,7 +46,7 @@ def read_event_id(text: str) -> tuple[int, int]:
     """The stream and the number of the event that a client saw last.
 
     Raises:
-        HttpRejection: 400, that is no id of ours. It is not 404, which would tell the client that its session is over.
+        HttpRejection: 400, that is not an id of ours. It is not 404, which would tell the client that its session is over.
     """
     match = EVENT_ID.fullmatch(text)
     if match is None:

@@ -125,33 +125,36 @@ def add_sampling_tools(server: Server, stage: Stage) -> None:
             return "malformed"
 
 
+def look_up(word: str) -> str:
+    """Look a word up."""
+    return word
+
+
+SEARCH = Tool(name="search", description="Search.", input_schema={"type": "object"})
+
+
 def add_tools_for_models(server: Server, _stage: Stage) -> None:
-    def look_up(word: str) -> str:
-        """Look a word up."""
-        return word
-
-    search = Tool(name="search", description="Search.", input_schema={"type": "object"})
-
     @server.tool
     async def ask_with_tools(ctx: Context) -> str:
         """Offer the model tools until it calls none."""
         try:
-            answer = await ctx.sample("A line, please", tools=[look_up, search], tool_choice="auto")
+            answer = await ctx.sample("A line, please", tools=[look_up, SEARCH], tool_choice="auto")
             while answer.tool_calls:
                 ctx.add_tool_results({call.id: look_up(str(call.input["word"])) for call in answer.tool_calls})
-                answer = await ctx.sample(tools=[look_up, search])
+                answer = await ctx.sample(tools=[look_up, SEARCH])
         except CapabilityError as error:
             return f"without {missing_in(error)}"
         return answer.text
 
     @server.tool
-    async def ask_with_context(ctx: Context) -> str:
-        """Ask the model with the context of this server."""
-        try:
-            return (await ctx.sample("A line, please", include_context="thisServer")).text
-        except CapabilityError as error:
-            return f"without {missing_in(error)}"
+    async def require_a_call_and_forbid_it(ctx: Context) -> str:
+        """Ask with a required call, then with none allowed and no tools offered."""
+        answer = await ctx.sample("A line, please", tools=[SEARCH], tool_choice="required")
+        ctx.add_tool_results({call.id: "found" for call in answer.tool_calls})
+        return (await ctx.sample(tool_choice="none")).text
 
+
+def add_tools_that_sample_wrongly(server: Server, _stage: Stage) -> None:
     @server.tool
     async def forget_a_result(ctx: Context) -> str:
         """Send the model one result for two calls."""
@@ -175,12 +178,15 @@ def add_tools_for_models(server: Server, _stage: Stage) -> None:
             return str(error).partition(":")[0]
         return "sent"
 
+
+def add_tools_with_context_and_data(server: Server, _stage: Stage) -> None:
     @server.tool
-    async def require_a_call_and_forbid_it(ctx: Context) -> str:
-        """Ask with a required call, then with none allowed and no tools offered."""
-        answer = await ctx.sample("A line, please", tools=[search], tool_choice="required")
-        ctx.add_tool_results({call.id: "found" for call in answer.tool_calls})
-        return (await ctx.sample(tool_choice="none")).text
+    async def ask_with_context(ctx: Context) -> str:
+        """Ask the model with the context of this server."""
+        try:
+            return (await ctx.sample("A line, please", include_context="thisServer")).text
+        except CapabilityError as error:
+            return f"without {missing_in(error)}"
 
     @server.tool
     async def ask_for_data(ctx: Context) -> str:

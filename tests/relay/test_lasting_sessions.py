@@ -1,0 +1,304 @@
+"""The session of a legacy host behind a proxy goes on when the server has lost it: what each side is sent."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from naming import unnamed
+from relaying import ALL_SECONDS, Json, Line, Model, ask, call, cancel, initialize, initialized, result
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.client.reconnecting import reconnecting
+from trio_mcp.protocol.jsonrpc import Malformed, Unanswered
+from trio_mcp.relay import Backfill, RelayServer
+from trio_mcp.relay.lasting_session import LEAST_PAUSE
+from trio_mcp.session import Envelope, Received
+from trio_mcp_transports.stdio.channel import LineChannel
+
+LISTING: Json = {"jsonrpc": "2.0", "id": "list", "method": "tools/list"}
+READY: Json = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+
+
+class LosesSessions(LineChannel):
+    """A channel that says what one over HTTP learns: the server no longer knows the session, and did nothing for a request."""
+
+    def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
+        if isinstance(line, bytes) and line.startswith(b"LOST"):
+            return Envelope(Unanswered(line.partition(b" ")[2].decode() or None, "lost", session_lost=True))
+        return super()._parse(line)
+
+
+@dataclass
+class Lasting:
+    """A host, and the connections to its server, one after the other."""
+
+    host: Line
+    relay: RelayServer
+    sends: trio.MemorySendChannel[Line]
+    servers: trio.MemoryReceiveChannel[Line]
+    is_away: bool = False
+    over: trio.Event = field(default_factory=trio.Event)
+
+    async def server(self) -> Line:
+        """The next connection of the proxy."""
+        return await self.servers.receive()
+
+    async def open(self, capabilities: Json | None = None) -> Line:
+        """Let the host open a session."""
+        server = await self.server()
+        await self.host.send(initialize(capabilities or {}))
+        await accept_handshake(server)
+        assert (await self.host.receive())["id"] == "open"
+        await self.host.send(READY)
+        assert (await server.receive())["method"] == READY["method"]
+        return server
+
+    async def reopened(self) -> Line:
+        """The next connection, when the proxy has opened the session in it."""
+        server = await self.server()
+        await accept_handshake(server)
+        assert (await server.receive())["method"] == READY["method"]
+        return server
+
+
+async def accept_handshake(server: Line, **changed: Any) -> Json:
+    asked = await server.receive()
+    assert asked["method"] == "initialize"
+    await server.send({"jsonrpc": "2.0", "id": asked["id"], "result": {**initialized(), **OFFERS, **changed}})
+    return dict(asked)
+
+
+OFFERS: Json = {"capabilities": {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "logging": {}}}
+
+
+@asynccontextmanager
+async def lasting(channel_type: type[LineChannel] = LineChannel, **backfill: Any) -> AsyncIterator[Lasting]:
+    host, host_end = trio.testing.memory_stream_pair()
+    sends, servers = trio.open_memory_channel[Line](100)
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[LineChannel]:
+        if found.is_away:
+            raise OSError("nobody is at home")
+        near, far = trio.testing.memory_stream_pair()
+        sends.send_nowait(Line(near))
+        async with channel_type(far.receive_stream, far.send_stream) as channel:
+            yield channel
+
+    relay = RelayServer(lambda: reconnecting(connect), Backfill(Model(), **backfill), name="far", keeps_session=True)
+    found = Lasting(Line(host), relay, sends, servers)
+
+    async def serve() -> None:
+        await relay.serve_channel(LineChannel(host_end.receive_stream, host_end.send_stream))
+        found.over.set()
+
+    with trio.fail_after(ALL_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(serve)
+            yield found
+            await host.aclose()
+            await found.over.wait()
+
+
+async def test_the_session_is_opened_again_as_the_host_has_opened_it() -> None:
+    async with lasting() as proxy:
+        first = await proxy.open({"roots": {}})
+        await first.leave()
+        second = await proxy.server()
+        asked = await accept_handshake(second)
+        assert asked["params"]["capabilities"]["roots"] == {}
+        assert asked["params"]["clientInfo"]["name"] == "host"
+        assert (await second.receive())["method"] == READY["method"]
+        assert (await proxy.host.receive())["method"] == "notifications/tools/list_changed"
+        await proxy.host.send(call(1))
+        assert (await second.receive())["id"] == 1
+        await second.send(result(1))
+        assert (await proxy.host.receive())["id"] == 1
+        assert proxy.relay.failure is None
+
+
+async def test_the_log_level_and_the_subscriptions_are_set_again_and_their_answers_do_not_reach_the_host() -> None:
+    async with lasting() as proxy:
+        first = await proxy.open()
+        for number, (method, params) in enumerate(
+            [
+                ("logging/setLevel", {"level": "debug"}),
+                ("resources/subscribe", {"uri": "note://one"}),
+                ("resources/subscribe", {"uri": "note://two"}),
+                ("resources/unsubscribe", {"uri": "note://one"}),
+            ]
+        ):
+            await proxy.host.send({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+            await first.receive()
+            await first.send({"jsonrpc": "2.0", "id": number, "result": {}})
+            assert (await proxy.host.receive())["id"] == number
+        await first.leave()
+        second = await proxy.reopened()
+        again = [await second.receive() for _ in range(2)]
+        assert [(each["method"], each["params"]) for each in again] == [
+            ("logging/setLevel", {"level": "debug"}),
+            ("resources/subscribe", {"uri": "note://two"}),
+        ]
+        for each in again:
+            await second.send({"jsonrpc": "2.0", "id": each["id"], "result": {}})
+        news = [await proxy.host.receive() for _ in range(2)]
+        assert [each["method"].split("/", 1)[1] for each in news] == ["tools/list_changed", "resources/updated"]
+        await proxy.host.hears_nothing_before(second, {"jsonrpc": "2.0", "method": "notifications/x"})
+
+
+async def test_what_may_have_run_is_an_error_and_what_is_repeatable_is_sent_again() -> None:
+    async with lasting() as proxy:
+        first = await proxy.open()
+        await proxy.host.send({**LISTING, "id": "tools"})
+        await first.receive()
+        look = {"name": "look", "inputSchema": {}, "annotations": {"readOnlyHint": True}}
+        await first.send({"jsonrpc": "2.0", "id": "tools", "result": {"tools": [look, {"name": "pay"}]}})
+        assert (await proxy.host.receive())["id"] == "tools"
+        for sent in (call(1, "look"), call(2, "pay"), LISTING, {"jsonrpc": "2.0", "id": 3, "method": "x/unknown"}):
+            await proxy.host.send(sent)
+            await first.receive()
+        await first.leave()
+        failed = [await proxy.host.receive() for _ in range(2)]
+        assert [(each["id"], each["error"]["code"]) for each in failed] == [(2, -32603), (3, -32603)]
+        assert not unnamed(failed[0]["error"]["message"], "far", "may or may not")
+        second = await proxy.reopened()
+        assert [(await second.receive())["id"] for _ in range(2)] == [1, "list"]
+        await second.send(result(1))
+        assert (await proxy.host.receive())["method"] == "notifications/tools/list_changed"
+        assert (await proxy.host.receive())["id"] == 1
+        # Once: a server that a request ends would be ended again and again.
+        await second.leave()
+        assert (await proxy.host.receive())["id"] == "list"
+
+
+async def test_a_request_that_the_server_ignored_because_it_had_lost_the_session_is_sent_again_whatever_it_is() -> None:
+    async with lasting(LosesSessions) as proxy:
+        server = await proxy.open()
+        await proxy.host.send(call("pay", "pay"))
+        await server.receive()
+        await server.send(b"LOST")
+        await server.send(b"LOST pay")
+        await accept_handshake(server)
+        assert (await server.receive())["method"] == READY["method"]
+        assert (await server.receive())["id"] == "pay"
+        await server.send(result("pay"))
+        assert (await proxy.host.receive())["method"] == "notifications/tools/list_changed"
+        assert (await proxy.host.receive())["id"] == "pay"
+
+
+async def test_while_the_server_is_away_calls_are_answered_with_a_clear_error_and_then_it_is_there_again(
+    mock_clock: MockClock,
+) -> None:
+    async with lasting() as proxy:
+        first = await proxy.open()
+        proxy.is_away = True
+        await first.leave()
+        await wait_all_tasks_blocked()
+        for number in range(3):
+            await proxy.host.send(call(number))
+            answer = await proxy.host.receive()
+            assert (answer["id"], answer["error"]["code"]) == (number, -32603)
+            assert not unnamed(answer["error"]["message"], "far", "nobody is at home")
+        proxy.is_away = False
+        mock_clock.jump(LEAST_PAUSE)
+        await proxy.host.send(call(7))
+        second = await proxy.reopened()
+        assert (await second.receive())["id"] == 7
+
+
+async def test_without_a_request_it_is_tried_again_with_growing_pauses(mock_clock: MockClock) -> None:
+    async with lasting() as proxy:
+        first = await proxy.open()
+        proxy.is_away = True
+        await first.leave()
+        for _ in range(5):
+            await wait_all_tasks_blocked()
+            mock_clock.jump(5.0)
+        proxy.is_away = False
+        mock_clock.autojump_threshold = 0
+        await proxy.reopened()
+
+
+async def test_a_request_that_is_cancelled_while_it_waits_is_never_sent() -> None:
+    async with lasting() as proxy:
+        first = await proxy.open()
+        await proxy.host.send(LISTING)
+        await first.receive()
+        await first.leave()
+        second = await proxy.server()
+        await proxy.host.send(cancel("list"))
+        await proxy.host.send(call(1))
+        await wait_all_tasks_blocked()
+        await accept_handshake(second)
+        assert (await second.receive())["method"] == READY["method"]
+        assert (await second.receive())["id"] == 1
+
+
+async def test_questions_of_the_lost_session_are_withdrawn_and_their_late_answers_do_not_reach_the_next_one() -> None:
+    async with lasting() as proxy:
+        capabilities = {"sampling": {}}
+        first = await proxy.open(capabilities)
+        await first.send(ask(1))
+        assert (await proxy.host.receive())["id"] == 1
+        await first.leave()
+        withdrawn = await proxy.host.receive()
+        assert (withdrawn["method"], withdrawn["params"]["requestId"]) == ("notifications/cancelled", 1)
+        second = await proxy.reopened()
+        assert (await proxy.host.receive())["method"] == "notifications/tools/list_changed"
+        await second.send(ask(1))
+        asked = await proxy.host.receive()
+        assert asked["id"] != 1
+        await proxy.host.send({"jsonrpc": "2.0", "id": 1, "result": {"late": True}})
+        await proxy.host.send({"jsonrpc": "2.0", "id": asked["id"], "result": {"late": False}})
+        answer = await second.receive()
+        assert (answer["id"], answer["result"]) == (1, {"late": False})
+
+
+async def test_a_server_that_cancels_a_question_of_a_later_session_names_it_as_the_host_knows_it() -> None:
+    async with lasting() as proxy:
+        first = await proxy.open({"sampling": {}})
+        await first.leave()
+        second = await proxy.reopened()
+        assert (await proxy.host.receive())["method"] == "notifications/tools/list_changed"
+        await second.send(ask(1))
+        asked = await proxy.host.receive()
+        await second.send(cancel(1))
+        assert (await proxy.host.receive())["params"]["requestId"] == asked["id"]
+
+
+async def test_the_proxy_answers_questions_in_a_later_session_too() -> None:
+    async with lasting() as proxy:
+        first = await proxy.open()
+        await first.leave()
+        second = await proxy.reopened()
+        assert (await proxy.host.receive())["method"] == "notifications/tools/list_changed"
+        await second.send(ask(1))
+        assert (await second.receive())["id"] == 1
+
+
+async def test_a_server_that_comes_back_with_another_revision_ends_the_session_and_says_why() -> None:
+    async with lasting() as proxy:
+        first = await proxy.open()
+        await first.leave()
+        second = await proxy.server()
+        await accept_handshake(second, protocolVersion="2024-11-05")
+        await proxy.host.ends()
+        assert proxy.relay.failure is not None
+        assert not unnamed(proxy.relay.failure, "2024-11-05")
+
+
+async def test_a_server_that_ends_after_each_handshake_is_not_started_without_pauses(mock_clock: MockClock) -> None:
+    async with lasting() as proxy:
+        await (await proxy.open()).leave()
+        await (await proxy.reopened()).leave()
+        await wait_all_tasks_blocked()
+        with pytest.raises(trio.WouldBlock):
+            proxy.servers.receive_nowait()
+        mock_clock.autojump_threshold = 0
+        await proxy.reopened()

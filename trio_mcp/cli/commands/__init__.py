@@ -1,0 +1,1 @@
+"""The commands of `trio-mcp`: the command NAME is in `NAME.py`."""

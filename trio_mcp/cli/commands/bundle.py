@@ -1,0 +1,274 @@
+"""`trio-mcp bundle`: write an MCPB file, which hosts install with a click."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import zipfile
+from collections.abc import Iterator, Sequence
+from fnmatch import fnmatch
+from importlib.metadata import version as installed
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ...server import Server
+from ..command import command
+from ..errors import CommandError, Status
+from ..options import json_option, target_argument
+from ..targets.code import code_of
+from ..targets.loading import load_python
+from ..targets.project import Project, project_of
+from ..targets.target import PythonTarget, read_target
+from ..terminal.output import note, show_json
+
+EXAMPLES = """\
+examples:
+  trio-mcp bundle app.py
+  trio-mcp bundle app.py:make_server --secret SHOP_KEY --output shop.mcpb
+  trio-mcp bundle src/shop/server.py --exclude 'tests/*'
+  trio-mcp bundle shop.server
+  trio-mcp bundle cursor:shop
+
+The bundle has the folder of the project (the nearest one with a pyproject.toml, or else that of the file) and a manifest of
+MCPB 0.4, but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments,
+caches, builds and what .mcpbignore or --exclude name. Without a pyproject.toml one is written that needs trio-mcp and each
+--with.
+"""
+
+SKIPPED: Final = ("__pycache__", "*.pyc", "node_modules", "venv", "dist", "build", "*.egg-info", "*.mcpb", "*.bak")
+MAX_BYTES: Final = 100_000_000
+"""Bytes of all files of a bundle; more than that is not a source of a server."""
+PLATFORMS: Final = ("darwin", "linux")
+"""Those that trio_mcp is made for; docs/platforms.md says which of them are tested."""
+UNFIT: Final = re.compile(r"[^A-Za-z0-9._-]+")
+"""What the name of a project, and of a file, does without."""
+EPOCH: Final = (1980, 1, 1, 0, 0, 0)
+"""The time of every file, so that the same files are the same bundle."""
+
+
+@command("bundle", EXAMPLES)
+@target_argument
+@click.option(
+    "--output", type=click.Path(dir_okay=False), metavar="FILE", help="The bundle (default: NAME-VERSION.mcpb)."
+)
+@click.option("--name", metavar="NAME", help="The name (default: that of pyproject.toml, or of the server).")
+@click.option("--version", metavar="VERSION", help="The version (default: that of pyproject.toml, or of the server).")
+@click.option("--description", metavar="TEXT", help="What it does (default: that of pyproject.toml).")
+@click.option("--author", metavar="NAME", help="Who made it (default: that of pyproject.toml).")
+@click.option("--env", "variables", multiple=True, metavar="NAME", help="A variable that its user sets; repeatable.")
+@click.option("--secret", "secrets", multiple=True, metavar="NAME", help="The same, with a secret value; repeatable.")
+@click.option("--with", "packages", multiple=True, metavar="PACKAGE", help="A package that it needs; repeatable.")
+@click.option("--exclude", "excluded", multiple=True, metavar="PATTERN", help="Files to leave out; repeatable.")
+@json_option
+def command_line(
+    target: str,
+    output: str | None,
+    name: str | None,
+    version: str | None,
+    description: str | None,
+    author: str | None,
+    variables: Sequence[str],
+    secrets: Sequence[str],
+    packages: Sequence[str],
+    excluded: Sequence[str],
+    as_json: bool,
+    debug: bool,  # noqa: ARG001
+) -> int:
+    """Write an MCPB file with a server.
+
+    TARGET is a Python file or a module (app.py, app.py:name, shop.server:name), where the name is that of a server or of a
+    function that returns one; or a command in quotes or a server of a file (mcp.json:name) that starts one of these.
+    """
+    code = code_of(read_target(target))
+    if code is None:
+        raise CommandError(f"{target!r} is not a Python file or module: a bundle has the files of a server")
+    server = load_python(code)
+    path = file_of(code)
+    project = project_for(code, path)
+    if project.exists and packages:
+        raise CommandError("pyproject.toml names the packages: leave out --with")
+    check_needs(project)
+    source = path.relative_to(project.folder).as_posix()
+    start_text = PythonTarget(code.source if isinstance(code.source, str) else Path(source), code.name).text
+    manifest = {
+        "manifest_version": "0.4",
+        "name": UNFIT.sub("-", name or project.name or server.identity.name).strip("-.") or "server",
+        "display_name": server.identity.title or name or server.identity.name,
+        "version": version or project.version or server.identity.version,
+        "description": needed(description or project.description or server.instructions, "--description"),
+        "author": {"name": needed(author or project.author, "--author")},
+        **links(project),
+        "server": {"type": "uv", "entry_point": source, "mcp_config": start(start_text, [*variables, *secrets])},
+        **offers(server),
+        "compatibility": {"platforms": [*PLATFORMS], "runtimes": {"python": project.requires_python or ">=3.11"}},
+        **user_config(variables, secrets),
+    }
+    bundle = Path(output or UNFIT.sub("-", f"{manifest['name']}-{manifest['version']}.mcpb"))
+    files = [*files_of(project.folder, [*ignored(project.folder), *excluded], bundle.resolve())]
+    made = {"manifest.json": json.dumps(manifest, indent=2, ensure_ascii=False)}
+    if not project.exists:
+        made["pyproject.toml"] = minimal_project(str(manifest["name"]), str(manifest["version"]), packages)
+    if source not in {name for name, _ in files}:
+        raise CommandError(f"{source} itself is left out: see --exclude and .mcpbignore")
+    write(bundle, made, files)
+    report(bundle, manifest, [*made, *(name for name, _ in files)], as_json=as_json)
+    return Status.OK
+
+
+def file_of(code: PythonTarget) -> Path:
+    """Return the file of the server that was loaded. Raises `CommandError` for a module that is not one of a file."""
+    if isinstance(code.source, Path):
+        return code.source.resolve()
+    file = getattr(sys.modules[code.source], "__file__", None)
+    if file is None:
+        raise CommandError(f"the module {code.source} has no file")
+    return Path(file).resolve()
+
+
+def project_for(code: PythonTarget, path: Path) -> Project:
+    """Return the project of a file or module: the nearest one, or else that of the folder which the module is found in.
+
+    Raises:
+        CommandError: the module is installed, and so not in a project.
+    """
+    project = project_of(path)
+    if isinstance(code.source, Path):
+        return project
+    if not project.exists:
+        project = Project(Path.cwd().resolve())
+    if "site-packages" in path.parts or not path.is_relative_to(project.folder):
+        raise CommandError(
+            f"the module {code.source} is installed, in {path.parent}: name the one in the folder of its project"
+        )
+    return project
+
+
+def needed(value: str | None, option: str) -> str:
+    if not value:
+        raise CommandError(f"pyproject.toml does not say it: give {option}")
+    return value
+
+
+def check_needs(project: Project) -> None:
+    """Raise `CommandError` unless the project installs what starts its server."""
+    if project.exists and not any(each.replace("_", "-").startswith("trio-mcp") for each in project.dependencies):
+        raise CommandError(f"{project.folder / 'pyproject.toml'} does not name trio-mcp among its dependencies")
+
+
+def links(project: Project) -> dict[str, object]:
+    return {
+        **({"repository": {"type": "git", "url": project.repository}} if project.repository else {}),
+        **({"homepage": project.homepage} if project.homepage else {}),
+        **({"license": project.license} if project.license else {}),
+        **({"keywords": [*project.keywords]} if project.keywords else {}),
+    }
+
+
+def start(entry: str, variables: Sequence[str]) -> dict[str, object]:
+    """Return how a host starts the server."""
+    words = ["run", "--directory", "${__dirname}", "trio-mcp", "run", entry]
+    env = {name: f"${{user_config.{name.lower()}}}" for name in variables}
+    return {"command": "uv", "args": words, **({"env": env} if env else {})}
+
+
+def offers(server: Server) -> dict[str, object]:
+    """Return the tools, which a host shows before it installs a bundle."""
+    models = [tool.model for tool in server.tools]
+    tools = [{"name": each.name, **({"description": each.description} if each.description else {})} for each in models]
+    return {"tools": tools} if tools else {"tools_generated": True}
+
+
+def user_config(variables: Sequence[str], secrets: Sequence[str]) -> dict[str, object]:
+    """Return what a host asks its user for."""
+    asked = {
+        name.lower(): {
+            "type": "string",
+            "title": name,
+            "description": f"The value of {name}",
+            "required": True,
+            **({"sensitive": True} if name in secrets else {}),
+        }
+        for name in [*variables, *secrets]
+    }
+    return {"user_config": asked} if asked else {}
+
+
+def ignored(folder: Path) -> list[str]:
+    """Return the patterns of the file `.mcpbignore`."""
+    try:
+        lines = (folder / ".mcpbignore").read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return []
+    return [line.strip().rstrip("/") for line in lines if line.strip() and not line.startswith("#")]
+
+
+def files_of(folder: Path, patterns: Sequence[str], output: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the files for a bundle with their names in it. Raises `CommandError` if they are too large together."""
+    size = 0
+    for root, folders, names in os.walk(folder):
+        here = Path(root).relative_to(folder)
+        folders[:] = sorted(each for each in folders if not is_skipped((here / each).as_posix(), patterns))
+        for name in sorted(names):
+            path = Path(root, name)
+            inside = (here / name).as_posix()
+            # A link may point to a file outside the folder, which must not be published.
+            if is_skipped(inside, patterns) or path.is_symlink() or not path.is_file() or path.resolve() == output:
+                continue
+            size += path.stat().st_size
+            if size > MAX_BYTES:
+                raise CommandError(
+                    f"{folder} has more than {MAX_BYTES} bytes of files: name what to leave out with --exclude"
+                )
+            yield inside, path
+
+
+def is_skipped(inside: str, patterns: Sequence[str]) -> bool:
+    name = inside.rpartition("/")[2]
+    if name.startswith(".") or inside == "manifest.json":
+        return True
+    return any(fnmatch(name, each) for each in SKIPPED) or any(
+        fnmatch(inside, each) or fnmatch(name, each) for each in patterns
+    )
+
+
+def minimal_project(name: str, version: str, packages: Sequence[str]) -> str:
+    needs = ", ".join(json.dumps(each) for each in (f"trio-mcp>={installed('trio-mcp')}", *packages))
+    return (
+        f'[project]\nname = {json.dumps(name)}\nversion = {json.dumps(version)}\nrequires-python = ">=3.11"\n'
+        f"dependencies = [{needs}]\n\n[tool.uv]\npackage = false\n"
+    )
+
+
+def write(path: Path, made: dict[str, str], files: Sequence[tuple[str, Path]]) -> None:
+    """Write the bundle as a whole. Raises `CommandError`."""
+    new = path.with_name(f".{path.name}.new")
+    try:
+        with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as bundle:
+            for name, text in made.items():
+                bundle.writestr(entry_of(name), text)
+            for name, file in files:
+                bundle.writestr(entry_of(name), file.read_bytes())
+        os.replace(new, path)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise CommandError(f"{path} cannot be written: {error.strerror or error}", Status.UNREACHABLE) from error
+
+
+def entry_of(name: str) -> zipfile.ZipInfo:
+    entry = zipfile.ZipInfo(name, EPOCH)
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    entry.external_attr = 0o644 << 16
+    return entry
+
+
+def report(path: Path, manifest: dict[str, object], names: Sequence[str], *, as_json: bool) -> None:
+    if as_json:
+        show_json({"file": str(path), "manifest": manifest, "files": [*names]})
+        return
+    note(f"wrote {path}, with:")
+    for name in names:
+        note(f"  {name}")

@@ -1,0 +1,157 @@
+"""`trio-mcp doctor`: check what often goes wrong with a server, and around it."""
+
+from __future__ import annotations
+
+import math
+import os
+import subprocess
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+from urllib.parse import urlsplit
+
+import click
+import trio
+
+from ...client import Client
+from ...errors import PeerError
+from ...groups import single_exception
+from ...session.calls.services import ONE_CLIENT
+from ..command import command
+from ..connecting import GIVE_HEADER, configure_log, started, target_errors, wants_credentials
+from ..connection_options import Connecting
+from ..diagnosis.machine_checks import Check, machine_checks
+from ..errors import CommandError, Status
+from ..interrupts import run_command
+from ..options import header_option, json_option
+from ..parameters import Seconds, TargetText
+from ..targets.loading import load_python
+from ..targets.target import CommandTarget, PythonTarget, UrlTarget, read_target
+from ..terminal.output import show_json, show_table
+
+EXAMPLES = """\
+examples:
+  trio-mcp doctor
+  trio-mcp doctor app.py
+  trio-mcp doctor http://127.0.0.1:8000/mcp
+  trio-mcp doctor https://mcp.example.com/mcp --header authorization='Bearer ...' --json
+
+Without TARGET it looks at this machine: versions, keys, proxies, certificates, and the servers in the files of hosts. With TARGET
+it connects to the server as a client of each era as well, and checks which names it accepts in the Host header: one that accepts
+every name can be reached by every web site (DNS rebinding). The status is 1 if there is an error.
+"""
+
+FOREIGN_HOST: Final = "host-that-no-server-has.invalid"
+LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
+
+
+@command("doctor", EXAMPLES, {Status.TOOL_ERROR: "it found an error"})
+@click.argument("target", required=False, type=TargetText(), metavar="[TARGET]")
+@click.option(
+    "--timeout", type=Seconds(), default=20.0, show_default=True, metavar="SECONDS", help="For each connection."
+)
+@header_option
+@json_option
+def command_line(
+    target: str | None, timeout: float, headers: Sequence[tuple[str, str]], as_json: bool, debug: bool
+) -> int:
+    """Check what often goes wrong with a server, and around it.
+
+    TARGET is what `trio-mcp call` takes.
+    """
+    configure_log(debug)
+    checks = [*machine_checks()]
+
+    async def connect() -> int:
+        assert target is not None
+        connecting = Connecting(read_target(target), "auto", math.inf, dict(headers), debug)
+        async for check in server_checks(connecting, timeout):
+            checks.append(check)  # noqa: PERF401  those before an interrupt are shown, too
+        return Status.OK
+
+    if target is not None:
+        run_command(connect)
+    if as_json:
+        show_json([check._asdict() for check in checks])
+    else:
+        show_table(("state", "about", "found"), checks)
+    return Status.TOOL_ERROR if any(check.state == "error" for check in checks) else Status.OK
+
+
+async def server_checks(connecting: Connecting, timeout: float) -> AsyncIterator[Check]:
+    """Yield what was found out about a server by connecting to it."""
+    if isinstance(connecting.target, PythonTarget):
+        try:
+            load_python(connecting.target)
+        except CommandError as error:
+            yield Check("error", "file", str(error))
+            return
+    reached, unknown = False, False
+    for era in ("modern", "legacy"):
+        said, problem = await hello(replace(connecting, mode=era), timeout)
+        reached = reached or problem is None
+        unknown = unknown or (problem is not None and wants_credentials(connecting.target, str(problem)))
+        yield Check("ok", era, said) if problem is None else Check("warning", era, str(problem))
+    if not reached:
+        why = f": 401, it does not know who calls; {GIVE_HEADER}" if unknown else ""
+        yield Check("error", "server", f"no client of either era can connect to it{why}")
+    elif isinstance(connecting.target, UrlTarget):
+        yield await host_check(connecting, timeout)
+        yield address_check(connecting.target.url)
+
+
+async def hello(connecting: Connecting, timeout: float) -> tuple[str, CommandError | None]:
+    """Connect as a client of an era; return what the server is, or why it cannot be reached."""
+    try:
+        with trio.fail_after(timeout), target_errors(connecting.target):
+            async with plain_client(connecting) as client:
+                info = client.server_info
+                name = f"{info.name} {info.version}" if info else "a server without a name"
+                return f"{name} speaks {client.protocol_version}", None
+    except CommandError as error:
+        return "", error
+    except trio.TooSlowError:
+        return "", CommandError(f"it did not answer within {timeout:g} seconds", Status.REFUSED)
+
+
+def plain_client(connecting: Connecting, headers: Mapping[str, str] | None = None) -> Client:
+    """Return a client without handlers; the stderr of a server that is started goes nowhere."""
+    target = connecting.target
+    if isinstance(target, PythonTarget):
+        target = started(target)
+    if isinstance(target, CommandTarget):
+        env = {**os.environ, ONE_CLIENT: "1", **target.env}
+        return Client.connect(target.words, mode=connecting.mode, env=env, cwd=target.cwd, stderr=subprocess.DEVNULL)
+    own = {**target.headers, **connecting.headers, **(headers or {})}
+    try:
+        return Client.connect(target.url, mode=connecting.mode, headers=own)
+    except (ValueError, TypeError) as error:
+        raise CommandError(str(error)) from error
+
+
+async def host_check(connecting: Connecting, timeout: float) -> Check:
+    """Return whether a server rejects requests for a name that is not its own."""
+    try:
+        with trio.fail_after(timeout):
+            async with plain_client(connecting, {"host": FOREIGN_HOST}):
+                return Check(
+                    "warning",
+                    "Host",
+                    f"it accepts requests for {FOREIGN_HOST}: list its own names, as with --allowed-host",
+                )
+    except PeerError:
+        return Check("ok", "Host", "it rejects requests for names that are not its own")
+    except Exception as error:  # noqa: BLE001  whichever way a server rejects it
+        found = single_exception(error)
+        return Check(
+            "ok", "Host", f"it does not answer requests for names that are not its own ({type(found).__name__})"
+        )
+
+
+def address_check(url: str) -> Check:
+    parts = urlsplit(url)
+    if parts.scheme in ("http", "ws") and parts.hostname not in LOOPBACK:
+        return Check(
+            "warning", "TLS", f"{parts.scheme}:// sends everything, keys included, in the clear: use {parts.scheme}s://"
+        )
+    return Check("ok", "TLS", f"{parts.scheme}://{parts.hostname}")

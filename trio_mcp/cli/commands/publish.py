@@ -1,0 +1,173 @@
+"""`trio-mcp publish --server-json`: write the file that tells the MCP registry of a server."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ..command import command
+from ..errors import CommandError, Status
+from ..targets.project import GITHUB, Project, project_of
+from ..terminal.output import note, show_lines
+
+EXAMPLES = """\
+examples:
+  trio-mcp publish --server-json
+  trio-mcp publish --server-json --name io.github.me/weather --secret WEATHER_KEY
+  trio-mcp publish --server-json --output - shop/
+  trio-mcp publish --server-json --name com.example/shop --remote https://mcp.example.com/mcp --no-package
+
+It writes a file and sends nothing: `mcp-publisher publish` sends it. What it writes comes from pyproject.toml. For a project
+on GitHub the name is io.github.OWNER/PACKAGE. The registry wants a line `mcp-name: NAME` in the README of the package on PyPI;
+without it the status is 1.
+"""
+
+SCHEMA: Final = "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json"
+NAME: Final = re.compile(r"[a-zA-Z0-9.-]+/[a-zA-Z0-9._-]+")
+MAX_DESCRIPTION: Final = 100
+SOURCES: Final = ("github", "gitlab", "bitbucket")
+
+
+@command(
+    "publish", EXAMPLES, {Status.TOOL_ERROR: "it is written, but the README lacks the line that the registry wants"}
+)
+@click.argument("folder", default=".", type=click.Path(exists=True, path_type=Path), metavar="[FOLDER]")
+@click.option("--server-json", is_flag=True, help="Write server.json, of the schema of 2025-12-11.")
+@click.option("--output", default="server.json", show_default=True, metavar="FILE", help="Where to; - for stdout.")
+@click.option("--name", metavar="NAME", help="The name in the registry, such as io.github.me/weather.")
+@click.option("--title", metavar="TEXT", help="A title for people.")
+@click.option("--description", metavar="TEXT", help="At most 100 characters (default: that of pyproject.toml).")
+@click.option("--version", metavar="VERSION", help="The version (default: that of pyproject.toml).")
+@click.option("--env", "variables", multiple=True, metavar="NAME", help="A variable that the server reads; repeatable.")
+@click.option("--secret", "secrets", multiple=True, metavar="NAME", help="The same, with a secret value; repeatable.")
+@click.option("--remote", "remotes", multiple=True, metavar="URL", help="A URL where the server runs; repeatable.")
+@click.option("--no-package", is_flag=True, help="The server is no package on PyPI, and is found at --remote alone.")
+def command_line(
+    folder: Path,
+    server_json: bool,
+    output: str,
+    name: str | None,
+    title: str | None,
+    description: str | None,
+    version: str | None,
+    variables: Sequence[str],
+    secrets: Sequence[str],
+    remotes: Sequence[str],
+    no_package: bool,
+    debug: bool,  # noqa: ARG001
+) -> int:
+    """Write the server.json of a project, for the MCP registry.
+
+    FOLDER has the pyproject.toml of the server; by default it is the current one.
+    """
+    if not server_json:
+        raise CommandError("say what to write: --server-json")
+    project = project_of(folder)
+    if no_package and not remotes:
+        raise CommandError("without a package the server needs a --remote URL")
+    name = name or default_name(project)
+    document = {
+        "$schema": SCHEMA,
+        "name": checked_name(name),
+        **({"title": title} if title else {}),
+        "description": checked_description(description or project.description),
+        "version": needed(version or project.version, "--version"),
+        **project_links(project),
+        **({} if no_package else {"packages": [package(project, version, variables, secrets)]}),
+        **({"remotes": [{"type": "streamable-http", "url": url} for url in remotes]} if remotes else {}),
+    }
+    text = json.dumps(document, indent=2, ensure_ascii=False)
+    if output == "-":
+        show_lines([text])
+    else:
+        write(Path(output), f"{text}\n")
+        note(f"wrote {output}; `mcp-publisher publish` sends it")
+    return Status.OK if no_package or is_ready(project, name) else Status.TOOL_ERROR
+
+
+def default_name(project: Project) -> str:
+    """Return the name for a project on GitHub. Raises `CommandError` for others."""
+    found = GITHUB.fullmatch(project.repository or "")
+    if found is None or project.name is None:
+        raise CommandError(
+            "name the server: --name io.github.OWNER/NAME, or a domain of yours backwards (com.example/NAME)"
+        )
+    return f"io.github.{found[1]}/{project.name}"
+
+
+def checked_name(name: str) -> str:
+    if not NAME.fullmatch(name) or not 3 <= len(name) <= 200:
+        raise CommandError(f"{name!r} is not a name of the registry: those are like io.github.me/weather")
+    return name
+
+
+def checked_description(text: str | None) -> str:
+    description = needed(text, "--description")
+    if len(description) > MAX_DESCRIPTION:
+        raise CommandError(
+            f"the description has {len(description)} characters, and the registry takes {MAX_DESCRIPTION}: give --description"
+        )
+    return description
+
+
+def needed(value: str | None, option: str) -> str:
+    if not value:
+        raise CommandError(f"pyproject.toml does not say it: give {option}")
+    return value
+
+
+def project_links(project: Project) -> dict[str, object]:
+    """Return where the source and the pages of a project are."""
+    links: dict[str, object] = {}
+    if project.repository:
+        source = next((each for each in SOURCES if f"{each}." in project.repository), "git")
+        links["repository"] = {"url": project.repository, "source": source}
+    if project.homepage:
+        links["websiteUrl"] = project.homepage
+    return links
+
+
+def package(
+    project: Project, version: str | None, variables: Sequence[str], secrets: Sequence[str]
+) -> dict[str, object]:
+    """Return the package on PyPI, as the registry describes it."""
+    inputs = [{"name": name, "isRequired": True} for name in variables]
+    inputs += [{"name": name, "isRequired": True, "isSecret": True} for name in secrets]
+    return {
+        "registryType": "pypi",
+        "identifier": needed(project.name, "--no-package, or write pyproject.toml"),
+        "version": needed(version or project.version, "--version"),
+        "runtimeHint": "uvx",
+        "transport": {"type": "stdio"},
+        **({"environmentVariables": inputs} if inputs else {}),
+    }
+
+
+def is_ready(project: Project, name: str) -> bool:
+    """Return whether the package can be published under this name; say on stderr what is missing."""
+    # What follows the name has to end it: a longer name is another one.
+    line = re.compile(rf"mcp-name:\s*{re.escape(name)}(?=\s|<|-->|$)")
+    try:
+        readme = (project.folder / project.readme).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        readme = ""
+    found = line.search(readme) is not None
+    if not found:
+        note(
+            f"trio-mcp: {project.readme} lacks the line by which the registry knows its owner: <!-- mcp-name: {name} -->"
+        )
+    if project.name not in project.scripts:
+        note(f"trio-mcp: warning: hosts start `uvx {project.name}`, and [project.scripts] has no {project.name}")
+    return found
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{path} cannot be written: {error.strerror}", Status.UNREACHABLE) from error

@@ -1,0 +1,244 @@
+"""`trio-mcp serve`: serve a server over HTTP and WebSocket."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial, reduce, wraps
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+import click
+
+from ...errors import ConfigurationError
+from ...http import Tls
+from ...server.running import run_process
+from ...session import SharedServer, find_transport
+from ..command import command
+from ..errors import CommandError, Status
+from ..options import format_option, header_option, level_option
+from ..parameters import Seconds, TargetText, UrlPath
+from ..targets.loading import lifespan_errors, load_python
+from ..targets.target import PythonTarget, Target, UrlTarget, read_target
+from ..terminal.output import set_up_logging
+
+BY_PATH: Final = re.compile(r"(?P<path>/[^=\s]*)=(?P<target>.+)", re.DOTALL)
+KEYFILE_VARIABLE: Final = "TRIO_MCP_KEYFILE_PASSWORD"
+"""Not an option: everybody on the machine reads the options of a process."""
+
+EXAMPLES = """\
+examples:
+  trio-mcp serve examples/travel.py
+  trio-mcp serve examples/travel.py --port 9000 --path /travel
+  trio-mcp serve examples/travel.py --sse
+  trio-mcp serve examples/travel.py --host 0.0.0.0 --allowed-host mcp.example.com
+  trio-mcp serve examples/travel.py --access-log --log-format json
+  trio-mcp serve examples/travel.py --port 8443 --certfile cert.pem --keyfile key.pem
+  trio-mcp serve 'npx -y some-mcp-server'
+  trio-mcp serve /travel=examples/travel.py /shop=examples/checkout.py
+
+WebSocket clients find it under the same URL with ws:// in place of http://. Several servers in one process are each given a path:
+the first one of the last example is at http://127.0.0.1:8000/travel/mcp.
+
+It listens on this machine only, unless --host gives another address. Then --allowed-host must list the names under which
+clients reach it, so that no other web site can. SIGTERM, SIGHUP or Ctrl-C ends it, with status 0, within about --drain seconds:
+running calls may continue for 70% of that time, then they are cancelled and answered. SIGUSR1 writes to the log
+which calls run, and what they wait for.
+"""
+
+STATUSES: Final[Mapping[int, str]] = {
+    Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
+    Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
+}
+HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
+"""The names of the options that `serves_http` adds, which are those of the transport."""
+
+
+def serves_http(function: Callable[..., int]) -> Callable[..., int]:
+    """Give a command the options of a server over HTTP; it is passed a dict of them as `http`."""
+
+    @wraps(function)
+    def serving(**options: object) -> int:
+        # What is not given is as the file has it.
+        given = {name: options.pop(name) for name in HTTP_OPTIONS}
+        http = {name: value for name, value in given.items() if value is not None}
+        return function(http=http, **options)
+
+    added = [
+        click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
+        click.option(
+            "--port",
+            type=click.IntRange(0, 65535),
+            default=8000,
+            show_default=True,
+            metavar="PORT",
+            help="The port; 0 takes a free one.",
+        ),
+        click.option(
+            "--path",
+            type=UrlPath(),
+            metavar="PATH",
+            help="The path of the endpoint; by default that of the file, or else /mcp.",
+        ),
+        click.option(
+            "--allowed-host",
+            "allowed_hosts",
+            multiple=True,
+            metavar="NAME",
+            help="A name it is reached by; repeatable.",
+        ),
+        click.option(
+            "--allowed-origin",
+            "allowed_origins",
+            multiple=True,
+            metavar="URL",
+            help="A web site that may call it; repeatable.",
+        ),
+        click.option(
+            "--drain",
+            type=Seconds(),
+            default=10.0,
+            show_default=True,
+            metavar="SECONDS",
+            help="The time that a shutdown may take.",
+        ),
+    ]
+    return reduce(lambda made, decorator: decorator(made), reversed(added), serving)
+
+
+@command(
+    "serve",
+    EXAMPLES,
+    STATUSES,
+)
+@click.argument("targets", nargs=-1, required=True, type=TargetText(), metavar="TARGET | /PATH=TARGET ...")
+@serves_http
+@click.option("--sse", is_flag=True, help="Serve HTTP+SSE as well, at /sse, for clients of 2024-11-05.")
+@click.option("--certfile", metavar="FILE", help="Serve HTTPS, with this certificate and those that it needs, in PEM.")
+@click.option("--keyfile", metavar="FILE", help="The key of the certificate, if --certfile does not have it.")
+@header_option
+@click.option("--root-path", metavar="PATH", help="The path prefix under which a proxy publishes it.")
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="A proxy, or a network of them, whose X-Forwarded-* headers are believed; repeatable.",
+)
+@click.option("--access-log", is_flag=True, help="Log each HTTP request.")
+@level_option
+@format_option
+def command_line(
+    targets: Sequence[str],
+    http: dict[str, object],
+    sse: bool,
+    certfile: str | None,
+    keyfile: str | None,
+    headers: Sequence[tuple[str, str]],
+    root_path: str | None,
+    trusted_proxies: Sequence[str],
+    access_log: bool,
+    log_level: str | None,
+    log_format: str | None,
+    debug: bool,
+) -> int:
+    """Serve one server or several over HTTP and WebSocket.
+
+    TARGET is a Python file or a module (app.py, app.py:name, shop.server:name), where the name is that of a server or of a
+    function that returns one; or a URL, a command in quotes, or a server of a file (mcp.json:name), which is passed on.
+
+    The password of an encrypted key is taken from the variable TRIO_MCP_KEYFILE_PASSWORD.
+    """
+    # An access log that nobody sees is of no use.
+    level = "info" if access_log and log_level is None and not debug else log_level
+    set_up_logging(debug=debug, level=level, format=log_format)
+    # Off by default: the specification has deprecated it since 2025-03-26, and few clients still need it.
+    given = {"root_path": root_path, "trusted_proxies": trusted_proxies, "access_log": access_log or None}
+    options = {**http, **given, "sse_path": "/sse" if sse else None, "tls": tls_of(certfile, keyfile)}
+    by_path = paths_of(targets)
+    with http_errors():
+        if by_path:
+            return serve_by_path(by_path, dict(headers), options, debug=debug)
+        server = read_target(targets[0])
+        if not isinstance(server, PythonTarget):
+            # The client is loaded only for this.
+            return int(import_module("..targets.passing", __package__).pass_on("http", server, dict(headers), options))
+        with lifespan_errors(server.source):
+            load_python(server, tell_errors=debug).run("http", **options)
+    return 0
+
+
+def tls_of(certfile: str | None, keyfile: str | None) -> Tls | None:
+    """Return what the options say of TLS."""
+    if certfile is None:
+        if keyfile is not None:
+            raise CommandError("--keyfile is the key of a certificate: give that with --certfile")
+        return None
+    return Tls(certfile, keyfile, os.environ.get(KEYFILE_VARIABLE))
+
+
+def paths_of(targets: Sequence[str]) -> dict[str, str]:
+    """Return the targets by their paths; empty for a single one without a path.
+
+    Raises:
+        CommandError: one of several has no path, or two have the same.
+    """
+    # The path of a file may begin with a slash, and contain `=`.
+    found = [(text, BY_PATH.fullmatch(text) if not Path(text).exists() else None) for text in targets]
+    if len(found) == 1 and found[0][1] is None:
+        return {}
+    by_path: dict[str, str] = {}
+    for text, match in found:
+        if match is None:
+            name = Path(text.partition(":")[0]).stem or "name"
+            raise CommandError(f"each of several servers needs a path: write /{name}={text}")
+        if match["path"] in by_path:
+            raise CommandError(f"{match['path']} is the path of two servers")
+        by_path[match["path"]] = match["target"]
+    return by_path
+
+
+def serve_by_path(
+    targets: Mapping[str, str], headers: Mapping[str, str], options: Mapping[str, object], *, debug: bool
+) -> int:
+    """Serve several servers at one address until a signal comes."""
+    read = {path: read_target(text) for path, text in targets.items()}
+    if headers and not any(isinstance(target, UrlTarget) for target in read.values()):
+        raise CommandError("--header is for the URL of a server, and none is named by one")
+    sources = [target.source for target in read.values() if isinstance(target, PythonTarget)]
+    servers = {path: server_of(target, headers, debug=debug) for path, target in read.items()}
+    with lifespan_errors(*sources):
+        run_process(partial(find_transport("http").serve, servers, **options))
+    return 0
+
+
+def server_of(target: Target, headers: Mapping[str, str], *, debug: bool) -> SharedServer:
+    """Return the server of a target: that of a file, or a proxy of one that is somewhere else."""
+    if isinstance(target, PythonTarget):
+        return load_python(target, tell_errors=debug)
+    own = headers if isinstance(target, UrlTarget) else {}
+    server: SharedServer = import_module("..targets.passing", __package__).proxied(target, own)
+    return server
+
+
+@contextmanager
+def http_errors() -> Generator[None]:
+    """Raise `CommandError`, with a text for the user, for a server that cannot listen."""
+    try:
+        yield
+    except OSError as error:
+        raise CommandError(error.strerror or str(error), Status.UNREACHABLE) from error
+    except ConfigurationError:
+        raise
+    # A path that cannot be served, or an address on the network without --allowed-host. `ConfigurationError` is a `ValueError`
+    # too, but is not about the command line.
+    except ValueError as error:
+        # The transport names its own argument; a user of the command knows only the option.
+        text = str(error)
+        for name, option in (("allowed_hosts: ", "--allowed-host: "), ("allowed_origins: ", "--allowed-origin: ")):
+            text = text.replace(name, option)
+        how = "; give them with --allowed-host NAME" if "allowed_hosts" in text else ""
+        raise CommandError(f"{text}{how}") from error

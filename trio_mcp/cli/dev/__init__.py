@@ -1,0 +1,1 @@
+"""Serving a server while its code changes: noticing changes, importing modules afresh, and the MCP Inspector."""

@@ -1,0 +1,165 @@
+"""What is wrong with the offers of a server, or makes them hard to use for a model or a host."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+from urllib.parse import urlsplit
+
+from ...protocol.schema.json_schema import Schema
+from ...protocol.uri.template import UriTemplate
+from ...types import JsonObject, Prompt, Resource, ResourceTemplate, Tool
+from ..arguments import properties
+
+Severity: TypeAlias = Literal["error", "warning", "advice"]
+
+NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""The names of tools that the APIs of models take."""
+MAX_TEXT: Final = 2048
+"""Characters of a description or of instructions after which a host may cut them, as Claude Code does."""
+MANY_TOKENS: Final = 10_000
+"""Estimated tokens of all tools that are worth a word: a model pays them in every conversation."""
+COMBINED: Final = ("anyOf", "oneOf", "allOf")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that an author may want to change.
+
+    Attributes:
+        severity: "error" for what breaks a rule or cannot be used, "warning" for what some hosts cannot use, "advice" for what
+            a model would use better.
+        where: the offer, such as `tool search`.
+    """
+
+    severity: Severity
+    where: str
+    what: str
+
+
+def find_problems(
+    tools: Sequence[Tool],
+    resources: Sequence[Resource],
+    templates: Sequence[ResourceTemplate],
+    prompts: Sequence[Prompt],
+    instructions: str | None,
+) -> list[Finding]:
+    """Return what is wrong with what a server offers, the errors first."""
+    found = [
+        *repeats("tool", [each.name for each in tools]),
+        *repeats("prompt", [each.name for each in prompts]),
+        *repeats("resource", [each.uri for each in resources]),
+        *(finding for each in tools for finding in of_tool(each)),
+        *(finding for each in resources for finding in of_resource(each)),
+        *(finding for each in templates for finding in of_template(each)),
+        *(finding for each in prompts for finding in of_prompt(each)),
+    ]
+    if not (tools or resources or templates or prompts):
+        found.append(Finding("warning", "server", "it offers nothing to this client"))
+    if instructions is not None and len(instructions) > MAX_TEXT:
+        found.append(too_long("instructions", instructions))
+    return sorted(found, key=lambda each: ("error", "warning", "advice").index(each.severity))
+
+
+def repeats(kind: str, names: Sequence[str]) -> Iterator[Finding]:
+    for name, number in Counter(names).items():
+        if number > 1:
+            yield Finding("error", f"{kind} {name}", f"the name occurs {number} times")
+    folded = Counter(name.casefold() for name in set(names))
+    for name in sorted(set(names)):
+        if kind != "resource" and folded[name.casefold()] > 1:
+            yield Finding("warning", f"{kind} {name}", "another one differs only in upper and lower case")
+
+
+def of_tool(tool: Tool) -> Iterator[Finding]:
+    where = f"tool {tool.name}"
+    if not NAME.fullmatch(tool.name):
+        yield Finding(
+            "warning",
+            where,
+            "the APIs of models take names of letters, digits, _ and -, 64 at most; hosts rename the others",
+        )
+    yield from of_description(where, tool.description, "a model reads it to choose a tool")
+    yield from of_schema(where, "inputSchema", tool.input_schema)
+    if tool.output_schema is not None:
+        yield from of_schema(where, "outputSchema", tool.output_schema)
+    bare = [name for name, schema in properties(tool).items() if not schema.get("description")]
+    if bare:
+        yield Finding("advice", where, f"arguments without a description: {', '.join(bare)}")
+    if tool.annotations is None or tool.annotations.read_only_hint is None:
+        yield Finding(
+            "advice", where, "annotations do not say whether it only reads (readOnlyHint): hosts ask before each call"
+        )
+
+
+def of_schema(where: str, member: str, schema: JsonObject) -> Iterator[Finding]:
+    try:
+        Schema.compile(schema, member)
+    except ValueError as error:
+        yield Finding("error", where, str(error))
+        return
+    if member == "inputSchema" and schema.get("type") != "object":
+        yield Finding("error", where, f"{member}: the type is not object")
+    if member == "inputSchema" and (combined := [word for word in COMBINED if word in schema]):
+        yield Finding("warning", where, f"{member} has {', '.join(combined)} at its top, which APIs of models reject")
+
+
+def of_resource(resource: Resource) -> Iterator[Finding]:
+    where = f"resource {resource.uri}"
+    if not scheme_of(resource.uri):
+        yield Finding("error", where, "it is not a URI: there is no scheme")
+    yield from of_contents(where, resource)
+
+
+def of_template(template: ResourceTemplate) -> Iterator[Finding]:
+    where = f"template {template.uri_template}"
+    try:
+        UriTemplate(template.uri_template)
+    except ValueError as error:
+        yield Finding("error", where, str(error))
+    yield from of_contents(where, template)
+
+
+def of_contents(where: str, offer: Resource | ResourceTemplate) -> Iterator[Finding]:
+    if not offer.mime_type:
+        yield Finding("advice", where, "no MIME type: a host cannot tell what it is before it reads it")
+    if not offer.description:
+        yield Finding("advice", where, "no description")
+
+
+def of_prompt(prompt: Prompt) -> Iterator[Finding]:
+    where = f"prompt {prompt.name}"
+    yield from of_description(where, prompt.description, "a user reads it to choose a prompt")
+    if bare := [each.name for each in prompt.arguments or () if not each.description]:
+        yield Finding("advice", where, f"arguments without a description: {', '.join(bare)}")
+
+
+def of_description(where: str, text: str | None, why: str) -> Iterator[Finding]:
+    if not text or not text.strip():
+        yield Finding("warning", where, f"no description: {why}")
+    elif len(text) > MAX_TEXT:
+        yield too_long(where, text)
+
+
+def too_long(where: str, text: str) -> Finding:
+    return Finding("warning", where, f"{len(text)} characters: hosts cut such a text after {MAX_TEXT}")
+
+
+def scheme_of(uri: str) -> str:
+    try:
+        return urlsplit(uri).scheme
+    except ValueError:
+        return ""
+
+
+def of_costs(tokens: Mapping[str, int]) -> list[Finding]:
+    """Return what there is to say about the estimated tokens of all tools."""
+    total = sum(tokens.values())
+    if total <= MANY_TOKENS:
+        return []
+    dearest = sorted(tokens, key=lambda name: tokens[name], reverse=True)[:3]
+    what = f"about {total} tokens in every conversation; most of them for {', '.join(dearest)}"
+    return [Finding("warning", "tools", what)]

@@ -1,0 +1,125 @@
+"""Passing a server on: what `trio-mcp run`, `serve` and `backfill` do with a URL or a command."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from urllib.parse import urlsplit
+
+from ...client.target import check_url, open_target
+from ...errors import ConfigurationError, McpError
+from ...groups import single_exception
+from ...relay import Connect, Proxy, proxy
+from ...session import MessageChannel, as_message_channel
+from ..errors import CommandError, Status
+from .target import CommandTarget, UrlTarget
+
+
+def pass_on(
+    transport: str, target: CommandTarget | UrlTarget, headers: Mapping[str, str], options: Mapping[str, object]
+) -> int:
+    """Serve a server that is somewhere else until it, or the host, leaves; return the exit status.
+
+    Raises:
+        CommandError: it could not be started or reached, or it has gone.
+    """
+    far = proxied(target, headers)
+    # An address that cannot be listened on is the caller's to report; on stdio there is none.
+    with proxy_errors(listens=transport != "stdio"):
+        far.run(transport, **options)
+    return 0
+
+
+def proxied(target: CommandTarget | UrlTarget, headers: Mapping[str, str]) -> Proxy:
+    """Return a server that passes everything on to the one that a target names. Nothing is started yet.
+
+    Raises:
+        CommandError: the URL is malformed, or there are headers for a command.
+    """
+    connect_to, own = transport_options(target, headers)
+    with wrong_options():
+        return proxy(connect_to, **own)  # type: ignore[arg-type]  # `own` has no keyword of `proxy`
+
+
+def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hidden: str | None = None) -> Connect:
+    """Return what opens a connection to the server.
+
+    Args:
+        hidden: the environment variable that a command does not get.
+
+    Raises:
+        CommandError: the URL is malformed, or there are headers for a command.
+    """
+    connect_to, own = transport_options(target, headers, hidden)
+    with wrong_options():
+        # Checks the options now, and not when a host connects. This channel is never opened.
+        open_target(connect_to, own)
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[MessageChannel]:
+        async with open_target(connect_to, own) as channel:
+            yield as_message_channel(channel)
+
+    return connect
+
+
+def transport_options(
+    target: CommandTarget | UrlTarget, headers: Mapping[str, str], hidden: str | None = None
+) -> tuple[str | list[str], dict[str, object]]:
+    """Return a target as a client takes it, with the options of its transport. Raises `CommandError`."""
+    if isinstance(target, UrlTarget):
+        check_server(target.url)
+        return target.url, {"headers": {**target.headers, **headers}}
+    if headers:
+        raise CommandError("--header is for the URL of a server; a command gets no headers")
+    # Who wrote the command set the variables for it.
+    inherited = {name: value for name, value in os.environ.items() if name != hidden}
+    return [*target.words], {"env": {**inherited, **target.env}, "cwd": target.cwd}
+
+
+@contextmanager
+def wrong_options() -> Generator[None]:
+    """Raise `CommandError` for an option that a transport cannot have."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        raise CommandError(str(error)) from error
+
+
+def check_server(url: str) -> None:
+    """Raise `CommandError` for a URL that cannot be connected to, or that shows a secret in errors."""
+    try:
+        check_url(url)
+    except ValueError as error:
+        raise CommandError(str(error) if "@" not in url else "the URL of the server is malformed") from error
+    check_no_password(url, "the URL of the server", "--header authorization='Basic ...'")
+
+
+def check_no_password(url: str, what: str, instead: str) -> None:
+    """Raise `CommandError` for a URL with a user or a password: hosts read it in errors, and it stands in logs."""
+    if "@" in urlsplit(url).netloc:
+        raise CommandError(f"{what} has a user or a password in it: use {instead}")
+
+
+@contextmanager
+def proxy_errors(*, listens: bool = False) -> Generator[None]:
+    """Raise `CommandError` for a server behind a proxy that could not be started or reached, or has gone.
+
+    Args:
+        listens: an `OSError` is about the address that is listened on, and is raised as it is.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = single_exception(error)
+        raise (found if listens and isinstance(found, OSError) else command_error(found)) from error
+
+
+def command_error(error: Exception) -> Exception:
+    """Return the error for the user of a proxy that could not be started."""
+    if isinstance(error, OSError):
+        return CommandError(f"the server could not be started: {error}", Status.UNREACHABLE)
+    if isinstance(error, McpError) and not isinstance(error, ConfigurationError):
+        return CommandError(str(error), Status.UNREACHABLE)
+    return error

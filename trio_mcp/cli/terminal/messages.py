@@ -1,0 +1,80 @@
+"""Showing what a server sends: results on stdout, progress, log messages and the state of tasks on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Final
+
+from ...printable import printable
+from ...types import (
+    AudioContent,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    LoggingMessageNotificationParams,
+    ProgressNotificationParams,
+    ResourceLink,
+    Task,
+    TextContent,
+    TextResourceContents,
+)
+from .output import note
+
+
+def show_result(result: CallToolResult) -> None:
+    """Write a result to stdout, without control characters if that is a terminal; an error result to stderr."""
+    text = "\n".join(as_text(block) for block in result.content)
+    if not text and result.structured_content is not None:
+        text = json.dumps(result.structured_content, ensure_ascii=False)
+    if result.is_error:
+        note(f"the tool answered with an error: {text}")
+    # Into a file or a pipe go the bytes that the tool returned: a program reads them, and no terminal.
+    elif text:
+        sys.stdout.write((printable(text) if sys.stdout.isatty() else text) + "\n")
+        sys.stdout.flush()
+
+
+def as_text(block: ContentBlock) -> str:
+    """Return a block as text; of an image, audio or binary resource only a description."""
+    match block:
+        case TextContent(text=text):
+            return text
+        case ImageContent(mime_type=mime_type, data=data) | AudioContent(mime_type=mime_type, data=data):
+            return f"[{mime_type}, {len(data) * 3 // 4} bytes]"
+        case ResourceLink(uri=uri):
+            return f"[{uri}]"
+        case EmbeddedResource(resource=TextResourceContents(text=text)):
+            return text
+        case EmbeddedResource(resource=resource):
+            return f"[{resource.uri}]"
+
+
+def show_progress(report: ProgressNotificationParams) -> None:
+    """Write a progress notification to stderr."""
+    of = "" if report.total is None else f"/{report.total:g}"
+    note(f"[{report.progress:g}{of}] {report.message or ''}".rstrip())
+
+
+def show_change(task: Task) -> None:
+    """Write the state of a task to stderr."""
+    note(f"[{task.status}] {task.status_message or ''}".rstrip())
+
+
+LEVELS: Final = {
+    "debug": "bright_black",
+    "warning": "yellow",
+    "error": "red",
+    "critical": "red",
+    "alert": "red",
+    "emergency": "red",
+}
+"""The colours of the levels of log messages."""
+
+
+def show_log(entry: LoggingMessageNotificationParams) -> None:
+    """Write a log message of the server to stderr."""
+    source = f" {entry.logger}:" if entry.logger else ""
+    data = entry.data if isinstance(entry.data, str) else json.dumps(entry.data, ensure_ascii=False)
+    note(f"[{entry.level}]{source} {data}", colour=LEVELS.get(entry.level))

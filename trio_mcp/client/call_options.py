@@ -1,0 +1,131 @@
+"""How a call is made: its keyword arguments, and the params of its request."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final, NamedTuple, TypedDict
+
+from ..checks import (
+    check_instance,
+    check_int,
+    check_names,
+    check_seconds,
+    check_str,
+    check_str_mapping,
+    check_sync_callback,
+    mistake,
+)
+from ..session.idle_timeout import OnProgress
+from ..types import (
+    CallToolRequestParams,
+    CompleteRequestParams,
+    CompletionArgument,
+    CompletionContext,
+    JsonObject,
+    JsonValue,
+    PromptReference,
+    Reference,
+    ResourceTemplateReference,
+)
+from .option_names import check_call_options
+from .repeats import with_key
+
+MAX_ROUNDS: Final = 10
+"""Rounds after which a call fails; other SDKs have the same limit (protocol.md 3.7)."""
+
+
+class CallKeywords(TypedDict, total=False):
+    """The keyword arguments of a call, as type checkers see them; `Client.call_tool` describes each."""
+
+    timeout: float
+    on_progress: OnProgress | None
+    meta: JsonObject | None
+    max_rounds: int
+    idle_timeout: float
+
+
+class CallOptions(NamedTuple):
+    """How a call is made: its keyword arguments with their defaults."""
+
+    timeout: float = math.inf
+    on_progress: OnProgress | None = None
+    meta: JsonObject | None = None
+    max_rounds: int = MAX_ROUNDS
+    idle_timeout: float = math.inf
+
+    def check(self) -> None:
+        """Raise `TypeError` or `ValueError` if an option is invalid."""
+        # The defaults are valid. Most calls pass nothing else, and should not pay for checks.
+        if self.meta is not None:
+            check_instance("meta", self.meta, dict, "a dict of members for `_meta`")
+        if self.timeout is not math.inf:
+            check_seconds("timeout", self.timeout, hint="math.inf for no limit")
+        if self.on_progress is not None:
+            check_sync_callback("on_progress", self.on_progress)
+        if self.idle_timeout is not math.inf:
+            check_seconds("idle_timeout", self.idle_timeout, positive=True, hint="math.inf for no limit")
+        if self.max_rounds is not MAX_ROUNDS:
+            check_int("max_rounds", self.max_rounds)
+
+
+OPTIONS: Final = frozenset(CallOptions._fields)
+
+
+def call_options(method: str, named: object, given: CallKeywords) -> CallOptions:
+    """Return the options of a call.
+
+    Args:
+        named: the tool, prompt or resource.
+
+    Raises:
+        TypeError: the method of the client has no option of that name.
+    """
+    if not OPTIONS.issuperset(given):
+        known = (*OPTIONS, "returns", "raise_on_error", "task") if method == "call_tool" else OPTIONS
+        if method != "read_resource":
+            check_call_options(method, named, given, known)
+        check_names(given, known, f"{method}()")
+    return CallOptions(**given)
+
+
+def tool_params(
+    name: str, arguments: Mapping[str, JsonValue] | None, options: CallOptions, instance: str | None
+) -> CallToolRequestParams:
+    """Return the params of a call, with an idempotency key if the server knows those.
+
+    Args:
+        instance: of the server; None if it does not know keys.
+
+    Raises:
+        TypeError, ValueError: an argument or an option is invalid.
+    """
+    options.check()
+    check_str("the name of the tool", name)
+    meta = with_key(options.meta, instance)
+    return CallToolRequestParams(name=name, arguments=tool_arguments(arguments), meta=meta)
+
+
+def tool_arguments(arguments: Mapping[str, JsonValue] | None) -> dict[str, JsonValue]:
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping):
+        raise TypeError(
+            mistake("the arguments of the tool", 'a mapping of names to values, such as {"city": "Lisbon"}', arguments)
+        )
+    return dict(arguments)
+
+
+def complete_params(
+    ref: Reference, argument: str, value: str, context: Mapping[str, str] | None
+) -> CompleteRequestParams:
+    """Return the params of `completion/complete`; raise `TypeError` if an argument has the wrong type."""
+    if not isinstance(ref, PromptReference | ResourceTemplateReference):
+        raise TypeError(
+            "ref says whose argument it is: PromptReference(name=...) or ResourceTemplateReference(uri=...), "
+            f"of trio_mcp.types, not {ref!r:.80}"
+        )
+    check_str("argument", argument)
+    check_str("value", value)
+    known = None if context is None else CompletionContext(arguments=check_str_mapping("context", context))
+    return CompleteRequestParams(ref=ref, argument=CompletionArgument(name=argument, value=value), context=known)
