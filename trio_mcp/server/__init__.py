@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from . import other_names as other_names
     from . import own_tools as own_tools
     from . import parameters_model as parameters_model
+    from . import preloading as preloading
     from . import prompts as prompts
     from . import resources as resources
     from . import running as running
@@ -108,6 +109,7 @@ else:
             "other_names": "",
             "own_tools": "",
             "parameters_model": "",
+            "preloading": "",
             "prompts": "PromptKeywords",
             "provide": "Provide",
             "resources": "ResourceKeywords",

@@ -195,7 +195,7 @@ def identity_of(
     website_url: str | None,
     icons: Sequence[Icon],
 ) -> Implementation:
-    """Return what a server tells of itself. Raises `TypeError` if `version` is not a string."""
+    """Return what a server declares about itself. Raises `TypeError` if `version` is not a string."""
     return Implementation(
         name=name,
         version=check_str("version", version),

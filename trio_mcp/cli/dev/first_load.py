@@ -16,6 +16,7 @@ import trio
 
 from ...server import Server
 from ..errors import CommandError
+from ..targets.loading import WrongChoice
 from .file_watch import watch
 from .project_modules import ProjectModules, Stamp, forget_lines
 from .reloading import END_SIGNALS, BrokenOff, Tell, Watch, broken_off_by_signals, described, importable, may_help
@@ -61,10 +62,13 @@ class FirstLoad:
             has_host: stdin leads to a host, which may leave.
 
         Raises:
-            CommandError: there is no such file or module.
+            CommandError: there is no such file or module, or the file has other servers than the one that was named.
         """
         try:
             return self.load()
+        except WrongChoice:
+            # The command line has to change, and not the file.
+            raise
         except CommandError as error:
             if is_missing(error, self.source) or (has_host and not may_hang_up(sys.stdin.fileno())):
                 raise

@@ -67,6 +67,10 @@ ALL_CAPABILITIES = ClientCapabilities(
     roots=RootsCapability(list_changed=True),
     extensions={TASKS_EXTENSION: {}},
 )
+NO_SERVER = (
+    "MockClient takes no server, and its scripts by keyword: write client = MockClient(elicits=[...]), and "
+    "`await client.call(tool, name=value)` with the function of a tool or (server, \"its name\")"
+)
 ERAS = ("modern", "legacy", *REVISIONS)
 INFO = Implementation(name="trio_mcp.testing", version="1")
 
@@ -107,7 +111,7 @@ class MockClient:
 
     def __init__(
         self,
-        *,
+        *positional: Never,
         elicits: ElicitScript | None = None,
         urls: UrlScript | None = None,
         samples: SampleScript | None = None,
@@ -118,6 +122,8 @@ class MockClient:
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, MockClient, "MockClient()")
+        if positional:
+            raise TypeError(NO_SERVER)
         self._era = check_choice("era", era, ERAS)
         if capabilities is not None:
             check_instance("capabilities", capabilities, ClientCapabilities, "ClientCapabilities(...)")
