@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import click
 import pytest
 from naming import unnamed
 
+from trio_mcp.cli.command import Command
 from trio_mcp.cli.errors import Status
 from trio_mcp.cli.program import MODULES, main, program
 
@@ -24,6 +27,34 @@ def test_the_help_of_every_command_has_examples_and_the_exit_statuses(
     assert main([name, "--help"]) == Status.OK
     said = capsys.readouterr().out
     assert unnamed(said.partition("examples:")[2], f"trio-mcp {name}", "exit status:") == []
+
+
+def examples() -> list[list[str]]:
+    """The words of every example in a help, without what belongs to the shell."""
+    found = []
+    for name in MODULES:
+        command = program.get_command(click.Context(program), name)
+        assert isinstance(command, Command)
+        for line in command.examples.replace("\\\n", " ").splitlines():
+            if text := re.search(
+                r"trio-mcp ([^$()>#]+)", line if line.startswith("  ") and "{" not in line[:3] else ""
+            ):
+                found.append(shlex.split(text[1]))
+    return found
+
+
+@pytest.mark.parametrize("words", examples(), ids=shlex.join)
+def test_an_example_of_a_help_can_be_typed(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop").mkdir()
+    name, *rest = words
+    command = program.get_command(click.Context(program), name)
+    assert command is not None
+    command.make_context(name, rest)
+
+
+def test_every_command_has_an_example() -> None:
+    assert {words[0] for words in examples()} == {*MODULES}
 
 
 def test_a_help_explains_no_status_that_its_command_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
