@@ -10,9 +10,11 @@ from types import FunctionType, ModuleType
 from typing import get_type_hints
 
 import pytest
+from naming import naming
 
 import trio_mcp
 import trio_mcp_transports
+from trio_mcp import import_hints
 from trio_mcp.model_formats import api_types
 
 
@@ -53,6 +55,39 @@ def test_all_is_sorted_without_repetition_and_complete(name: str) -> None:
 
 def test_the_package_shows_its_public_names_and_no_others() -> None:
     assert {name for name in dir(trio_mcp) if not name.startswith("__")} == set(trio_mcp.__all__)
+
+
+ELSEWHERE = [
+    ("FastMCP", "Server"),
+    ("Depends", "Provide"),
+    ("Message", "PromptMessage"),
+    ("ToolAnnotations", "trio_mcp.types"),
+    *((name, package) for package, names in import_hints.PACKAGES.items() for name in names.split()),
+]
+
+
+@pytest.mark.parametrize(("name", "written"), ELSEWHERE)
+def test_a_name_that_is_elsewhere_is_answered_with_what_to_write(name: str, written: str) -> None:
+    assert not hasattr(trio_mcp, name)
+    with pytest.raises(ImportError, match=naming(name, written)):
+        exec(f"from trio_mcp import {name}")
+    with pytest.raises(AttributeError, match=naming(name, written)):
+        getattr(trio_mcp, name)
+
+
+def test_the_hints_have_every_public_name_of_the_packages_that_they_know() -> None:
+    told = {name for names in import_hints.PACKAGES.values() for name in names.split()}
+    for package, names in import_hints.PACKAGES.items():
+        public = set(importlib.import_module(package).__all__)
+        assert set(names.split()) <= public <= told.union(trio_mcp.__all__)
+    assert set(import_hints.OF_OTHERS).isdisjoint(trio_mcp.__all__)
+
+
+def test_any_other_name_is_missing_as_ever() -> None:
+    with pytest.raises(ImportError, match=r"^cannot import name 'nothing' from 'trio_mcp' \(.*__init__\.py\)$"):
+        exec("from trio_mcp import nothing")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'$"):
+        trio_mcp.nothing  # noqa: B018
 
 
 def type_checked(package: str) -> list[tuple[str, str]]:

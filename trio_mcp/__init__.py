@@ -14,6 +14,7 @@ therefore loads no client, and `trio_mcp.protocol` loads no Trio.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from . import late as _late
 from .errors import (
     BranchElicitNotAllowed,
     BranchLimit,
@@ -219,12 +220,26 @@ _PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise _missing(name, _late.importing_module())
     package = _PACKAGE_OF.get(name, "server")
     with _no_collection():
         value: object = getattr(import_module(f".{package}", __name__), name)
     globals()[name] = value
     return value
+
+
+def _missing(name: str, importer: str | None) -> AttributeError | ImportError:
+    """Return the error for a name that this package does not have.
+
+    Args:
+        importer: the module that imports it; None if the name is read as an attribute.
+    """
+    # The modules of both packages import others of this one so: a server need not load the hints for that.
+    ours = importer is not None and importer.startswith(__name__)
+    hint: str = "" if ours or name.startswith("_") else import_module(f"{__name__}.import_hints").hint(name)
+    if hint and importer is not None:
+        return ImportError(f"cannot import name {name!r} from {__name__!r}: {hint}", name=__name__, path=__file__)
+    return AttributeError(f"module {__name__!r} has no attribute {name!r}{': ' if hint else ''}{hint}")
 
 
 def __dir__() -> list[str]:

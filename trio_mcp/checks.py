@@ -21,6 +21,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from typing import TypeVar, Unpack, cast, get_args, get_origin, get_type_hints
 
+from .signatures import signature_of
+
 T = TypeVar("T")
 
 
@@ -170,7 +172,7 @@ def names_options(options: type[T]) -> type[T]:
         try:
             init(self, *args, **given)
         except TypeError:
-            check_names(given, list(inspect.signature(init).parameters)[1:], f"{options.__name__}()")
+            check_names(given, list(signature_of(init).parameters)[1:], f"{options.__name__}()")
             raise
 
     options.__init__ = named  # type: ignore[method-assign, assignment]
@@ -179,7 +181,7 @@ def names_options(options: type[T]) -> type[T]:
 
 def keyword_options(function: Callable[..., object]) -> list[str]:
     """Return the names of the keyword-only parameters of a function."""
-    return [each.name for each in inspect.signature(function).parameters.values() if each.kind is each.KEYWORD_ONLY]
+    return [each.name for each in signature_of(function).parameters.values() if each.kind is each.KEYWORD_ONLY]
 
 
 def check_keywords(given: Iterable[str], function: Callable[..., object], where: str) -> None:
@@ -189,7 +191,7 @@ def check_keywords(given: Iterable[str], function: Callable[..., object], where:
 
 def keyword_names(function: Callable[..., object]) -> list[str] | None:
     """Return the names of a function's keyword arguments, with those of a `**options: Unpack[...]`; None if it takes any."""
-    names, parameters = keyword_options(function), inspect.signature(function).parameters.values()
+    names, parameters = keyword_options(function), signature_of(function).parameters.values()
     rest = next((each.name for each in parameters if each.kind is each.VAR_KEYWORD), None)
     if rest is None:
         return names

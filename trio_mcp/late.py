@@ -32,3 +32,17 @@ def exports(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], o
         return sorted({*vars(sys.modules[package]), *module_of})
 
     return load, names
+
+
+def importing_module() -> str | None:
+    """Return the name of the module whose `from package import name` calls the `__getattr__` of a package; call it there.
+
+    None if the name is read as an attribute, as by `hasattr`.
+    """
+    # `from package import name` turns an `AttributeError` into an `ImportError` with a text of its own, and `hasattr` passes an
+    # `ImportError` on: what `__getattr__` has to raise depends on who asks. The statement asks in this function of importlib.
+    caller = sys._getframe(2)  # noqa: SLF001
+    if caller.f_code.co_name != "_handle_fromlist" or caller.f_back is None:
+        return None
+    name: object = caller.f_back.f_globals.get("__name__")
+    return name if isinstance(name, str) else ""

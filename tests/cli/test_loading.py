@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
 from naming import unnamed
 
 from trio_mcp.cli.errors import CommandError, Status
-from trio_mcp.cli.targets.loading import load_server
+from trio_mcp.cli.targets.loading import lifespan_errors, load_server
 
 HEAD = "from trio_mcp import Server\n"
 
@@ -83,6 +84,50 @@ def _private() -> Server: return server
 def test_a_file_without_a_server_is_refused_with_the_functions_that_may_make_one(file: Path) -> None:
     assert refused(file, "def make(): return Server('made')", "").endswith("choose one of: app.py:make")
     assert refused(file, "x = 3", "").endswith("has no Server in it")
+
+
+@pytest.mark.parametrize("name", ["app", "make"])
+def test_an_error_in_an_imported_file_is_reported_at_the_line_of_that_file(file: Path, name: str) -> None:
+    helper = file.with_name(f"imported_by_{name}.py")
+    helper.write_text("\n\ndef fail():\n    import nowhere_to_be_found\n")
+    call = f"from {helper.stem} import fail\nserver = Server('x')\n"
+    text = f"{call}fail()\n" if name == "app" else f"{call}def make(): return fail()\n"
+    assert unnamed(refused(file, text, "" if name == "app" else name), f"{helper}, line 4: ModuleNotFoundError") == []
+
+
+def test_an_error_that_a_library_raises_is_reported_at_the_line_that_calls_it(file: Path) -> None:
+    library = file.parent / ".venv" / "lib" / "site-packages"
+    library.mkdir(parents=True)
+    (library / "library_of_app.py").write_text("def fail(): raise OSError('no disk')\n")
+    sys.path.append(str(library))
+    assert unnamed(refused(file, "import library_of_app\n\nlibrary_of_app.fail()\n", ""), "app.py, line 4: OSError") == []
+    assert unnamed(refused(file, "Server('x').add_tool(3)", ""), "app.py, line 2: TypeError") == []
+
+
+LIFESPAN = """
+from contextlib import asynccontextmanager
+import trio
+from database_of_app import connect
+
+@asynccontextmanager
+async def lifespan(server):
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connect)
+        yield
+
+server = Server('x', lifespan=lifespan)
+"""
+
+
+async def test_the_last_line_of_the_project_is_named_for_a_lifespan_that_fails(file: Path) -> None:
+    database = file.with_name("database_of_app.py")
+    database.write_text("async def connect():\n    raise OSError('no database')\n")
+    file.write_text(HEAD + LIFESPAN)
+    server = load_server(str(file))
+    with pytest.raises(CommandError) as caught, lifespan_errors(file):
+        async with server.open_service():
+            await trio.sleep(1)
+    assert unnamed(str(caught.value), f"{database}, line 2: the lifespan failed: OSError") == []
 
 
 def missing(target: str) -> str:

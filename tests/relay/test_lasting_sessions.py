@@ -1,4 +1,4 @@
-"""The session of a legacy host behind a proxy goes on when the server has lost it: what is sent again, what each side sees."""
+"""The session of a legacy host behind a proxy goes on when the server has lost it: what each side is sent."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from naming import unnamed
 
-from trio_mcp import Server
+from trio_mcp import Accepted, ElicitExchange, Server
 from trio_mcp.server import other_names
 from trio_mcp.server.context import Context
 from trio_mcp.testing import make_context
@@ -30,6 +30,13 @@ async def test_an_attribute_of_the_context_is_answered_in_the_error_of_the_call(
         with pytest.raises(AttributeError, match=r"'Context'.*'report_progress': .*ctx\.progress"):
             await ctx.report_progress(1)
     assert [name for name in other_names.OF_CONTEXT if hasattr(Context, name)] == []
+
+
+def test_an_attribute_of_an_answer_is_answered_too() -> None:
+    answer: Any = Accepted(3, ElicitExchange("elicit_1_1", "elicit", "How many?", {"value": 3}, None))
+    with pytest.raises(AttributeError, match=r"'Accepted'.*'data': .*\.content"):
+        _ = answer.data
+    assert copy.copy(answer).content == 3
 
 
 @pytest.mark.parametrize("name", other_names.OPTIONS)

@@ -263,6 +263,26 @@ async def test_an_unknown_option_of_a_question_is_rejected_with_the_nearest_one(
 
 
 @pytest.mark.parametrize(
+    ("call", "names"),
+    [
+        (lambda ctx: ctx.sample("?", result_type=int), ["ctx.sample()", "'result_type'", "returns="]),
+        (lambda ctx: ctx.elicit.strict("?", response_type=int), ["ctx.elicit.strict()", "'response_type'", "second"]),
+        (lambda ctx: ctx.info("x", logger_name="y"), ["ctx.info()", "'logger_name'", "'logger'"]),
+        (lambda ctx: ctx.log("info", "x", zzz="y"), ["ctx.log()", "'zzz'", "data, level, logger"]),
+        (lambda ctx: ctx.progress(2, 3, 4, 5), ["ctx.progress()", "(progress, total=None, message=None)"]),
+        (lambda ctx: ctx.progress(), ["ctx.progress()", "'progress'"]),
+    ],
+)
+async def test_an_argument_that_a_method_of_the_context_does_not_take_is_answered_in_the_words_of_its_author(
+    call: Callable[[Any], object], names: list[str]
+) -> None:
+    async with make_context() as ctx:
+        with pytest.raises(TypeError, match=naming(*names)) as caught:
+            call(ctx)
+    assert "Reporter" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("method", "there_are"),
     [
         ("ctx.elicit()", ["context", "reask", "timeout"]),

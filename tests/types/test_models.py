@@ -7,8 +7,10 @@ import math
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from naming import naming
 from pydantic import ValidationError
 
 import trio_mcp.types as types
@@ -46,6 +48,28 @@ def test_the_text_of_a_resource_is_that_of_its_parts_that_are_text():
         types.TextResourceContents(uri="a://3", text="two"),
     ]
     assert types.ReadResourceResult(contents=parts).text == "one two"
+
+
+@pytest.mark.parametrize(
+    ("model", "wire", "field"),
+    [
+        (CallToolResult(content=[]), "isError", "is_error"),
+        (CallToolResult(content=[]), "structuredContent", "structured_content"),
+        (CallToolResult(content=[]), "_meta", "meta"),
+        (Tool(name="a", input_schema={}), "inputSchema", "input_schema"),
+    ],
+)
+def test_a_name_of_the_wire_is_answered_with_the_name_of_the_field(model: Model, wire: str, field: str) -> None:
+    assert not hasattr(model, wire)
+    with pytest.raises(AttributeError, match=naming(type(model).__name__, repr(wire), f".{field}")):
+        getattr(model, wire)
+
+
+def test_an_unknown_member_is_an_attribute_and_any_other_name_is_missing() -> None:
+    model: Any = read(Implementation, UNKNOWN)
+    assert model.motto == ["b"]
+    with pytest.raises(AttributeError, match="'motte'$"):
+        _ = model.motte
 
 
 def read(model: type[Model], value: JsonValue) -> Model:

@@ -26,12 +26,11 @@ import math
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import Enum, auto
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
 import trio
 
 from ..backoff import RECONNECT_BACKOFF, STABLE_AFTER
-from ..errors import RemoteProtocolError
 from ..logs import peer_logger
 from ..protocol.jsonrpc import (
     Batch,
@@ -45,11 +44,11 @@ from ..protocol.jsonrpc import (
     Unanswered,
     decoded,
 )
-from ..protocol.revisions import REVISIONS
 from ..session import Envelope, MessageChannel, Received, Sent
 from ..types import JsonObject
 from .passing import CANCELLED
 from .question_ids import QuestionIds
+from .sent_requests import SentRequests
 from .session_memory import SessionMemory, accepted
 from .streams import id_in
 
@@ -59,8 +58,6 @@ ATTEMPT_SECONDS: Final = 30.0
 """Seconds that the server may take to open the session again."""
 LEAST_PAUSE: Final = 1.0
 """Seconds after a failed attempt in which requests are answered with its error, and begin no other one."""
-MAX_WAITING: Final = 256
-"""Requests that wait for a session."""
 
 Reply: TypeAlias = Response | ErrorResponse | Malformed | Unanswered
 
@@ -73,19 +70,6 @@ class State(Enum):
     OPENING = auto()
     PAUSING = auto()
     CLOSED = auto()
-
-
-class OpenRequest(NamedTuple):
-    """A request of the host that is at the server.
-
-    Attributes:
-        session: the number of the session that it was sent in.
-        is_repeat: it was sent before.
-    """
-
-    envelope: Envelope[Sent]
-    session: int
-    is_repeat: bool
 
 
 class LastingSession(MessageChannel):
@@ -105,8 +89,7 @@ class LastingSession(MessageChannel):
         self._memory = SessionMemory()
         self._offered: Request | None = None
         """The last `initialize`."""
-        self._open: dict[RequestId, OpenRequest] = {}
-        self._waiting: dict[RequestId, Envelope[Sent]] = {}
+        self._requests = SentRequests(self._memory, self._fail, gone)
         self._questions = QuestionIds(self._new_id)
         self._own: dict[RequestId, Callable[[Reply], None]] = {}
         """The requests of this object, and what takes their replies."""
@@ -130,13 +113,13 @@ class LastingSession(MessageChannel):
         """Open the session again whenever it is lost; the connection is read and written by others. Return if it cannot go on."""
         while self._state is not State.CLOSED:
             if self._state in (State.PASSIVE, State.OPEN):
-                await (self._send_waiting() if self._waiting else self._wait_wanted())
+                await (self._send_waiting() if self._requests.are_waiting else self._wait_wanted())
                 continue
             await self._pause()
             why = await self._attempt()
             self._failures += 1
             if why is not None:
-                self._fail_waiting(why)
+                self._note_failed(why)
 
     async def _wait_wanted(self) -> None:
         self._wanted = trio.Event()
@@ -191,7 +174,7 @@ class LastingSession(MessageChannel):
         async with self._sending:
             self._state, self._session = State.OPEN, self._session + 1
             self._opened_at = trio.current_time()
-            await self._inner.send_many([*self._repeated(), *self._taken_waiting()])
+            await self._inner.send_many([*self._repeated(), *self._requests.take_waiting(self._session)])
         logger.info("the session was opened again")
         for notice in self._memory.changes():
             self._put(notice)
@@ -199,14 +182,7 @@ class LastingSession(MessageChannel):
     async def _send_waiting(self) -> None:
         async with self._sending:
             if self._state is State.OPEN:
-                await self._inner.send_many(self._taken_waiting())
-
-    def _taken_waiting(self) -> list[Envelope[Sent]]:
-        """Return the requests that wait; from now on they are at the server."""
-        waiting, self._waiting = self._waiting, {}
-        for request_id, envelope in waiting.items():
-            self._open[request_id] = OpenRequest(envelope, self._session, is_repeat=True)
-        return list(waiting.values())
+                await self._inner.send_many(self._requests.take_waiting(self._session))
 
     def _repeated(self) -> Iterator[Envelope]:
         for message in self._memory.messages():
@@ -229,31 +205,15 @@ class LastingSession(MessageChannel):
             return
         self._state, self._why = State.OPENING, why
         logger.info("the session is opened again: %s", why)
-        for request_id in [*self._open] if is_connection else ():
-            self._repeat_or_fail(request_id, self._open.pop(request_id), why)
+        if is_connection:
+            self._requests.lose_all(why)
         for notice in self._questions.end_session():
             self._put(notice)
         self._wanted.set()
 
-    def _repeat_or_fail(self, request_id: RequestId, lost: OpenRequest, why: str, *, was_ignored: bool = False) -> None:
-        """Let a request that got no answer wait for the new session, or answer it with an error.
-
-        Args:
-            was_ignored: the server did nothing for it.
-        """
-        request = lost.envelope.message
-        assert isinstance(request, Request)
-        if not lost.is_repeat and (was_ignored or self._memory.is_repeatable(request)):
-            self._waiting[request_id] = lost.envelope
-            return
-        unknown = "" if was_ignored or request.method != "tools/call" else " The tool may or may not have run."
-        self._fail(request_id, f"{self._gone(why)}.{unknown}")
-
-    def _fail_waiting(self, why: str) -> None:
+    def _note_failed(self, why: str) -> None:
         self._why, self._failed, self._failed_at = why, True, trio.current_time()
-        for request_id in self._waiting:
-            self._fail(request_id, self._unreachable)
-        self._waiting.clear()
+        self._requests.fail_waiting(self._unreachable)
 
     @property
     def _unreachable(self) -> str:
@@ -301,20 +261,19 @@ class LastingSession(MessageChannel):
         if isinstance(message, Notification) and message.method == CANCELLED:
             cancelled = id_in(decoded(message.params).get("requestId"))
             if cancelled is not None:
-                self._waiting.pop(cancelled, None)
-                self._open.pop(cancelled, None)
+                self._requests.cancel(cancelled)
         return value if self._state is State.OPEN else None
 
     def _take_request(self, request: Request, value: Envelope[Sent]) -> bool:
         """Return whether to send a request of the host now; else it waits, or is answered."""
         if self._state is State.OPEN:
-            self._open[request.id] = OpenRequest(value, self._session, is_repeat=False)
+            self._requests.add_sent(request.id, value, self._session)
             return True
         is_early = self._state is State.PAUSING and trio.current_time() - self._failed_at < LEAST_PAUSE
-        if is_early or len(self._waiting) >= MAX_WAITING:
+        if is_early or self._requests.is_full:
             self._fail(request.id, self._unreachable)
         else:
-            self._waiting[request.id] = value
+            self._requests.add_waiting(request.id, value)
             self._wanted.set()
         return False
 
@@ -341,20 +300,10 @@ class LastingSession(MessageChannel):
         """Yield what is passed on of some messages."""
         for envelope in received:
             message = envelope.message
-            if isinstance(message, Batch) and (members := self._members(message)) is not None:
+            if isinstance(message, Batch) and (members := self._memory.members_of(message)) is not None:
                 yield from self._passed(Envelope(member, peer=envelope.peer) for member in members)
             elif (passed := self._incoming(envelope)) is not None:
                 yield passed
-
-    def _members(self, batch: Batch) -> Iterable[Received] | None:
-        """Return the messages of an array (2025-03-26); None elsewhere, and if it is none."""
-        version = self._memory.version
-        if not isinstance(version, str) or version not in REVISIONS or not REVISIONS[version].batches:
-            return None
-        try:
-            return batch.messages()
-        except RemoteProtocolError:
-            return None
 
     def _incoming(self, envelope: Envelope[Received]) -> Envelope[Received] | None:
         """Return what to pass on of a message of the server; None for what is meant for this object."""
@@ -384,7 +333,7 @@ class LastingSession(MessageChannel):
             self._memory.handshake, self._offered = self._offered, None
             self._memory.result = accepted(reply)
             self._state = State.OPEN
-        known = self._open.pop(request_id, None)
+        known = self._requests.take(request_id)
         if known is not None and isinstance(reply, Response):
             request = known.envelope.message
             if isinstance(request, Request) and request.method == "tools/list":
@@ -397,7 +346,7 @@ class LastingSession(MessageChannel):
         """Act on the news that a request gets no answer."""
         if self._take_own(request_id, news):
             return None
-        lost = self._open.pop(request_id, None)
+        lost = self._requests.take(request_id)
         if lost is None:
             # Its host has been answered, or it belongs to no session.
             return envelope if self._state in (State.PASSIVE, State.CLOSED) or not self._session else None
@@ -406,7 +355,7 @@ class LastingSession(MessageChannel):
         # It may be said of a session before this one.
         if lost.session == self._session:
             self._lose(news.why, is_connection=False)
-        self._repeat_or_fail(request_id, lost, news.why, was_ignored=True)
+        self._requests.lose(request_id, lost, news.why, was_ignored=True)
         self._wanted.set()
         return None
 

@@ -125,7 +125,7 @@ class Proxy(RelayServer):
         """Serve over a transport until it ends; see `Server.serve`.
 
         Raises:
-            Disconnected: the server has gone, and with it the session of the only host, before the host has left.
+            Disconnected: the session of the only host cannot go on at the server, and the host has not left.
             OSError: the server of the only host cannot be started or reached.
         """
         check_event_loop()

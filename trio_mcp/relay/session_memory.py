@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from ..protocol.jsonrpc import Encoded, Notification, Request, Response, decoded
+from ..errors import RemoteProtocolError
+from ..protocol.jsonrpc import Batch, Encoded, Notification, Request, Response, decoded
+from ..protocol.revisions import REVISIONS
+from ..session import Received
 from ..types import JsonObject, JsonValue
 from .rounds import as_object
 from .upstream import MAX_TOOLS
@@ -83,6 +86,16 @@ class SessionMemory:
                 is_harmless = hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
                 if is_harmless and len(self._harmless) < MAX_TOOLS:
                     self._harmless.add(name)
+
+    def members_of(self, batch: Batch) -> Sequence[Received] | None:
+        """Return the messages of an array, if the revision has arrays (2025-03-26) and it is a valid one; else None."""
+        version = self.version
+        if not isinstance(version, str) or version not in REVISIONS or not REVISIONS[version].batches:
+            return None
+        try:
+            return batch.messages()
+        except RemoteProtocolError:
+            return None  # the proxy answers it
 
     def is_repeatable(self, request: Request) -> bool:
         """Return whether a request may be sent again although the server may have processed it."""

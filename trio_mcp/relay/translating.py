@@ -6,7 +6,7 @@ questions of the server. Unknown members of results survive; methods that the re
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -120,15 +120,18 @@ class WatchedChannel(MessageChannel):
         await self._channel.send_many(values)
 
     async def receive(self) -> Envelope[Received]:
+        raise NotImplementedError("a session uses receive_many")
+
+    async def receive_many(self) -> Iterable[Envelope[Received]]:
         try:
-            while True:
-                envelope = await self._channel.receive()
-                message = envelope.message
-                if not (isinstance(message, Response | ErrorResponse) and self._is_late(message.id)):
-                    return envelope
+            received = await self._channel.receive_many()
         except (trio.EndOfChannel, trio.BrokenResourceError, trio.ClosedResourceError):
             self.lost.set()
             raise
+        return (envelope for envelope in received if not self._answers_late(envelope.message))
+
+    def _answers_late(self, message: Received) -> bool:
+        return isinstance(message, Response | ErrorResponse) and self._is_late(message.id)
 
     async def aclose(self) -> None:
         await trio.lowlevel.checkpoint()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeAlias
+from typing import TYPE_CHECKING, Generic, Literal, Never, TypeAlias
 
 from typing_extensions import TypeVar
 
+from .. import server
 from .exchanges import ElicitExchange
 
 C = TypeVar("C")
@@ -26,6 +27,11 @@ class Accepted(Generic[T_co, C_co]):
     content: T_co
     exchange: ElicitExchange[C_co] = field(repr=False)
     action: Literal["accept"] = "accept"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Never:
+            raise server.other_names.missing("Accepted", name, server.other_names.OF_ACCEPTED)
 
     @property
     def context(self) -> C_co:

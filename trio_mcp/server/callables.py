@@ -8,6 +8,8 @@ from functools import partial
 from types import BuiltinFunctionType, FunctionType, SimpleNamespace
 from typing import Any, cast, get_type_hints
 
+from ..signatures import annotation_text, written_annotations
+
 NOT_RESOLVED = (
     "import or define it at the top level of the module: a name that is local to a function, or imported only under "
     "TYPE_CHECKING, is unknown at run time"
@@ -86,10 +88,10 @@ def unresolved_annotation(function: Callable[..., object], error: Exception) -> 
     """Return which annotation of a function caused an error."""
     called = inspect.unwrap(function)
     names: dict[str, Any] = getattr(called, "__globals__", {})
-    for name, annotation in getattr(called, "__annotations__", {}).items():
+    for name, annotation in written_annotations(called).items():
         alone = SimpleNamespace(__annotations__={name: annotation})
         try:
             get_type_hints(alone, names)
         except (NameError, AttributeError, TypeError, SyntaxError) as cause:
-            return f"the annotation of {name!r} is {annotation!r:.80}, but {cause}; {NOT_RESOLVED}"
+            return f"the annotation of {name!r} is {annotation_text(called, name):.80}, but {cause}; {NOT_RESOLVED}"
     return f"an annotation cannot be resolved: {error}; {NOT_RESOLVED}"

@@ -9,7 +9,7 @@ from typing import Final, Literal, Never, TypeAlias, cast, overload
 from typing_extensions import TypeVar
 
 from .. import server
-from ..checks import check_choice, check_int, check_no_options, check_str, keyword_options
+from ..checks import check_choice, check_int, check_str, keyword_options
 from ..errors import BranchElicitNotAllowed, ElicitationCancelled, ElicitationDeclined, ElicitationInvalid
 from ..runtime import Lane
 from ..session import Call
@@ -151,7 +151,7 @@ class Elicitation:
             Others: see the class.
         """
         if unknown:
-            check_no_options(unknown, Elicitation.strict, "ctx.elicit.strict()")
+            server.other_names.refuse(unknown, keyword_options(Elicitation.strict), "ctx.elicit.strict()")
         check_int("reask", reask, most=MAX_ATTEMPTS - 1)
         asked = self._form(message, schema, context)
         asking = _content(self._call, self._lane, message, asked, context, _limit(timeout), reask + 1)
@@ -233,7 +233,7 @@ class Elicitation:
             Others: see the class.
         """
         if unknown:
-            check_no_options(unknown, Elicitation.with_retry, "ctx.elicit.with_retry()")
+            server.other_names.refuse(unknown, keyword_options(Elicitation.with_retry), "ctx.elicit.with_retry()")
         check_choice("on_decline", on_decline, ON_DECLINE)
         check_int("max_attempts", max_attempts, least=1, most=MAX_ATTEMPTS)
         asked = self._form(message, schema, context)

@@ -41,6 +41,7 @@ from pydantic import PydanticUserError
 from ..errors import LocalProtocolError
 from ..logs import peer_logger
 from ..runtime import Lane, check_awaited
+from ..signatures import signature_of
 from .context import Context, StateT_co
 from .signature import is_context
 from .step_results import StepResult, return_hint
@@ -222,7 +223,7 @@ def handoff_function(
         check_phase(tool, "on_cancel", on_cancel, "value", "ctx")
     handoff = Handoff(tool, recorded_value(tool, before), client, on_cancel)
     hints = get_type_hints(before, include_extras=True)
-    parameters = dict(inspect.signature(before).parameters)
+    parameters = dict(signature_of(before).parameters)
     declared = next((name for name in parameters if is_context(hints.get(name))), None)
     context = free_name(parameters) if declared is None else declared
     if declared is None:
@@ -298,7 +299,7 @@ def misplaced_context(function: Callable[..., object], arguments: tuple[str, ...
     except (NameError, TypeError):
         # What an annotation means need not be known here.
         return None
-    for argument, name in zip(arguments, inspect.signature(function).parameters, strict=False):
+    for argument, name in zip(arguments, signature_of(function).parameters, strict=False):
         if argument != "ctx" and is_context(hints.get(name)):
             return name
     return None
@@ -307,7 +308,7 @@ def misplaced_context(function: Callable[..., object], arguments: tuple[str, ...
 def takes(function: Callable[..., object], *arguments: str) -> bool:
     """Return whether a function can be called with so many positional arguments."""
     try:
-        inspect.signature(function).bind(*arguments)
+        signature_of(function).bind(*arguments)
     except (TypeError, ValueError):  # not callable with them, not callable at all, or without a signature
         return False
     return True

@@ -24,6 +24,7 @@ from ..checks import check_callable
 from ..groups import UnwrappedErrors
 from ..logs import peer_logger
 from ..session.event_loop import asyncio_hint
+from ..signatures import signature_of
 
 logger = peer_logger("trio_mcp.server")
 
@@ -53,7 +54,7 @@ def check_lifespan(lifespan: object) -> None:
     if inspect.isgeneratorfunction(wrapped):
         raise TypeError(f"lifespan must be {expected}, and {wrapped.__qualname__} is not async")
     try:
-        inspect.signature(cast("Callable[..., object]", lifespan)).bind(None)
+        signature_of(cast("Callable[..., object]", lifespan)).bind(None)
     except TypeError as error:
         raise TypeError(f"lifespan must be {expected}; this one cannot be called with the server: {error}") from error
     except ValueError:

@@ -21,6 +21,7 @@ from ..checks import check_callable
 from ..protocol.jsonrpc import Encoded
 from ..runtime import Actor, Lane, check_awaited, run_child
 from ..session import Call, Plan, RequestFacts, Route
+from ..signatures import signature_of
 from ..types import (
     CallToolRequestParams,
     CallToolResult,
@@ -205,6 +206,6 @@ def check_middleware(middleware: object) -> None:
     if not (inspect.iscoroutinefunction(middleware) or inspect.iscoroutinefunction(method)):
         raise TypeError(f"middleware must be {expected}, not {middleware!r:.80}")
     try:
-        inspect.signature(cast("CallMiddleware", middleware)).bind(None, None)
+        signature_of(cast("CallMiddleware", middleware)).bind(None, None)
     except TypeError as error:
         raise TypeError(f"middleware must be {expected}; this one cannot be called with two: {error}") from error

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from ..checks import check_names
@@ -52,13 +53,18 @@ OF_CONTEXT: Final[Mapping[str, str]] = {
     "session_id": "modern clients have no session; ctx.caller.principal is who calls",
     "set_state": "a session has no state: keep it in ctx.state, by ctx.caller.principal",
 }
+OF_ACCEPTED: Final[Mapping[str, str]] = {
+    "data": "the answer is .content",
+}
 OPTIONS: Final[Mapping[str, str]] = {
     "app": "write a resource for the page, and its URI in meta=",
-    "auth": "scopes= is what a caller needs; HttpOptions(authenticate=...) says who calls",
+    "auth": "scopes= of a tool says what its caller needs, and HttpOptions(authenticate=...) of a server who calls",
+    "debug": "ServiceOptions(tell_errors=True) shows exceptions to the caller",
     "enabled": "visible= says who sees it; remove_tool() removes it while it is served",
     "exclude_args": "annotate an argument that callers do not give with Annotated[T, Provide(function)]",
     "host": 'write server.run("http", host=..., port=...)',
     "json_response": "modern clients get JSON when the response is quick",
+    "log_level": 'write configure_logging("debug")',
     "mask_error_details": "ServiceOptions(tell_errors=...)",
     "on_duplicate": "remove_tool() the old one first",
     "port": 'write server.run("http", host=..., port=...)',
@@ -72,15 +78,47 @@ OPTIONS: Final[Mapping[str, str]] = {
 """Options of a server, a tool, a prompt, a resource or a question."""
 
 
+OF_SAMPLES: Final[Mapping[str, str]] = {
+    "result_type": 'write returns=, as in ctx.sample("?", returns=Loan)',
+}
+"""Options of a sample."""
+
+
 def missing(owner: str, name: str, known: Mapping[str, str]) -> AttributeError:
     """Return the error for an attribute that does not exist."""
     advice = f": {known[name]}" if name in known else ""
     return AttributeError(f"{owner!r} object has no attribute {name!r}{advice}", name=name)
 
 
-def refuse(given: Iterable[str], known: Collection[str], where: str) -> None:
-    """Raise `TypeError` for an option of an unknown name; see `check_names`."""
+def refuse(
+    given: Iterable[str], known: Collection[str], where: str, others: Mapping[str, str] = OPTIONS
+) -> None:
+    """Raise `TypeError` for an option of an unknown name; see `check_names`.
+
+    Args:
+        others: what to write instead of options that other libraries have.
+    """
     for name in given:
-        if name not in known and name in OPTIONS:
-            raise TypeError(f"{where} has no option {name!r}: {OPTIONS[name]}")
+        if name not in known and name in others:
+            raise TypeError(f"{where} has no option {name!r}: {others[name]}")
     check_names(given, known, where)
+
+
+def wrong_arguments(
+    name: str, method: Callable[..., object], args: Sequence[object], options: Mapping[str, object]
+) -> TypeError:
+    """Return the error for arguments that a method of the context does not take, without its `self`.
+
+    Args:
+        name: how the author has written the method, such as "ctx.info".
+    """
+    signature = inspect.signature(method)
+    parameters = [each.replace(annotation=each.empty) for each in [*signature.parameters.values()][1:]]
+    signature = inspect.Signature(parameters)
+    try:
+        check_names(options, signature.parameters, f"{name}()")
+        signature.bind(*args, **options)
+    except TypeError as error:
+        text = str(error)
+        return TypeError(text if text.startswith(name) else f"{name}(): {text}; it is {name}{signature}")
+    return TypeError(f"{name}() does not take these arguments; it is {name}{signature}")

@@ -11,6 +11,7 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 from typing_extensions import is_typeddict
 
+from ..signatures import signature_of
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
 from .error_summary import MAX_PROBLEMS, error_path, error_summary
@@ -110,7 +111,7 @@ def parameter_names(function: Callable[..., object]) -> tuple[str, str]:
     Raises:
         TypeError: it has others.
     """
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = list(signature_of(function).parameters.values())
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
     if len(parameters) != 2 or not all(parameter.kind in named for parameter in parameters):
         name = getattr(function, "__qualname__", repr(function))

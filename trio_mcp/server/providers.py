@@ -32,6 +32,7 @@ from ..errors import LimitExceeded
 from ..logs import peer_logger
 from ..runtime import ThreadLimiter
 from ..runtime.supervisor import CANCEL_GRACE
+from ..signatures import signature_of
 from .callables import plain_function
 from .context import Context
 from .provide import provide_of
@@ -253,7 +254,7 @@ class ReadParameters(NamedTuple):
 
 def read_parameters(function: Callable[..., object]) -> ReadParameters:
     """Return what the parameters of a function take. Raises `TypeError` if an annotation cannot be evaluated."""
-    parameters = inspect.signature(function).parameters
+    parameters = signature_of(function).parameters
     if not parameters:
         return ReadParameters(None, {}, ())
     try:

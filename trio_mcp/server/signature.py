@@ -24,6 +24,7 @@ from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_s
 from pydantic_core.core_schema import DefinitionsSchema, ModelFieldsSchema, ModelSchema
 
 from ..protocol.schema.json_schema import Schema
+from ..signatures import signature_of
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_schema, validator_of
 from .callables import bound_names, callable_name, type_hints
@@ -96,7 +97,7 @@ def parameters_of(function: Callable[..., object]) -> Parameters:
     where = callable_name(function)
     context: str | None = None
     arguments: list[inspect.Parameter] = []
-    for name, parameter in inspect.signature(function).parameters.items():
+    for name, parameter in signature_of(function).parameters.items():
         if name in bound:
             continue
         # A parameter without an annotation takes any JSON, as an untyped parameter in Python takes anything.

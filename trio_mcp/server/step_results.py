@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from ..protocol.strict_json import dumps
 from ..runtime import Lane
 from ..session import Call
+from ..signatures import written_annotations
 from ..types import JsonValue
 
 T = TypeVar("T")
@@ -100,7 +101,7 @@ def return_hint(function: Callable[..., object]) -> object:
     while isinstance(function, partial):
         function = function.func
     # Only this one is evaluated: the others may be local to the function in which a tool is built.
-    written = getattr(function, "__annotations__", {})
+    written = written_annotations(function)
     if "return" not in written:
         return inspect.Signature.empty
     alone = SimpleNamespace(__annotations__={"return": written["return"]})

@@ -24,6 +24,7 @@ from typing import Protocol, TypeVar, cast
 
 import trio
 
+from .. import server
 from ..runtime import Lane
 from ..unawaited import Unawaited
 
@@ -106,7 +107,12 @@ def must_be_awaited(name: str) -> Callable[[F], F]:
             # Before the arguments are looked at: they may be as `from_thread.run` takes them.
             if not trio.lowlevel.in_trio_task():
                 raise not_on_trio(name)
-            return UnawaitedAnswer(method(ctx, *args, **options), name, ctx._lane)  # noqa: SLF001  a method of this object
+            try:
+                coroutine = method(ctx, *args, **options)
+            except TypeError:
+                # Its body has not run: the arguments are wrong. Python names the class that has the method.
+                raise server.other_names.wrong_arguments(name, method, args, options) from None
+            return UnawaitedAnswer(coroutine, name, ctx._lane)  # noqa: SLF001  a method of this object
 
         return cast("F", call)
 

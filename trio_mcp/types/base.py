@@ -67,6 +67,19 @@ class Model(BaseModel):
     # This is how pydantic documents the type of unknown members; its own annotation is wider.
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            # Reached by the unknown members and by mistakes only.
+            try:
+                return super().__getattr__(name)
+            except AttributeError as error:
+                if (field := field_of(type(self), name)) is None:
+                    raise
+                # Not a note: the error of a tool is told by its text.
+                text = f"{error}: write .{field}"
+            raise AttributeError(text, name=name, obj=self)
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
         return fail_fast(handler(source))
@@ -107,6 +120,11 @@ class Model(BaseModel):
                 if type(value) not in UNCHANGEABLE:
                     members[name] = copied(value)
         return copy
+
+
+def field_of(model: type[Model], name: str) -> str | None:
+    """Return the field that has this name on the wire; None if there is none."""
+    return next((field for field, info in model.model_fields.items() if name in (info.alias, info.serialization_alias)), None)
 
 
 UNCHANGEABLE: Final = frozenset((str, int, float, bool, type(None)))

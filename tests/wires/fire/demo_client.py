@@ -69,7 +69,10 @@ async def fused(
 async def converse(mode: str, target: str | Sequence[str], length: int) -> None:
     """The conversation of the demo."""
     answers = iter([accept(flight="TP3", seat="aisle"), accept(value=True)])
-    options = {} if isinstance(target, str) else {"env": {"PYTHONPATH": os.environ["PYTHONPATH"]}}
+    # A WebSocket is open only when the server has answered. On a machine that is busy with other tests that may take longer than
+    # the ten seconds of a client, and no server has left anything behind then.
+    by_url = {"connect_timeout": LIMIT}
+    options = by_url if isinstance(target, str) else {"env": {"PYTHONPATH": os.environ["PYTHONPATH"]}}
     made = ClientOptions(
         handlers=Handlers(on_elicit=lambda _asked: next(answers), on_sample=lambda _asked: "Lunch in the sun."),
         mode=mode,

@@ -1,4 +1,6 @@
-"""A server whose process can be ended by a call, and which can be served alone or composed: `far_server.py [stdio|http]`."""
+"""A server whose process can be ended by a call, and which can be served alone or composed: `far_server.py [http PORT]`.
+
+It speaks both eras, or that in `FAR_ERA`."""
 
 from __future__ import annotations
 
@@ -8,8 +10,20 @@ import sys
 import trio
 
 from trio_mcp import Context, Server
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.session import MessageFacts
 
 server = Server("far")
+ERA = os.environ.get("FAR_ERA")
+
+
+@server.message_middleware
+def speak_one_era(message: MessageFacts) -> None:
+    if ERA == "legacy" and message.method == "server/discover":
+        raise RemoteProtocolError("what?", code=-32601)
+    if ERA == "modern" and message.method == "initialize":
+        raise RemoteProtocolError("too old", code=-32022, data={"supported": [MODERN], "requested": "x"})
 
 
 @server.tool
@@ -63,4 +77,7 @@ async def greet(name: str) -> str:
 
 
 if __name__ == "__main__":
-    server.run(*sys.argv[1:])
+    if len(sys.argv) > 1:
+        server.run("http", port=int(sys.argv[2]))
+    else:
+        server.run()

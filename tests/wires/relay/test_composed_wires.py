@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,15 +13,21 @@ import pytest
 import trio
 from far_server import server as far_server
 from naming import unnamed
-from serving import IMPORTS, served
+from serving import IMPORTS, child, http_process, served
 
-from trio_mcp import Client, Disconnected, McpError, PeerError, Server, accept, proxy
+from trio_mcp import Client, McpError, PeerError, Server, accept, proxy
 from trio_mcp.relay import Proxy
+from trio_mcp.session.changes import Change
 from trio_mcp.types import TextContent, TextResourceContents
 
 BOUND = 60.0
 FAR = Path(__file__).parent / "far_server.py"
 COMMAND = [sys.executable, str(FAR)]
+
+HANDSHAKE = b"""\
+{"jsonrpc": "2.0", "id": "open", "method": "initialize", "params":
+ {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "host", "version": "1"}}}
+""".replace(b"\n ", b" ")
 
 eras = pytest.mark.parametrize("mode", ["legacy", "modern"])
 ways = pytest.mark.parametrize("way", ["alone", "mounted"])
@@ -107,9 +114,12 @@ async def test_a_mounted_command_that_ends_is_started_again(mode: Any) -> None:
             assert (await client.call_tool("f_process_id")).data != first
 
 
-async def test_a_command_that_ends_is_started_again_for_a_modern_host() -> None:
+@eras
+@pytest.mark.parametrize("far_era", ["legacy", "modern", "both"])
+async def test_a_command_that_ends_is_started_again_in_the_session_of_its_host(mode: Any, far_era: str) -> None:
+    served_by = by("alone", COMMAND, env={**IMPORTS, "FAR_ERA": far_era})
     with trio.fail_after(BOUND):
-        async with Client.connect(by("alone", COMMAND, env=IMPORTS), mode="modern") as client:
+        async with Client.connect(served_by, mode=mode, reconnect=False) as client:
             first = (await client.call_tool("process_id")).data
             with pytest.raises(McpError) as caught:
                 await client.call_tool("end")
@@ -117,24 +127,36 @@ async def test_a_command_that_ends_is_started_again_for_a_modern_host() -> None:
             assert (await client.call_tool("process_id")).data != first
 
 
-async def test_the_session_of_a_legacy_host_ends_with_its_command() -> None:
-    with trio.fail_after(BOUND):
-        async with Client.connect(by("alone", COMMAND, env=IMPORTS), mode="legacy", reconnect=False) as client:
-            with pytest.raises(PeerError) as caught:
-                await client.call_tool("end")
-            assert not unnamed(str(caught.value), "far")
-            with pytest.raises(Disconnected):
-                await client.call_tool("process_id")
+async def test_a_proxy_on_stdio_goes_on_when_its_server_over_http_is_started_again(tmp_path: Path) -> None:
+    async with http_process(FAR) as far:
+        file = tmp_path / "app.py"
+        file.write_text(f"from trio_mcp import proxy\napp = proxy({far.url!r}, name='far')\n")
+        command = [sys.executable, "-m", "trio_mcp", "run", str(file)]
+        changes: list[Change] = []
+        with trio.fail_after(BOUND):
+            async with Client.connect(
+                command, mode="legacy", env=IMPORTS, reconnect=False, on_change=changes.append
+            ) as client:
+                first = (await client.call_tool("process_id")).data
+                await far.kill()
+                with pytest.raises(PeerError):
+                    await client.call_tool("process_id")
+                await far.start()
+                assert (await client.call_tool("process_id")).data != first
+                assert (await client.call_tool("change")).text == "changed"
+                while not any(change.kind == "tools" for change in changes):  # noqa: ASYNC110  nothing else tells
+                    await trio.sleep(0.01)
+                assert "another" in [tool.name for tool in await client.list_tools()]
 
 
 async def test_a_proxy_as_a_program_says_why_it_ends(tmp_path: Path) -> None:
+    never = [sys.executable, "-c", "import sys; sys.stdin.readline(); sys.exit(7)"]
     file = tmp_path / "app.py"
-    file.write_text(f"from trio_mcp import proxy\napp = proxy({COMMAND!r}, name='far', env={IMPORTS!r})\n")
-    command = [sys.executable, "-m", "trio_mcp", "run", str(file)]
-    with trio.fail_after(BOUND):
-        async with Client.connect(command, mode="legacy", env=IMPORTS, reconnect=False) as client:
-            assert "talk" in [tool.name for tool in await client.list_tools()]
-            with pytest.raises(PeerError):
-                await client.call_tool("end")
-            with pytest.raises(Disconnected, match="status 3"):
-                await client.call_tool("process_id")
+    file.write_text(f"from trio_mcp import proxy\napp = proxy({never!r}, name='far', env={IMPORTS!r})\n")
+    async with child(Path("-m"), "trio_mcp", "run", str(file), strict=False) as proxied:
+        await proxied.send(HANDSHAKE)
+        answer = json.loads(await proxied.line())
+        assert (answer["id"], answer["error"]["code"]) == ("open", -32603)
+        for text in (answer["error"]["message"], (await proxied.errors()).decode()):
+            assert not unnamed(text, "far", "status 7")
+        assert await proxied.end() == 3

@@ -17,14 +17,14 @@ import hashlib
 import importlib
 import linecache
 import sys
-import sysconfig
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, PathFinder, SourceFileLoader
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final, NamedTuple
 
-INSTALLED: Final = ("site-packages", "dist-packages")
+from ..targets.own_files import OwnFiles
+
 OUR_PACKAGES: Final = ("trio_mcp", "trio_mcp_transports")
 
 
@@ -85,10 +85,7 @@ class ProjectModules:
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
-        self._roots = tuple(root.resolve() for root in roots)
-        prefixes = {Path(folder).resolve() for folder in (sys.prefix, sysconfig.get_path("stdlib"))}
-        # Not a prefix that has the project in it, as /usr has /usr/src.
-        self._foreign = [each for each in prefixes if not any(root.is_relative_to(each) for root in self._roots)]
+        self.own_files = OwnFiles(roots)
         self._before = frozenset(sys.modules)
         self._names: set[str] = set()
         self._read: set[Path] = set()
@@ -134,11 +131,7 @@ class ProjectModules:
 
     def owns(self, path: Path) -> bool:
         """Return whether a file is one of the project's own."""
-        path = path.resolve()
-        for root in self._roots:
-            if path.is_relative_to(root) and not set(INSTALLED) & set(path.relative_to(root).parts):
-                return not any(path.is_relative_to(each) for each in self._foreign)
-        return False
+        return self.own_files.owns(path)
 
     # reloading
 
@@ -247,32 +240,6 @@ def source_of(path: Path) -> Source:
     """Return the version of a file that there is now."""
     stamp = stamp_of(path)
     return Source(stamp, digest_of(path))
-
-
-def project_roots(source: Path | str) -> list[Path]:
-    """Return the folders whose modules belong to the project of a file or module.
-
-    That is the folder with its `pyproject.toml`. Without one it is the folder of the file, or the one round its package.
-    """
-    folder = source.resolve().parent if isinstance(source, Path) else folder_of(source)
-    if set(INSTALLED) & set(folder.parts):
-        # A module that is installed: its package alone, which its user edits in place.
-        return [folder]
-    marked = next((each for each in (folder, *folder.parents) if (each / "pyproject.toml").is_file()), None)
-    if marked is not None:
-        return [marked]
-    while (folder / "__init__.py").is_file():
-        folder = folder.parent
-    return [folder]
-
-
-def folder_of(module: str) -> Path:
-    """Return the folder of the package that a module is in, or of the module itself."""
-    top = module.partition(".")[0]
-    spec = PathFinder.find_spec(top, [str(Path.cwd()), *sys.path])
-    if spec is not None and spec.submodule_search_locations:
-        return Path(next(iter(spec.submodule_search_locations))).resolve()
-    return Path(spec.origin).resolve().parent if spec is not None and spec.origin else Path.cwd()
 
 
 def forget_lines() -> None:

@@ -222,10 +222,8 @@ class Reloader:
             return "".join(traceback.format_exception(cause)).splitlines()
         if isinstance(cause, SyntaxError):
             return [f"  {line}" for line in lines_of(cause)]
-        frames = traceback.extract_tb(cause.__traceback__)
-        files = [frame for frame in frames if not frame.filename.startswith("<")]
-        own = [frame for frame in files if self.modules.owns(Path(frame.filename))]
-        where = [f"  {frame.filename}, line {frame.lineno}: {frame.line}" for frame in own[-1:]]
+        frame = self.modules.own_files.last_frame(cause)
+        where = [] if frame is None else [f"  {frame.filename}, line {frame.lineno}: {frame.line}"]
         said = f"{cause}" if isinstance(cause, CommandError) else f"{type(cause).__name__}: {cause}"
         return [*where, *(f"  {line}" for line in said.splitlines())]
 

@@ -9,7 +9,8 @@ from importlib.metadata import Distribution, PathDistribution
 from pathlib import Path
 from typing import Final
 
-from .project_modules import INSTALLED, Stamp, stamp_of
+from ..targets.own_files import INSTALLED
+from .project_modules import Stamp, stamp_of
 
 DIST_INFO: Final = ".dist-info"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-import traceback
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from importlib import import_module
@@ -20,7 +19,9 @@ from ...groups import first_leaf
 from ...server import Server
 from ...server.lifespan import LIFESPAN_NOTE
 from ...session.event_loop import asyncio_hint
+from ...signatures import signature_of, written_annotations
 from ..errors import CommandError, Status
+from .own_files import OwnFiles, project_roots
 from .target import PythonTarget, check_file, read_target, split_name
 
 
@@ -117,29 +118,23 @@ def lifespan_errors(*sources: Path | str) -> Generator[None]:
     except Exception as error:
         if LIFESPAN_NOTE not in getattr(error, "__notes__", ()):
             raise
-        where, leaf = lifespan_location(error, sources), first_leaf(error)
+        where, leaf = error_location(error, *sources), first_leaf(error)
         text = f"{where}: the lifespan failed: {error_text(leaf)}{asyncio_hint(leaf, 'lifespan')}"
         raise CommandError(text, Status.UNREACHABLE) from error
 
 
-def lifespan_location(error: BaseException, sources: Sequence[Path | str]) -> str:
-    """Return the line in the one of several files that the traceback names."""
-    found = [error_location(error, source) for source in sources]
-    # Without a line it is the file alone.
-    return next((where for where, source in zip(found, sources, strict=True) if where != str(source)), found[0])
+def error_location(error: BaseException, *sources: Path | str) -> str:
+    """Return the file and the line of an error: the last line of the project of one of several files or modules that ran.
 
-
-def error_location(error: BaseException, source: Path | str) -> str:
-    """Return the file, and the last line in it that the traceback names, if there is one."""
-    if isinstance(error, SyntaxError):
+    If none of their own lines ran, it is the first of the files, without a line.
+    """
+    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
         return f"{error.filename}, line {error.lineno}"
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    if isinstance(source, Path):
-        frames = [frame for frame in frames if frame.filename == str(source)]
-    # Of a module the file is not known before it is loaded, so the last line that ran is named, wherever it is.
-    elif not isinstance(error, ModuleNotFoundError) and frames:
-        return f"{frames[-1].filename}, line {frames[-1].lineno}"
-    return f"{source}, line {frames[-1].lineno}" if frames and isinstance(source, Path) else str(source)
+    own_files = OwnFiles([root for source in sources for root in project_roots(source)])
+    for each in (first_leaf(error), error):
+        if (frame := own_files.last_frame(each)) is not None:
+            return f"{frame.filename}, line {frame.lineno}"
+    return str(sources[0])
 
 
 def error_text(error: BaseException) -> str:
@@ -188,8 +183,11 @@ def factories_in(module: ModuleType) -> list[str]:
 
 def returns_server(function: FunctionType) -> bool:
     """Return whether a function is annotated to return a server, or not annotated."""
-    returns = function.__annotations__.get("return")
-    named = returns if isinstance(returns, str) else getattr(returns, "__name__", "")
+    returns = written_annotations(function).get("return")
+    # A `ForwardRef` has the name that it refers to.
+    named = (
+        returns if isinstance(returns, str) else getattr(returns, "__forward_arg__", getattr(returns, "__name__", ""))
+    )
     return returns is None or returns is Server or named.endswith(("Server", "Proxy"))
 
 
@@ -220,7 +218,7 @@ def make_server(factory: object, source: Path | str, name: str) -> Server:
 def required_parameters(function: Callable[..., object]) -> list[str]:
     """Return the names of the parameters without a default."""
     try:
-        parameters = inspect.signature(function).parameters.values()
+        parameters = signature_of(function).parameters.values()
     except (TypeError, ValueError):  # a built-in without a signature
         return []
     variable = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)

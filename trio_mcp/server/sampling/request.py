@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, TypeAlias, TypedDict, get_args
 
-from ...checks import check_choice, check_instance, check_int, check_names, check_sequence, check_str, mistake
+from ... import server
+from ...checks import check_choice, check_instance, check_int, check_sequence, check_str, mistake
 from ...protocol.strict_json import dumps
 from ...session import Question
 from ...types import (
@@ -60,7 +61,7 @@ def check_sample_options(options: SampleOptions, method: Callable[..., object]) 
     if not options.keys() <= SampleOptions.__optional_keys__:
         _self, *own = inspect.signature(method).parameters.values()
         known = {each.name for each in own if each.kind is not each.VAR_KEYWORD} | SampleOptions.__optional_keys__
-        check_names(options, known, f"ctx.{method.__name__}()")
+        server.other_names.refuse(options, known, f"ctx.{method.__name__}()", server.other_names.OF_SAMPLES)
     if "timeout" in options:
         check_timeout(options["timeout"])
     check_int("max_tokens", options.get("max_tokens", MAX_TOKENS), least=1)

@@ -1,0 +1,56 @@
+"""Names that are not in `trio_mcp`: in which package they are, or what to write instead of a name of another library."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from . import types
+
+OF_OTHERS: Final[Mapping[str, str]] = {
+    "AcceptedElicitation": "write Accepted",
+    "ArgTransform": "write a function that calls the other",
+    "CancelledElicitation": "write Dismissed",
+    "CurrentContext": "write a parameter ctx: Context",
+    "DeclinedElicitation": "write Declined",
+    "Depends": "write Annotated[T, Provide(function)]",
+    "ElicitationResult": "write Elicited[T]",
+    "FastMCP": "write Server",
+    "MCPServer": "write Server",
+    "McpServer": "write Server",
+    "Message": "write PromptMessage, of trio_mcp.types",
+    "Middleware": "write a function: @server.middleware",
+    "PromptResult": "write GetPromptResult, of trio_mcp.types",
+    "create_proxy": "write proxy(target)",
+    "get_context": "write a parameter ctx: Context",
+    "get_http_headers": "write ctx.request.headers",
+    "require_scopes": "write scopes=[...], an option of a tool",
+    "stdio_server": "write server.run()",
+}
+"""Those of other libraries, mostly FastMCP's."""
+
+PACKAGES: Final[Mapping[str, str]] = {
+    "trio_mcp.http": "Authenticate HttpHandler HttpRoute",
+    "trio_mcp.openapi": (
+        "CredentialSource Credentials DocumentSource HttpClient LeftOutOperation OpenApiError OpenApiKeywords OpenApiLimits "
+        "OpenApiReport OpenApiServer Operation Rename Selector TakenOperation add_openapi fetch_openapi from_openapi"
+    ),
+    "trio_mcp.providers": "AnthropicProvider OpenAIProvider ScriptedProvider",
+    "trio_mcp.stores": "MemoryEventStore MemoryStore open_store",
+    "trio_mcp.testing": (
+        "Delay Disconnect ElicitScript MockClient Never Question ReplayReport SampleScript SecondWorker Target UrlScript "
+        "make_context replay_tool tool_use unchecked_tool_use"
+    ),
+    "trio_mcp_transports.http": "McpApp McpApps asgi_app serve_http",
+}
+"""The public names of other packages that most programs need."""
+
+
+def hint(name: str) -> str:
+    """Return what to write instead of a name of `trio_mcp`; empty if nothing is known."""
+    if name in OF_OTHERS:
+        return OF_OTHERS[name]
+    package = next((package for package, names in PACKAGES.items() if name in names.split()), None)
+    if package is None and name in types.__all__:
+        package = "trio_mcp.types"
+    return "" if package is None else f"it is in {package}"
