@@ -100,7 +100,9 @@ def test_an_error_that_a_library_raises_is_reported_at_the_line_that_calls_it(fi
     library.mkdir(parents=True)
     (library / "library_of_app.py").write_text("def fail(): raise OSError('no disk')\n")
     sys.path.append(str(library))
-    assert unnamed(refused(file, "import library_of_app\n\nlibrary_of_app.fail()\n", ""), "app.py, line 4: OSError") == []
+    assert (
+        unnamed(refused(file, "import library_of_app\n\nlibrary_of_app.fail()\n", ""), "app.py, line 4: OSError") == []
+    )
     assert unnamed(refused(file, "Server('x').add_tool(3)", ""), "app.py, line 2: TypeError") == []
 
 
