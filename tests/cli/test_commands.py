@@ -94,6 +94,16 @@ def test_a_mistake_is_one_line_that_names_what_was_meant(
     assert unnamed(line, "trio-mcp", *names) == []
 
 
+def test_every_command_has_json_that_does_not_serve_or_write_for_people_or_shells_alone() -> None:
+    commands = {name: program.get_command(click.Context(program), name) for name in MODULES}
+    without = {
+        name
+        for name, each in commands.items()
+        if each is not None and "--json" not in str([o.opts for o in each.params])
+    }
+    assert without == {"run", "serve", "dev", "backfill", "demo", "completion"}
+
+
 def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == Status.USAGE
     said = capsys.readouterr()
