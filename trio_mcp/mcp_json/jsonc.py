@@ -42,7 +42,7 @@ def parse_jsonc(text: str, source: str) -> JsonValue:
         return cast("JsonValue", json.loads(plain, object_pairs_hook=unique))
     except json.JSONDecodeError as error:
         raise ConfigurationError(
-            f"{source}: line {error.lineno}, column {error.colno}: this is no JSON: {error.msg}"
+            f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
     except ConfigurationError:
         raise
