@@ -11,9 +11,8 @@ the server. What passes is looked at, and changed only after the session was ope
 #     open       is sent                                   the news that the session or the connection is lost (opening)
 #     opening    waits                                     an answer to `initialize` (open; closed if it is of another revision);
 #                                                          an error, or no answer (pausing; what waits is answered with that)
-#     pausing    opens the session at once, and waits; or  a request, or the end of the pause (opening, in which an `initialize` that
-#                                                          has no answer yet is waited for, and not sent again)
-#                is answered with an error if the last
+#     pausing    opens the session at once, and waits; or  a request, or the end of the pause (opening; an `initialize` that has
+#                is answered with an error if the last     no answer yet is waited for, and not sent again)
 #                attempt was just now
 #     closed     is sent                                   -
 #
