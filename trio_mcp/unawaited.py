@@ -14,8 +14,8 @@ from typing import Final, Never, TypeVar, cast
 T_co = TypeVar("T_co", covariant=True)
 F = TypeVar("F", bound=Callable[..., Coroutine[object, object, object]])
 
-READ_BY_TOOLS: Final = ("_", "cr_")
-"""How the names of attributes begin that Trio and debuggers look for. No result has such a one."""
+READ_BY_TOOLS: Final = ("_", "cr_", "gi_", "ag_")
+"""How the names of attributes begin that Trio, asyncio and debuggers look for. No result has such a one."""
 
 
 class Unawaited(Coroutine[object, object, T_co]):

@@ -7,6 +7,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 import trio
@@ -14,6 +16,7 @@ from actors import Ended, forever, quick
 from naming import unnamed
 from trio.testing import MockClock
 
+from trio_mcp import late
 from trio_mcp.runtime import Actor, CancelReason, Supervisor, open_supervisor
 from trio_mcp.runtime import watchdog as module
 
@@ -108,6 +111,27 @@ async def test_a_task_below_the_actor_is_the_actors(barking: Barking) -> None:
     async with watched() as supervisor:
         await run(supervisor, body, "nested")
     assert barking.said[0].startswith("nested-1 ")
+
+
+@pytest.mark.parametrize("is_late", [True, False], ids=["by late.py", "by the body"])
+async def test_an_import_is_the_actors_unless_this_project_loads_something_late(
+    barking: Barking, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_late: bool
+) -> None:
+    package = f"slow_package_{is_late}"
+    tmp_path.joinpath(package).mkdir()
+    tmp_path.joinpath(package, "__init__.py").write_text("")
+    tmp_path.joinpath(package, "slow.py").write_text(f"import time\ntime.sleep({5 * PERIOD})\nVALUE = 1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    import_module(package)
+    load_late, _ = late.exports(package, {"slow": "VALUE"})
+
+    async def body(_actor: Actor) -> None:
+        assert (load_late("VALUE") if is_late else import_module(f"{package}.slow").VALUE) == 1
+
+    async with watched() as supervisor:
+        await run(supervisor, body)
+        assert supervisor.watchdog.incidents == (not is_late)
+    assert len(barking.said) == (not is_late)
 
 
 async def test_what_blocks_the_loop_and_is_no_actor_is_not_blamed_on_one(barking: Barking) -> None:

@@ -78,6 +78,7 @@ def only(schema: object) -> JsonObject:
         (str | None, {"type": "string"}),
         (date, {"type": "string", "format": "date"}),
         (Annotated[int, Field(ge=1, le=9)], {"type": "integer", "minimum": 1, "maximum": 9}),
+        (Annotated[str, "The city"], {"type": "string", "description": "The city"}),
         (Size, {"type": "string", "oneOf": TITLES}),
         (list[Size], {"type": "array", "items": {"anyOf": TITLES}}),
         (

@@ -16,7 +16,7 @@ from naming import naming
 from pydantic import BaseModel, Field
 
 from trio_mcp import Client, Context, Provide, Server
-from trio_mcp.cli.loading import load_server
+from trio_mcp.cli.targets.loading import load_server
 
 if TYPE_CHECKING:
     from decimal import Decimal as Unknown

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import pytest
+from naming import unnamed
 from pydantic import Field
 from talk import Json, talk_to
 
@@ -96,7 +97,8 @@ async def test_a_whole_result_goes_out_as_it_is() -> None:
 
 async def test_an_unknown_prompt_is_refused_by_its_name(server: Server) -> None:
     error = await refusal(server, "revue")
-    assert (error["code"], error["message"]) == (-32602, "Unknown prompt: revue")
+    assert error["code"] == -32602
+    assert error["message"].startswith("Unknown prompt: revue")
 
 
 @pytest.mark.parametrize(
@@ -136,3 +138,47 @@ async def test_a_tool_error_in_a_prompt_is_told_in_its_own_words() -> None:
 
     error = await refusal(offering(fail))
     assert (error["code"], error["message"]) == (-32603, "There is nothing to write about.")
+
+
+@pytest.mark.parametrize(
+    "content", ["hi", {"type": "text", "text": "hi"}, TextContent(text="hi")], ids=["text", "dict", "block"]
+)
+async def test_a_dict_with_a_role_and_a_content_is_a_message(content: object) -> None:
+    def say() -> list[dict[str, object]]:
+        return [{"role": "assistant", "content": content}, {"role": "user", "content": "bye"}]
+
+    assert (await get(offering(say)))["messages"] == [
+        {"role": "assistant", "content": {"type": "text", "text": "hi"}},
+        {"role": "user", "content": {"type": "text", "text": "bye"}},
+    ]
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"role": "system", "content": "hi"}, {"role": "user", "content": 3}, {"role": "user", "content": {"text": "hi"}}],
+    ids=["role", "content", "block"],
+)
+async def test_a_dict_with_a_role_that_is_not_a_message_is_an_error_that_names_the_type(message: object) -> None:
+    def say() -> object:
+        return [message]
+
+    async with talk_to(offering(say)) as talk:
+        error = await talk.error(talk.ask("prompts/get", name="say", arguments={}))
+    assert unnamed(error["message"], "PromptMessage") == []
+
+
+async def test_a_dict_of_other_data_is_text_of_the_user() -> None:
+    def say() -> object:
+        return {"role": "admin"}
+
+    (message,) = (await get(offering(say)))["messages"]
+    assert message == {"role": "user", "content": {"type": "text", "text": '{"role":"admin"}'}}
+
+
+async def test_a_bare_string_in_an_annotation_describes_an_argument() -> None:
+    def say(code: Annotated[str, "What to look at"]) -> str:
+        return code
+
+    async with talk_to(offering(say)) as talk:
+        (prompt,) = (await talk.result(talk.ask("prompts/list")))["prompts"]
+    assert prompt["arguments"] == [{"name": "code", "description": "What to look at", "required": True}]

@@ -177,6 +177,25 @@ def test_types_defaults_and_requirements_show_in_the_schema(server: Server) -> N
     assert properties["cabin"]["enum"] == ["economy", "first"]
 
 
+def test_a_bare_string_in_an_annotation_describes_a_parameter_unless_a_field_does(server: Server) -> None:
+    @server.tool
+    def book(
+        city: Annotated[str, "The city"],
+        nights: Annotated[int, Field(ge=1), "How long", "not this"],
+        hotel: Annotated[str, "Not this", Field(description="Its name")],
+        note: Annotated[str, "Not this"] = Field("", description="For the hotel"),
+    ) -> None: ...
+
+    properties = schema_of(server)["properties"]
+    assert {name: shown["description"] for name, shown in properties.items()} == {
+        "city": "The city",
+        "nights": "How long",
+        "hotel": "Its name",
+        "note": "For the hotel",
+    }
+    assert properties["nights"]["minimum"] == 1
+
+
 def test_the_context_is_no_argument(server: Server) -> None:
     @server.tool
     async def book(to: str, ctx: Context) -> None: ...

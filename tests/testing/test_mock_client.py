@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import re
 from collections.abc import Callable
@@ -96,6 +97,16 @@ async def test_a_registered_function_is_called_with_its_options(era: str) -> Non
     client = MockClient(elicits=[decline()], era=era)
     assert (await client.call(reserve_seat)).text == "decline"
     assert client.questions[0].key == "seat"
+
+
+def test_a_server_as_argument_is_refused_with_how_to_call_its_tools() -> None:
+    with pytest.raises(TypeError, match=naming("MockClient(elicits=", "client.call(tool")):
+        MockClient(Server("travel"))  # type: ignore[arg-type]
+
+
+def test_a_call_that_runs_on_asyncio_is_refused_as_every_client_is() -> None:
+    with pytest.raises(RuntimeError, match=naming("trio.run")):
+        asyncio.run(MockClient().call(ask_size))
 
 
 async def test_a_tool_and_a_server_with_a_name_are_called(era: str) -> None:
@@ -758,3 +769,18 @@ async def test_a_store_in_a_file_is_not_opened(
 
     assert (await MockClient(elicits=[True], era=era).call(report)).text == "accept"
     assert not file.exists()
+
+
+async def test_heartbeats_are_not_among_the_progress(era: str, autojump_clock: MockClock) -> None:
+    server = Server("slow")
+
+    @server.tool(heartbeat=15)
+    async def works(ctx: Context) -> str:
+        await trio.sleep(7200)
+        await ctx.progress(1, 2, "half")
+        await trio.sleep(7200)
+        return "done"
+
+    client = MockClient(era=era)
+    assert (await client.call(works)).text == "done"
+    assert [report.message for report in client.progress] == ["half"]

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from traceback import StackSummary, walk_stack
 from types import FrameType
 
@@ -43,6 +43,9 @@ PROBES_PER_TIMEOUT = 4
 
 IDLE_PROBES_BEFORE_SLEEP = 40
 """Looks at a supervisor that runs nothing, after which the watchdog sleeps."""
+
+IMPORTERS = ("importlib", "_frozen_importlib")
+OURS = __name__.partition(".")[0]
 
 JOIN_TIMEOUT = 1.0
 """Seconds that `close` waits for the thread, which may be blocked by the log handler."""
@@ -133,14 +136,14 @@ class Watchdog:
 
     def _report(self) -> None:
         frames, task = step_of(sys._current_frames().get(self._loop))  # noqa: SLF001  documented, and the only way
-        owner = None if task is None else self._owner(task)
+        owner = None if task is None or is_our_import(frames) else self._owner(task)
         # Not an actor: the machine is slow, or something else in the process blocks the loop. Ours to know, not to blame.
         if owner is None:
             logger.debug("the event loop has been blocked for %g seconds", self._seconds)
             return
         self.incidents += 1
         logger.warning(
-            "%s has kept the event loop from turning for %g seconds: all other calls wait for it. "
+            "%s has blocked the event loop for over %g seconds: all other calls wait for it. "
             "What takes long belongs in a thread, as every plain `def` is. It is at:\n%s",
             owner,
             self._seconds,
@@ -161,6 +164,17 @@ def step_of(innermost: FrameType | None) -> tuple[list[FrameType], trio.lowlevel
             return frames[::-1], task if isinstance(task, trio.lowlevel.Task) else None
         frames.append(frame)
     return frames[::-1], None
+
+
+def is_our_import(frames: Sequence[FrameType]) -> bool:
+    """Return whether a step is at an import that a module of this project asked for (`late.py`), and not the body.
+
+    Args:
+        frames: of the step, outermost first.
+    """
+    names = [str(frame.f_globals.get("__name__")).partition(".")[0] for frame in frames]
+    first = next((index for index, name in enumerate(names) if name in IMPORTERS), 0)
+    return first > 0 and names[first - 1] == OURS
 
 
 def time_is_virtual() -> bool:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import handoff as handoff
     from . import http_settings as http_settings
     from . import large_results as large_results
+    from . import meant_names as meant_names
     from . import media as media
     from . import middleware as middleware
     from . import mounts as mounts
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from . import other_names as other_names
     from . import own_tools as own_tools
     from . import parameters_model as parameters_model
+    from . import preloading as preloading
     from . import prompts as prompts
     from . import resources as resources
     from . import running as running
@@ -99,6 +101,7 @@ else:
             "handoff": "",
             "http_settings": "",
             "large_results": "",
+            "meant_names": "",
             "media": "Audio File Image",
             "middleware": "CallHandler CallMiddleware CallRequest CallResult",
             "mounts": "",
@@ -108,6 +111,7 @@ else:
             "other_names": "",
             "own_tools": "",
             "parameters_model": "",
+            "preloading": "",
             "prompts": "PromptKeywords",
             "provide": "Provide",
             "resources": "ResourceKeywords",

@@ -29,6 +29,7 @@ from ..types.fail_fast import fail_fast_validator
 from .error_summary import MAX_PROBLEMS, error_summary
 from .form_schemas import FormError, flatten_schema
 from .schema_references import ReferenceSafeSchema
+from .signature import described
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -94,11 +95,11 @@ class TypeForm(Form[T]):
     def __init__(self, schema: type[T]) -> None:
         # The specification allows only an object, so that a single value becomes a member.
         single = not has_fields(schema)
-        shown: object = create_model("Form", value=(schema, ...)) if single else schema
+        shown: object = create_model("Form", value=(described(schema), ...)) if single else schema
         self._single = single
         self._validator = fail_fast_validator(shown)
-        described = TypeAdapter(cast("type[object]", shown)).json_schema(schema_generator=ReferenceSafeSchema)
-        self.requested_schema = RequestedSchema.model_validate(flatten_schema(described, type_name(schema)))
+        generated = TypeAdapter(cast("type[object]", shown)).json_schema(schema_generator=ReferenceSafeSchema)
+        self.requested_schema = RequestedSchema.model_validate(flatten_schema(generated, type_name(schema)))
 
     def read(self, content: JsonObject) -> T:
         try:

@@ -9,6 +9,9 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast, get_origin
 
+from pydantic import ValidationError
+
+from .. import server
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..runtime import ThreadLimiter
@@ -106,7 +109,9 @@ def find_prompt(prompts: Catalog[Prompt], name: str) -> Prompt:
     """Return the prompt that a peer names; raises `RemoteProtocolError` if there is none."""
     prompt = prompts.by_key.get(name)
     if prompt is None:
-        raise RemoteProtocolError(f"Unknown prompt: {name[:128]}", code=INVALID_PARAMS)
+        raise RemoteProtocolError(
+            f"Unknown prompt: {name[:128]}{server.meant_names.meant(name, prompts.by_key)}", code=INVALID_PARAMS
+        )
     return prompt
 
 
@@ -162,6 +167,8 @@ def to_messages(value: object) -> list[PromptMessage]:
         return [message for item in value for message in to_messages(item)]
     if isinstance(value, PromptMessage):
         return [value]
+    if isinstance(value, dict) and {"role", "content"} <= value.keys():
+        return [read_message(value)]
     if isinstance(value, Block):
         return [PromptMessage(role="user", content=value)]
     if isinstance(value, Media):
@@ -171,3 +178,23 @@ def to_messages(value: object) -> list[PromptMessage]:
         raise ReturnError(f"a prompt returns text, content blocks or messages, not {value_label(value)}")
     text = value if isinstance(value, str) else to_json_text(value)
     return [PromptMessage(role="user", content=TextContent(text=text))]
+
+
+def read_message(value: Mapping[str, object]) -> PromptMessage:
+    """Return the message that a dict with a role and a content describes, as the official SDK reads it.
+
+    Raises:
+        ReturnError: it is not a message. As text it would be a message of the user, whatever its role.
+    """
+    content = value["content"]
+    if isinstance(content, Media):
+        content = media_block(content)
+    elif isinstance(content, str):
+        content = TextContent(text=content)
+    try:
+        return PromptMessage.model_validate({**value, "content": content})
+    except ValidationError:
+        raise ReturnError(
+            "a prompt returned a dict with a role and a content that is not a message: write "
+            'PromptMessage(role="user" or "assistant", content=TextContent(text="...")), or a dict with these two members'
+        ) from None

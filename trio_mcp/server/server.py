@@ -30,7 +30,7 @@ from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.offers import Offers
 from ..session.transport import OWNS_PROCESS
-from ..types import CacheScope, Icon, Model, Prompt, Resource, ResourceTemplate
+from ..types import CacheScope, Icon, Model
 from .composing import (
     Composition,
     Mountable,
@@ -54,6 +54,7 @@ from .tool_options import ToolKeywords
 
 if TYPE_CHECKING:
     from ..http import HttpHandler, HttpOptions, HttpRoute
+    from ..types import Prompt, Resource, ResourceTemplate
 
 HttpHandlerT = TypeVar("HttpHandlerT", bound="HttpHandler")
 
@@ -239,7 +240,7 @@ class Server(Composition):
         Args:
             path: below the prefix under which the server is reached; an exact path.
             methods: a route for GET takes HEAD too.
-            public: check nothing: anybody who reaches the port may call it.
+            public: skip these checks: anyone who can reach the port may call it.
             max_body: bytes of a request's body; by default 1 MiB.
             timeout: seconds for the function; by default 30.
 
@@ -366,6 +367,7 @@ class Server(Composition):
         def prepare(service: Service) -> None:
             if channel is not None:
                 service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
+                service.calls.one_client = channel.one_client
             offers.equip(service.calls)
             if usage is not None:
                 service.calls.usage = usage
@@ -388,6 +390,8 @@ class Server(Composition):
             self._running.add(service)
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
+            if channel is None:
+                service.supervisor.spawn(server.preloading.load_for_calls)
             try:
                 with server.running.tree_on_signal(service) if OWNS_PROCESS.get() else nullcontext():
                     yield service
@@ -526,7 +530,7 @@ class Server(Composition):
 
     @staticmethod
     def _logged(routes: Mapping[str, Route]) -> Mapping[str, Route]:
-        """Return the routes, whose calls are logged if anybody sees that: if not, they cost nothing."""
+        """Return the routes, which log their calls if that level is enabled; otherwise logging costs nothing."""
         return server.call_log.with_call_log(routes) if call_logger.isEnabledFor(logging.INFO) else routes
 
     def _check_not_served(self, what: str) -> None:

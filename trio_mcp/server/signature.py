@@ -138,7 +138,7 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
             raise TypeError(f"{where}: the parameters {known[wire]!r} and {parameter.name!r} are both called {wire!r}")
         known[wire] = names[field] = parameter.name
         fields[field] = (
-            Annotated[parameter.annotation, Field(alias=wire)],
+            Annotated[described(parameter.annotation), Field(alias=wire)],
             ... if parameter.default is parameter.empty else parameter.default,
         )
     try:
@@ -162,7 +162,7 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
                 arguments = without_most_unknown(arguments, wire_names)
             keywords: dict[str, object] = validator.validate_python(arguments)
         except ValidationError as error:
-            raise ValueError(error_summary(error)) from None
+            raise ValueError(error_summary(error, known=wire_names)) from None
         return keywords
 
     return Arguments({"type": "object", "properties": {}, **listed}, context, returns, bind, kept)
@@ -192,6 +192,16 @@ def keywords_schema(schema: CoreSchema, names: Mapping[str, str]) -> CoreSchema:
         for field, member in members["fields"].items()
     }
     return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=model.get("config"))
+
+
+def described(annotation: object) -> Any:
+    """Return an annotation in which a bare string describes the parameter: `Annotated[str, "The city"]`."""
+    description = next((each for each in get_args(annotation)[1:] if isinstance(each, str)), None)
+    if get_origin(annotation) is not Annotated or description is None:
+        return annotation
+    # The last description counts, so that one in a `Field` of the author, or in the default, has precedence.
+    kind, *metadata = get_args(annotation)
+    return Annotated[(kind, Field(description=description), *metadata)]
 
 
 def argument_name(where: str, parameter: inspect.Parameter) -> str:

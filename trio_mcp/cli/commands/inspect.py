@@ -21,7 +21,7 @@ from .list import show_offers, usage
 
 EXAMPLES = """\
 examples:
-  trio-mcp inspect examples/travel.py
+  trio-mcp inspect travel.py
   trio-mcp inspect app.py:make_server --json > offers.json
   trio-mcp inspect http://127.0.0.1:8000/mcp --mode legacy
   trio-mcp inspect cursor:shop
@@ -132,7 +132,7 @@ def as_object(report: Report) -> dict[str, object]:
 
 
 def show_report(report: Report) -> None:
-    show_lines([f"{report.name} {report.version} (spoken: {report.revision})"])
+    show_lines([f"{report.name} {report.version} (protocol {report.revision})"])
     if report.instructions:
         show_lines([report.instructions])
     tools = [(f"{usage(tool)} (about {report.tokens[tool.name]} tokens)", details(tool)) for tool in report.tools]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -20,7 +21,7 @@ from ...session import SharedServer, find_transport
 from ..command import command
 from ..errors import CommandError, Status
 from ..options import format_option, header_option, level_option
-from ..parameters import Seconds, TargetText, UrlPath
+from ..parameters import Seconds, TargetText, UrlPath, WholeNumber
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, Target, UrlTarget, read_target
 from ..terminal.output import set_up_logging
@@ -31,14 +32,14 @@ KEYFILE_VARIABLE: Final = "TRIO_MCP_KEYFILE_PASSWORD"
 
 EXAMPLES = """\
 examples:
-  trio-mcp serve examples/travel.py
-  trio-mcp serve examples/travel.py --port 9000 --path /travel
-  trio-mcp serve examples/travel.py --sse
-  trio-mcp serve examples/travel.py --host 0.0.0.0 --allowed-host mcp.example.com
-  trio-mcp serve examples/travel.py --access-log --log-format json
-  trio-mcp serve examples/travel.py --port 8443 --certfile cert.pem --keyfile key.pem
+  trio-mcp serve travel.py
+  trio-mcp serve travel.py --port 9000 --path /travel
+  trio-mcp serve travel.py --sse
+  trio-mcp serve travel.py --host 0.0.0.0 --allowed-host mcp.example.com
+  trio-mcp serve travel.py --access-log --log-format json
+  trio-mcp serve travel.py --port 8443 --certfile cert.pem --keyfile key.pem
   trio-mcp serve 'npx -y some-mcp-server'
-  trio-mcp serve /travel=examples/travel.py /shop=examples/checkout.py
+  trio-mcp serve /travel=travel.py /shop=shop.py
 
 WebSocket clients find it under the same URL with ws:// in place of http://. Several servers in one process are each given a path:
 the first one of the last example is at http://127.0.0.1:8000/travel/mcp.
@@ -52,6 +53,7 @@ which calls run, and what they wait for.
 STATUSES: Final[Mapping[int, str]] = {
     Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
     Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
+    130: "interrupted by Ctrl-C before it served",
 }
 HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
 """The names of the options that `serves_http` adds, which are those of the transport."""
@@ -71,7 +73,7 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
         click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
         click.option(
             "--port",
-            type=click.IntRange(0, 65535),
+            type=WholeNumber(0, 65535),
             default=8000,
             show_default=True,
             metavar="PORT",
@@ -230,7 +232,8 @@ def http_errors() -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise CommandError(error.strerror or str(error), Status.UNREACHABLE) from error
+        how = "; --port takes another one" if error.errno == errno.EADDRINUSE else ""
+        raise CommandError(f"{error.strerror or error}{how}", Status.UNREACHABLE) from error
     except ConfigurationError:
         raise
     # A path that cannot be served, or an address on the network without --allowed-host. `ConfigurationError` is a `ValueError`

@@ -28,7 +28,7 @@ from ...protocol.meta import TASKS_EXTENSION
 from ...protocol.revisions import REVISIONS, Era
 from ...scripts import Script
 from ...server import AnyElicit, Context, Server
-from ...session.calls.failures import state_hint
+from ...session.calls.failures import context_hint
 from ...types import (
     CallToolResult,
     ClientCapabilities,
@@ -67,6 +67,10 @@ ALL_CAPABILITIES = ClientCapabilities(
     roots=RootsCapability(list_changed=True),
     extensions={TASKS_EXTENSION: {}},
 )
+NO_SERVER = (
+    "MockClient takes no server, and its scripts by keyword: write client = MockClient(elicits=[...]), and "
+    '`await client.call(tool, name=value)` with the function of a tool or (server, "its name")'
+)
 ERAS = ("modern", "legacy", *REVISIONS)
 INFO = Implementation(name="trio_mcp.testing", version="1")
 
@@ -97,7 +101,7 @@ class MockClient:
 
     Attributes:
         questions: what the tools asked, in order.
-        progress: the progress that they reported.
+        progress: the progress that they reported, without heartbeats.
         logs: the log messages that they sent, of all levels.
         result: the last result; None before the first.
 
@@ -107,7 +111,7 @@ class MockClient:
 
     def __init__(
         self,
-        *,
+        *positional: Never,
         elicits: ElicitScript | None = None,
         urls: UrlScript | None = None,
         samples: SampleScript | None = None,
@@ -118,6 +122,8 @@ class MockClient:
         **unknown: Never,
     ) -> None:
         check_no_options(unknown, MockClient, "MockClient()")
+        if positional:
+            raise TypeError(NO_SERVER)
         self._era = check_choice("era", era, ERAS)
         if capabilities is not None:
             check_instance("capabilities", capabilities, ClientCapabilities, "ClientCapabilities(...)")
@@ -161,7 +167,7 @@ class MockClient:
         result = None
         async with self._connect(attempt) as client:
             with attempt.scope:
-                result = await client.call_tool(name, sent, on_progress=self.progress.append)
+                result = await client.call_tool(name, sent, on_progress=self._note_progress)
         if attempt.failure is not None:
             raise attempt.failure
         assert result is not None, "only a failure cancels the scope"
@@ -208,7 +214,7 @@ class MockClient:
         if attempt.failure is not None:
             raise attempt.failure
         if error is not None:
-            if hint := state_hint(error):
+            if hint := context_hint(error):
                 error.add_note(hint.removeprefix("; "))
             raise error
         if not self._in_block:
@@ -219,7 +225,7 @@ class MockClient:
         try:
             async with self._connect(attempt) as client:
                 with attempt.scope:
-                    result = await client.call_tool(held.name, on_progress=self.progress.append)
+                    result = await client.call_tool(held.name, on_progress=self._note_progress)
                     if result.is_error:
                         attempt.failure = AssertionError(f"the call of the context ended: {result.text}")
         except Exception as error:  # noqa: BLE001  the block raises it
@@ -254,6 +260,11 @@ class MockClient:
                 self.check_used_up()
         finally:
             self._in_block = False
+
+    def _note_progress(self, report: ProgressNotificationParams) -> None:
+        # No tool has made a heartbeat, and a test that lasts for hours of virtual time has hundreds of them.
+        if not report.is_heartbeat:
+            self.progress.append(report)
 
     def _attempt(self, server: Server) -> Attempt:
         revision = REVISIONS.get(self._era)
