@@ -79,7 +79,9 @@ class Command(click.Command):
             return INTERRUPTED
         except AlreadyReported as failure:
             if as_json:
-                print_error("the server could not be loaded; the lines before this one say why", failure.status, as_json=True)
+                print_error(
+                    "the server could not be loaded; the lines before this one say why", failure.status, as_json=True
+                )
             return failure.status
         except BrokenPipeError:
             # As for a program that SIGPIPE ends. What is left goes nowhere, so that the end of the process does not fail, too.
