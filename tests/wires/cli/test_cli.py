@@ -422,11 +422,11 @@ def test_the_version_is_told() -> None:
 def test_keys_that_are_none_are_told_before_anything_is_served(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ENVIRONMENT, "TRIO_MCP_KEYS", "secret")
+    monkeypatch.setitem(ENVIRONMENT, "TRIO_MCP_KEYS", "hidden")
     said = refused(3, *command)
     assert "TRIO_MCP_KEYS is neither a file nor a list of keys: Key 1 is not base64url." in said
     assert MAKE_KEY in said
-    assert "secret" not in said
+    assert "hidden" not in said
 
 
 # one step each

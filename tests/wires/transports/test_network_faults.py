@@ -25,8 +25,8 @@ from serving import IMPORTS, http_process
 import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.httpx.requests import error_text
+from trio_mcp_transports.hypercorn.config import guarded_config
 
 HERE = Path(__file__).parent
 UNSHARE = shutil.which("unshare")
