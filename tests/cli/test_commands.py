@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +13,7 @@ import click
 import pytest
 from naming import unnamed
 
+from trio_mcp.cli.command import Command
 from trio_mcp.cli.errors import Status
 from trio_mcp.cli.program import MODULES, main, program
 
@@ -24,6 +27,61 @@ def test_the_help_of_every_command_has_examples_and_the_exit_statuses(
     assert main([name, "--help"]) == Status.OK
     said = capsys.readouterr().out
     assert unnamed(said.partition("examples:")[2], f"trio-mcp {name}", "exit status:") == []
+
+
+@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("columns", [60, 80, 200])
+def test_the_sentences_of_a_help_are_wrapped_to_the_terminal(
+    name: str, columns: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    main([name, "--help"])
+    lines = capsys.readouterr().out.partition("examples:")[2].splitlines()
+    # A command is not wrapped: it can be copied.
+    is_command = re.compile(r"  +\S+ \S")
+    assert [line for line in lines if len(line) > min(columns, 110) and not is_command.match(line)] == []
+
+
+def test_a_help_explains_ctrl_c_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("serve", "dev"):
+        main([name, "--help"])
+        said = capsys.readouterr().out.partition("exit status:")[2].splitlines()
+        (ends, interrupted) = [" ".join(line.split()) for line in said if "Ctrl-C" in line]
+        assert (ends[:2], "before" in interrupted) == ("0 ", True)
+
+
+def test_the_examples_of_a_help_need_no_checkout(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in MODULES:
+        main([name, "--help"])
+    assert "examples/" not in capsys.readouterr().out
+
+
+def examples() -> list[list[str]]:
+    """The words of every example in a help, without what belongs to the shell."""
+    found = []
+    for name in MODULES:
+        command = program.get_command(click.Context(program), name)
+        assert isinstance(command, Command)
+        for line in command.examples.replace("\\\n", " ").splitlines():
+            if text := re.search(
+                r"trio-mcp ([^$()>#]+)", line if line.startswith("  ") and "{" not in line[:3] else ""
+            ):
+                found.append(shlex.split(text[1]))
+    return found
+
+
+@pytest.mark.parametrize("words", examples(), ids=shlex.join)
+def test_an_example_of_a_help_can_be_typed(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop").mkdir()
+    name, *rest = words
+    command = program.get_command(click.Context(program), name)
+    assert command is not None
+    command.make_context(name, rest)
+
+
+def test_every_command_has_an_example() -> None:
+    assert {words[0] for words in examples()} == {*MODULES}
 
 
 def test_a_help_explains_no_status_that_its_command_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
@@ -75,6 +133,16 @@ def test_a_mistake_is_one_line_that_names_what_was_meant(
 def test_what_is_like_nothing_gets_no_suggestion(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == Status.USAGE
     assert "mean" not in capsys.readouterr().err
+
+
+def test_every_command_has_json_that_does_not_serve_or_write_for_people_or_shells_alone() -> None:
+    commands = {name: program.get_command(click.Context(program), name) for name in MODULES}
+    without = {
+        name
+        for name, each in commands.items()
+        if each is not None and "--json" not in str([o.opts for o in each.params])
+    }
+    assert without == {"run", "serve", "dev", "backfill", "demo", "completion"}
 
 
 def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

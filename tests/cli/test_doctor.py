@@ -98,3 +98,15 @@ def test_a_file_of_a_host_that_cannot_be_parsed_is_an_error(home: Path) -> None:
     (home / ".claude.json").write_text("{")
     (check,) = checks("claude-code")
     assert (check.state, str(home / ".claude.json") in check.text) == ("error", True)
+
+
+def test_with_a_target_the_status_is_about_the_target(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (home / ".claude.json").write_text("{")
+    assert main(["doctor", "--json"]) == Status.TOOL_ERROR
+    capsys.readouterr()
+    (home / "app.py").write_text("from trio_mcp import Server\nserver = Server('app')\n")
+    assert main(["doctor", "app.py", "--json"]) == Status.OK
+    found = {check["subject"]: check["state"] for check in json.loads(capsys.readouterr().out)}
+    assert (found["claude-code"], found["modern"], found["legacy"]) == ("warning", "ok", "ok")
+    (home / "app.py").write_text("1 / 0")
+    assert main(["doctor", "app.py", "--json"]) == Status.TOOL_ERROR

@@ -125,7 +125,7 @@ server = Server('x', lifespan=lifespan)
 async def test_the_last_line_of_the_project_is_named_for_a_lifespan_that_fails(file: Path) -> None:
     database = file.with_name("database_of_app.py")
     database.write_text("async def connect():\n    raise OSError('no database')\n")
-    file.write_text(HEAD + LIFESPAN)
+    file.write_text(HEAD + LIFESPAN)  # noqa: ASYNC240  a small file of the test
     server = load_server(str(file))
     with pytest.raises(CommandError) as caught, lifespan_errors(file):
         async with server.open_service():

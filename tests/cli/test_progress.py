@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from trio_mcp.cli.terminal import progress
+from trio_mcp.cli.terminal.messages import show_progress
 from trio_mcp.cli.terminal.progress import ProgressDisplay
-from trio_mcp.types import ProgressNotificationParams
+from trio_mcp.types import JsonObject, ProgressNotificationParams
 
 
 class Screen:
@@ -36,8 +37,8 @@ def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     return screen
 
 
-def report(done: float, text: str) -> ProgressNotificationParams:
-    return ProgressNotificationParams(progress_token=1, progress=done, total=3, message=text)
+def report(done: float, text: str, meta: JsonObject | None = None) -> ProgressNotificationParams:
+    return ProgressNotificationParams(progress_token=1, progress=done, total=3, message=text, meta=meta)
 
 
 def test_a_bar_is_there_from_the_first_report_to_the_end_but_not_during_a_question(screen: Screen) -> None:
@@ -79,3 +80,17 @@ def test_elsewhere_each_report_is_a_line(capsys: pytest.CaptureFixture[str]) -> 
         on_progress(report(1, "one"))
         on_progress(report(2, "two"))
     assert capsys.readouterr().err == "[1/3] one\n[2/3] two\n"
+
+
+BEAT: JsonObject = {"io.trio-mcp/heartbeat": True}
+TINY = 4.94065645841247e-324
+
+
+def test_the_number_of_a_heartbeat_is_not_shown(screen: Screen, capsys: pytest.CaptureFixture[str]) -> None:
+    with ProgressDisplay().reports() as on_progress:
+        on_progress(report(TINY, "", BEAT))
+        on_progress(report(TINY * 2, "begun"))
+    assert screen.happened == ["start", "0/3 ", "0/3 begun", "stop"]
+    for each in (report(TINY, "", BEAT), report(TINY * 2, "begun"), report(1, "one"), report(1 + 1e-15, "one", BEAT)):
+        show_progress(each)
+    assert capsys.readouterr().err == "[0/3] begun\n[1/3] one\n"

@@ -196,11 +196,12 @@ async def test_a_stream_that_breaks_off_says_why(end: Answer, why: str) -> None:
     ("answer", "names"),
     [
         (lambda posted: posted.answer(404, b"no session"), ["HTTP 404", "no session"]),
+        (lambda posted: posted.answer(404, b"<html>\r\n  <p>Not\tfound\n"), ["HTTP 404", "<html> <p>Not found"]),
         (lambda posted: posted.answer(302, b"", {"location": "http://evil.test/"}), ["HTTP 302"]),
         (lambda posted: posted.answer(500), ["HTTP 500"]),
         (lambda posted: None, ["15 seconds"]),
     ],
-    ids=["404", "redirect", "500", "silence"],
+    ids=["404", "404 with a page", "redirect", "500", "silence"],
 )
 async def test_a_request_that_is_not_taken_is_told_so_and_the_channel_goes_on(answer: Answer, names: list[str]) -> None:
     async with talking(saying()) as (channel, wire, _):

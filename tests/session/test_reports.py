@@ -15,6 +15,7 @@ from trio_mcp import Context, Server
 
 TOKEN = {"progressToken": "p"}
 PROGRESS = "notifications/progress"
+BEAT = {"io.trio-mcp/heartbeat": True}
 
 
 async def around_a_question(ctx: Context) -> str:
@@ -120,6 +121,7 @@ async def test_a_silent_tool_reports_by_itself_and_the_next_report_still_rises(
     beats = next_after(next_after(0.0)), next_after(next_after(next_after(0.0)))
     assert [message["progress"] for message in messages] == [0.0, next_after(0.0), *beats, 1]
     assert [message.get("message") for message in messages[1:4]] == ["begun"] * 3
+    assert [message.get("_meta") for message in messages] == [BEAT, None, BEAT, BEAT, None]
     assert trio.current_time() == 12
 
 
@@ -192,7 +194,11 @@ async def test_a_later_leg_that_asks_for_progress_has_heartbeats_under_its_own_t
     async with talk_to(beating(ask_then_work)) as talk:
         asked = await talk.round(talk.leg("tool"))
         answered = asked.retry(True, meta={"progressToken": "second"})
-        assert await talk.notification(PROGRESS) == {"progressToken": "second", "progress": 0.0}
+        assert await talk.notification(PROGRESS) == {
+            "progressToken": "second",
+            "progress": 0.0,
+            "_meta": BEAT,
+        }
         assert await talk.text(answered) == "done"
 
 

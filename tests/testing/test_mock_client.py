@@ -769,3 +769,18 @@ async def test_a_store_in_a_file_is_not_opened(
 
     assert (await MockClient(elicits=[True], era=era).call(report)).text == "accept"
     assert not file.exists()
+
+
+async def test_heartbeats_are_not_among_the_progress(era: str, autojump_clock: MockClock) -> None:
+    server = Server("slow")
+
+    @server.tool(heartbeat=15)
+    async def works(ctx: Context) -> str:
+        await trio.sleep(7200)
+        await ctx.progress(1, 2, "half")
+        await trio.sleep(7200)
+        return "done"
+
+    client = MockClient(era=era)
+    assert (await client.call(works)).text == "done"
+    assert [report.message for report in client.progress] == ["half"]

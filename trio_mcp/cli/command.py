@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
@@ -21,6 +25,10 @@ WIDTH = 110
 SETTINGS = {"max_content_width": WIDTH, "help_option_names": ["-h", "--help"]}
 VARIABLES: Final = "TRIO_MCP"
 """With what the variables of the environment begin that stand for options."""
+EXPLAINED: Final = re.compile(r" +[^ ]+ {2,}")
+"""The beginning of a line that explains a word."""
+wrap: Final = partial(textwrap.wrap, break_long_words=False, break_on_hyphens=False)
+
 INTERRUPTED = 130
 """128 and SIGINT: what a shell reports of a program that Ctrl-C ended."""
 
@@ -32,7 +40,7 @@ class Command(click.Command):
     """A click command with examples, `--debug`, and one line for each error.
 
     Args:
-        examples: follows the options in the help, as it is.
+        examples: follows the options in the help; see `wrapped`.
         statuses: exit statuses that mean something else, or more, than for every command.
     """
 
@@ -55,7 +63,7 @@ class Command(click.Command):
         self.statuses = statuses
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  click's signature
-        formatter.write(f"\n{self.examples}\n{exit_statuses(self.statuses)}")
+        formatter.write(wrapped(f"\n{self.examples}\n{exit_statuses(self.statuses)}", formatter.width))
 
     def invoke(self, ctx: click.Context) -> int:
         """Run the command and return its exit status."""
@@ -82,6 +90,22 @@ class Command(click.Command):
         except Exception as error:  # noqa: BLE001  a user gets one line, never a traceback
             text = f"a bug: {type(error).__name__}: {error} (--debug shows where)"
             return print_error(text, Status.BUG, debug=debug, as_json=as_json)
+
+
+def wrapped(text: str, width: int) -> str:
+    """Return the end of a help with its sentences in lines of at most `width` characters.
+
+    Lines that are indented stay as they are, for they are commands, unless one explains a word: `  drop   removes it`.
+    """
+    lines: list[str] = []
+    for is_sentence, group in groupby(text.split("\n"), lambda line: line[:1].strip() != ""):
+        if is_sentence:
+            lines += wrap(" ".join(group), width)
+            continue
+        for line in group:
+            found = EXPLAINED.match(line)
+            lines += wrap(line, width, subsequent_indent=" " * found.end()) if found else [line]
+    return "\n".join(lines)
 
 
 def command(

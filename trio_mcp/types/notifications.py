@@ -1,5 +1,7 @@
 """Notifications about running requests."""
 
+from typing import Final
+
 from .base import Number
 from .messages import NotificationParams, ProgressToken, RequestId
 
@@ -11,6 +13,10 @@ class CancelledNotificationParams(NotificationParams):
     reason: str | None = None
 
 
+HEARTBEAT: Final = "io.trio-mcp/heartbeat"
+"""In the `_meta` of progress: true in a heartbeat, which a server sends while its tool reports nothing."""
+
+
 class ProgressNotificationParams(NotificationParams):
     """The progress of the request that has this token. `progress` always increases; `total` is its final value, if known."""
 
@@ -18,3 +24,8 @@ class ProgressNotificationParams(NotificationParams):
     progress: Number
     total: Number | None = None
     message: str | None = None
+
+    @property
+    def is_heartbeat(self) -> bool:
+        """Whether a server of trio_mcp sent it while its tool reported nothing. Its value only had to rise, and says nothing."""
+        return bool(self.meta and self.meta.get(HEARTBEAT))

@@ -50,6 +50,6 @@ def redirection(location: str) -> str:
 
 
 def excerpt(body: bytes) -> str:
-    """Return the beginning of a body, to be put behind the status."""
-    text = body.decode("utf-8", "replace").strip()[:200]
+    """Return the beginning of a body, to be put behind the status, in one line: it may be a page of HTML."""
+    text = " ".join(body[:10_000].decode("utf-8", "replace").split())[:200]
     return f": {text}" if text else ""

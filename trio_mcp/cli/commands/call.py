@@ -27,9 +27,9 @@ from .list import show_tools
 
 EXAMPLES = """\
 examples:
-  trio-mcp call examples/travel.py --list
-  trio-mcp call examples/travel.py book_flight destination=Lisbon
-  trio-mcp call 'trio-mcp run examples/travel.py' search_flights destination=Oslo
+  trio-mcp call travel.py --list
+  trio-mcp call travel.py book_flight destination=Lisbon
+  trio-mcp call 'trio-mcp run travel.py' search_flights destination=Oslo
   trio-mcp call http://127.0.0.1:8000/mcp report year=2026 --task
   trio-mcp call mcp.json:shop search query=lamps --json
   trio-mcp call http://127.0.0.1:8000/mcp book_flight destination=Lisbon \\

@@ -21,7 +21,7 @@ from .list import show_offers, usage
 
 EXAMPLES = """\
 examples:
-  trio-mcp inspect examples/travel.py
+  trio-mcp inspect travel.py
   trio-mcp inspect app.py:make_server --json > offers.json
   trio-mcp inspect http://127.0.0.1:8000/mcp --mode legacy
   trio-mcp inspect cursor:shop

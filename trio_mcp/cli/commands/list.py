@@ -21,7 +21,7 @@ from ..terminal.prompting import Prompting
 
 EXAMPLES = """\
 examples:
-  trio-mcp list examples/travel.py
+  trio-mcp list travel.py
   trio-mcp list http://127.0.0.1:8000/mcp --only resources
   trio-mcp list mcp.json:shop --json
   trio-mcp list cursor:shop

@@ -23,7 +23,7 @@ from .call import check_answers
 
 EXAMPLES = """\
 examples:
-  trio-mcp prompt examples/ports/todo.py plan day=Monday
+  trio-mcp prompt todo.py plan day=Monday
   trio-mcp prompt http://127.0.0.1:8000/mcp review file=app.py style=strict
   trio-mcp prompt mcp.json:shop offer --json
   trio-mcp prompt mcp.json:shop offer --complete city=Lis

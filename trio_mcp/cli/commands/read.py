@@ -22,7 +22,7 @@ from .call import check_answers
 
 EXAMPLES = """\
 examples:
-  trio-mcp read examples/ports/todo.py todo://items
+  trio-mcp read todo.py todo://items
   trio-mcp read http://127.0.0.1:8000/mcp file:///logo.png --output logo.png
   trio-mcp read mcp.json:shop shop://orders/7 --json
   trio-mcp read mcp.json:shop 'shop://orders/{number}' --complete number=7

@@ -14,8 +14,8 @@ from ..terminal.output import set_up_logging
 
 EXAMPLES = """\
 examples:
-  trio-mcp run examples/travel.py
-  trio-mcp run examples/travel.py:server
+  trio-mcp run travel.py
+  trio-mcp run travel.py:server
   trio-mcp run app.py:make_server
   trio-mcp run shop.server
   trio-mcp run https://mcp.example.com/mcp --header authorization='Bearer ...'

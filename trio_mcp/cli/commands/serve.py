@@ -32,14 +32,14 @@ KEYFILE_VARIABLE: Final = "TRIO_MCP_KEYFILE_PASSWORD"
 
 EXAMPLES = """\
 examples:
-  trio-mcp serve examples/travel.py
-  trio-mcp serve examples/travel.py --port 9000 --path /travel
-  trio-mcp serve examples/travel.py --sse
-  trio-mcp serve examples/travel.py --host 0.0.0.0 --allowed-host mcp.example.com
-  trio-mcp serve examples/travel.py --access-log --log-format json
-  trio-mcp serve examples/travel.py --port 8443 --certfile cert.pem --keyfile key.pem
+  trio-mcp serve travel.py
+  trio-mcp serve travel.py --port 9000 --path /travel
+  trio-mcp serve travel.py --sse
+  trio-mcp serve travel.py --host 0.0.0.0 --allowed-host mcp.example.com
+  trio-mcp serve travel.py --access-log --log-format json
+  trio-mcp serve travel.py --port 8443 --certfile cert.pem --keyfile key.pem
   trio-mcp serve 'npx -y some-mcp-server'
-  trio-mcp serve /travel=examples/travel.py /shop=examples/checkout.py
+  trio-mcp serve /travel=travel.py /shop=shop.py
 
 WebSocket clients find it under the same URL with ws:// in place of http://. Several servers in one process are each given a path:
 the first one of the last example is at http://127.0.0.1:8000/travel/mcp.
@@ -53,6 +53,7 @@ which calls run, and what they wait for.
 STATUSES: Final[Mapping[int, str]] = {
     Status.OK: "SIGTERM, SIGHUP or Ctrl-C came",
     Status.BUG: "a bug in trio-mcp (--debug shows where), or it did not stop in time",
+    130: "interrupted by Ctrl-C before it served",
 }
 HTTP_OPTIONS: Final = ("host", "port", "path", "allowed_hosts", "allowed_origins", "drain")
 """The names of the options that `serves_http` adds, which are those of the transport."""

@@ -26,6 +26,10 @@ from .own_files import OwnFiles, project_roots
 from .target import PythonTarget, check_file, read_target, split_name
 
 
+class WrongChoice(CommandError):
+    """A file has servers, or functions that return one, and the command line does not name one of them."""
+
+
 def load_server(target: str, *, tell_errors: bool = False) -> Server:
     """Return the server of `FILE[:name]` or `MODULE[:name]`; without a name the only one, or the one called `server`.
 
@@ -161,7 +165,7 @@ def choose(module: ModuleType, source: Path | str, name: str | None) -> Server:
     else:
         missing = f"{source} has several servers" if servers else f"{source} has no Server in it"
     advice = f"; choose one of: {', '.join(choices)}" if choices else ""
-    raise CommandError(f"{missing}{advice}", Status.UNREACHABLE)
+    raise (WrongChoice if choices else CommandError)(f"{missing}{advice}", Status.UNREACHABLE)
 
 
 def server_of_other_library(module: ModuleType) -> str | None:

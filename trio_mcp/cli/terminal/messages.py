@@ -42,7 +42,7 @@ def as_text(block: ContentBlock) -> str:
         case TextContent(text=text):
             return text
         case ImageContent(mime_type=mime_type, data=data) | AudioContent(mime_type=mime_type, data=data):
-            return f"[{mime_type}, {len(data) * 3 // 4} bytes]"
+            return f"[{mime_type}, {len(data) * 3 // 4 - data.count('=', -2)} bytes]"
         case ResourceLink(uri=uri):
             return f"[{uri}]"
         case EmbeddedResource(resource=TextResourceContents(text=text)):
@@ -52,9 +52,16 @@ def as_text(block: ContentBlock) -> str:
 
 
 def show_progress(report: ProgressNotificationParams) -> None:
-    """Write a progress notification to stderr."""
+    """Write a progress notification to stderr, unless it is a heartbeat, which repeats the last one."""
+    if report.is_heartbeat:
+        return
     of = "" if report.total is None else f"/{report.total:g}"
-    note(f"[{report.progress:g}{of}] {report.message or ''}".rstrip())
+    note(f"[{shown_progress(report.progress):g}{of}] {report.message or ''}".rstrip())
+
+
+def shown_progress(value: float) -> float:
+    """Return what to show of a value: 0 for one that is above 0 only because a heartbeat came before it."""
+    return 0 if abs(value) < sys.float_info.min else value
 
 
 def show_change(task: Task) -> None:

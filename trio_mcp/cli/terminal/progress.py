@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ...printable import one_line
 from ...types import ProgressNotificationParams
-from .messages import show_progress
+from .messages import show_progress, shown_progress
 from .output import is_terminal, rich_screen
 
 if TYPE_CHECKING:
@@ -56,4 +56,5 @@ class ProgressDisplay:
         if self._bar is None:
             self._bar = rich_screen().bar()
             self._bar.start()
-        self._bar.update(report.progress, report.total, one_line(report.message or ""))
+        # A heartbeat shows that the server is alive: the bar moves, with the message of the last report.
+        self._bar.update(shown_progress(report.progress), report.total, one_line(report.message or ""))

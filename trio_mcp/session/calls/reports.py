@@ -4,7 +4,7 @@ The values of one progress token must rise (L-PRG-1b). An author's value that do
 compared with the author's own values over all legs of the call and whether or not the caller asked for progress, so that a body
 does the same in both eras and for every caller.
 
-A heartbeat sends the next float above the last value. An author's value that a heartbeat has reached or passed is sent as the
+A heartbeat sends the next float above the last value, and is marked in its `_meta`, so that a client need not show such a number. An author's value that a heartbeat has reached or passed is sent as the
 next float above the heartbeat's:
 
     the author reports 3     sends 3
@@ -26,6 +26,7 @@ from ...errors import LimitExceeded
 from ...logs import RepeatedRecords, peer_logger
 from ...protocol.jsonrpc import Notification
 from ...types import JsonValue, LoggingLevel, Model, ProgressNotificationParams
+from ...types.notifications import HEARTBEAT
 from ..replies import ReplyTarget
 from .facts import RequestFacts
 
@@ -181,7 +182,11 @@ def send_heartbeat(call: ReportingCall, reports: ProgressReports) -> None:
     if value is None:
         return
     params = ProgressNotificationParams(
-        progress_token=terms.progress_token, progress=value, total=reports.total, message=reports.message
+        progress_token=terms.progress_token,
+        progress=value,
+        total=reports.total,
+        message=reports.message,
+        meta={HEARTBEAT: True},
     )
     encoded = terms.codec.encode_notification("notifications/progress", params)
     with suppress(LimitExceeded):
