@@ -12,11 +12,14 @@ PYTHON ?= $(shell for name in python3.15 python3.14 python3.13 python3.12 python
 # Tests run side by side where there is more than one processor.
 PYTEST_FLAGS ?= $(shell [ "$$(getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)" -gt 1 ] && echo '-n 2')
 
+# What `make test` runs.
+IN_MEMORY := --ignore=tests/wires --ignore=tests/long --ignore=tests/packages -m 'not wires and not long'
+
 # How long `make fuzz` tries new messages; both roles share it.
 FUZZ_SECONDS ?= 120
 
 .DEFAULT_GOAL := help
-.PHONY: help demo cast test test-wires packages fuzz sweep long conformance autobahn mutants bench site site-look site-links pictures lint clean
+.PHONY: help demo cast test test-pythons test-wires packages fuzz sweep long conformance autobahn mutants bench site site-look site-links pictures lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -30,7 +33,10 @@ cast: $(STAMPS)/run  ## record the demonstration as docs/pictures/demo.svg
 	$(BIN)/python docs/pictures/cast.py
 
 test: $(STAMPS)/dev  ## run the tests in memory, and one conversation over each wire
-	$(BIN)/python -m pytest $(PYTEST_FLAGS) --ignore=tests/wires --ignore=tests/long --ignore=tests/packages -m 'not wires and not long'
+	$(BIN)/python -m pytest $(PYTEST_FLAGS) $(IN_MEMORY)
+
+test-pythons: | $(BIN)/python  ## run the tests in memory on a newer CPython, in a Debian of its own (root and debootstrap have to be there)
+	$(BIN)/python tests/pythons/run.py $(PYTEST_FLAGS) $(IN_MEMORY)
 
 test-wires: $(STAMPS)/dev  ## run the tests over real sockets, with real processes and with other peers
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/wires -m 'not long'

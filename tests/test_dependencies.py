@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
+STANDARD = sys.stdlib_module_names | {"annotationlib"}
+"""Modules of Python itself; `annotationlib` came with 3.14."""
 OURS = {"trio_mcp", "trio_mcp_transports"}
 PLUGINS = {"pytest_plugin.py": "pytest"}
 """Modules that only the program loads whose plugin they are; it is no dependency."""
@@ -70,7 +72,7 @@ def used() -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for source in SOURCES:
         for file in source.rglob("*.py"):
-            for package in set(imported(file)) - sys.stdlib_module_names - OURS - {PLUGINS.get(file.name)}:
+            for package in set(imported(file)) - STANDARD - OURS - {PLUGINS.get(file.name)}:
                 for distribution in set(providers.get(package, [package])):
                     found.setdefault(normalized(distribution), {})[str(file.relative_to(ROOT))] = package
     return found

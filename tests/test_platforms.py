@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.pythons import run
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 ROWS = dict(
@@ -40,6 +42,12 @@ def test_the_oldest_version_is_the_one_that_the_package_requires() -> None:
     assert ROWS["CPython 3.11"] == "tested"
 
 
-@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="someone tries another version")
+def test_the_tested_versions_are_the_oldest_and_the_one_of_make_test_pythons() -> None:
+    tested = {name for name, state in ROWS.items() if state == "tested" and "Python" in name}
+    assert tested == {"CPython 3.11", f"CPython {run.VERSION}"}
+    assert "\nmake test-pythons\n" in (ROOT / ".ci" / "run").read_text("utf-8")
+
+
+@pytest.mark.skipif(f"{sys.version_info[0]}.{sys.version_info[1]}" not in ("3.11", run.VERSION), reason="only tried")
 def test_the_version_that_runs_these_tests_is_tested() -> None:
     assert ROWS[f"CPython {sys.version_info.major}.{sys.version_info.minor}"] == "tested"

@@ -19,11 +19,16 @@ import inspect
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, wraps
-from typing import TypeVar, Unpack, cast, get_args, get_origin, get_type_hints
+from typing import Final, TypeVar, Unpack, cast, get_args, get_origin, get_type_hints
 
 from .signatures import signature_of
 
 T = TypeVar("T")
+
+LIKE: Final = 0.6
+"""How like two names are, from 0 to 1, of which one may be meant by the other; the default of `difflib`."""
+MOST_COMPARED: Final = 8
+"""How many names are compared letter by letter with one that is unknown."""
 
 
 def check_int(name: str, value: object, *, least: int = 0, most: int | None = None, hint: str = "") -> int:
@@ -203,10 +208,30 @@ def keyword_names(function: Callable[..., object]) -> list[str] | None:
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a question with the known name that is most like this one; empty if none is."""
+    found = nearest_name(name, known)
+    return "" if found is None else f"do you mean {found!r}?"
+
+
+def nearest_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like this one; None if none is.
+
+    It takes a few microseconds for each name, and more for long ones: bound what a peer controls.
+    """
     import difflib  # noqa: PLC0415  needed for errors only
 
-    found = difflib.get_close_matches(name, list(known), 1)
-    return f"do you mean {found[0]!r}?" if found else ""
+    matcher = difflib.SequenceMatcher(b=name)
+    likely = list[tuple[float, str]]()
+    for each in known:
+        matcher.set_seq1(each)
+        if matcher.real_quick_ratio() >= LIKE and (bound := matcher.quick_ratio()) >= LIKE:
+            likely.append((bound, each))
+    best, found = LIKE, None
+    # The ratio takes time by the square of the length, so a peer cannot ask for that of all names.
+    for bound, each in sorted(likely, reverse=True)[:MOST_COMPARED]:
+        matcher.set_seq1(each)
+        if bound >= best and (ratio := matcher.ratio()) >= best:
+            best, found = ratio, each
+    return found
 
 
 def one_of(choices: Collection[str]) -> str:

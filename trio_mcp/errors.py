@@ -45,10 +45,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from os import urandom
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
-from .json_value import JsonValue
 from .printable import printable
+
+if TYPE_CHECKING:
+    from .json_value import JsonValue
 
 E = TypeVar("E", bound=Exception)
 

@@ -11,12 +11,14 @@ import sys
 import traceback
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final, Literal, TextIO, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Final, Literal, TextIO, TypeAlias, cast, get_args
 
 from .checks import check_choice
-from .json_value import JsonValue
 from .log_context import LOG_CONTEXT
 from .printable import MAX_CHARACTERS, one_line, printable
+
+if TYPE_CHECKING:
+    from .json_value import JsonValue
 
 LogFormat: TypeAlias = Literal["text", "json"]
 LogLevel: TypeAlias = Literal["debug", "info", "warning", "error", "critical"]

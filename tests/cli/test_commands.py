@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import click
 import pytest
 from naming import unnamed
 
+from trio_mcp.cli.command import Command
 from trio_mcp.cli.errors import Status
 from trio_mcp.cli.program import MODULES, main, program
 
@@ -54,6 +56,34 @@ def test_the_examples_of_a_help_need_no_checkout(capsys: pytest.CaptureFixture[s
     assert "examples/" not in capsys.readouterr().out
 
 
+def examples() -> list[list[str]]:
+    """The words of every example in a help, without what belongs to the shell."""
+    found = []
+    for name in MODULES:
+        command = program.get_command(click.Context(program), name)
+        assert isinstance(command, Command)
+        for line in command.examples.replace("\\\n", " ").splitlines():
+            if text := re.search(
+                r"trio-mcp ([^$()>#]+)", line if line.startswith("  ") and "{" not in line[:3] else ""
+            ):
+                found.append(shlex.split(text[1]))
+    return found
+
+
+@pytest.mark.parametrize("words", examples(), ids=shlex.join)
+def test_an_example_of_a_help_can_be_typed(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "shop").mkdir()
+    name, *rest = words
+    command = program.get_command(click.Context(program), name)
+    assert command is not None
+    command.make_context(name, rest)
+
+
+def test_every_command_has_an_example() -> None:
+    assert {words[0] for words in examples()} == {*MODULES}
+
+
 def test_a_help_explains_no_status_that_its_command_does_not_have(capsys: pytest.CaptureFixture[str]) -> None:
     main(["run", "--help"])
     assert "tool" not in capsys.readouterr().out.partition("exit status:")[2]
@@ -74,9 +104,17 @@ def test_the_help_of_the_program_lists_every_command(capsys: pytest.CaptureFixtu
         (["inspct"], ["'inspect'"]),
         (["serve", "app.py", "--prot", "80"], ["'--prot'", "'--port'", "trio-mcp serve --help"]),
         (["call", "app.py", "tool", "--answr", "a=b"], ["'--answr'", "'--answer'"]),
+        (["call", "app.py", "tool", "--tool"], ["'--tool'", "follows the target"]),
+        (["serve", "app.py", "--reload"], ["'--reload'", "trio-mcp dev"]),
+        (["serve", "app.py", "--transport", "http"], ["'--transport'", "trio-mcp run", "trio-mcp serve"]),
+        (["serve", "app.py", "--workers", "2"], ["'--workers'", "one process", "proxy"]),
+        (["run", "app.py", "--port", "8000"], ["'--port'", "trio-mcp serve"]),
+        (["run", "app.py", "--transport", "http"], ["'--transport'", "trio-mcp serve"]),
         (["install", "curser", "app.py"], ["'curser'", "cursor"]),
         (["serve"], ["TARGET"]),
-        (["serve", "app.py", "--port", "x"], ["--port", "'x'"]),
+        (["serve", "app.py", "--port", "x"], ["--port", "'x'", "whole number", "65535"]),
+        (["serve", "app.py", "--port", "65536"], ["--port", "'65536'"]),
+        (["backfill", "--max-sessions", "0", "x"], ["--max-sessions", "'0'", "at least 1"]),
         (["call", "app.py", "tool", "--timeout", "nan"], ["--timeout", "'nan'"]),
         (["call", "app.py", "tool", "--mode", "modrn"], ["--mode", "modern"]),
     ],
@@ -89,6 +127,22 @@ def test_a_mistake_is_one_line_that_names_what_was_meant(
     assert said.out == ""
     (line,) = said.err.splitlines()
     assert unnamed(line, "trio-mcp", *names) == []
+
+
+@pytest.mark.parametrize("words", [["bundle", "app.py", "--yes"], ["list", "app.py", "--tool"], ["zzz"]])
+def test_what_is_like_nothing_gets_no_suggestion(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == Status.USAGE
+    assert "mean" not in capsys.readouterr().err
+
+
+def test_every_command_has_json_that_does_not_serve_or_write_for_people_or_shells_alone() -> None:
+    commands = {name: program.get_command(click.Context(program), name) for name in MODULES}
+    without = {
+        name
+        for name, each in commands.items()
+        if each is not None and "--json" not in str([o.opts for o in each.params])
+    }
+    assert without == {"run", "serve", "dev", "backfill", "demo", "completion"}
 
 
 def test_no_command_at_all_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -208,6 +208,7 @@ def test_the_comments_of_a_yaml_file_stay(home: Path) -> None:
         ("cursor", '{"mcpServers": []}'),
         ("cursor", "[" * 100_000),
         ("cursor", b"\xff\xfe{}"),
+        ("cursor", f'{{"numStartups": {"1" * 5000}}}'),
         ("goose", "extensions: [unclosed"),
         ("goose", "extensions:\n  a: 1\n  a: 2\n"),
         ("goose", "- a list"),
@@ -317,6 +318,23 @@ def test_a_file_that_another_program_changes_meanwhile_is_left_to_it(
     assert main(["install", "mcp-json", "app.py", "--file", str(file)]) == Status.UNREACHABLE
     assert file.read_text() == '{"new": 1}'
     assert "changed" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions are those of POSIX")
+def test_no_copy_of_a_private_file_can_be_read_by_others_at_any_time(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = home / "private" / "mcp.json"
+    file.parent.mkdir()
+    file.write_text('{"mcpServers": {"a": {"url": "https://x.example", "headers": {"authorization": "secret"}}}}')
+    file.chmod(0o600)
+    # As it is before the permissions are copied.
+    monkeypatch.setattr("shutil.copymode", lambda *_paths, **_options: None)
+    monkeypatch.setattr("shutil.copystat", lambda *_paths, **_options: None)
+    assert install("mcp-json", "app.py", "--file", str(file)) == Status.OK
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in file.parent.iterdir()}
+    assert len(modes) == 2
+    assert {*modes.values()} == {0o600}
 
 
 def test_a_file_that_cannot_be_there_is_one_error(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

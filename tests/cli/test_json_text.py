@@ -192,6 +192,13 @@ def test_a_comma_without_a_value_before_it_is_an_error(text: str) -> None:
         parse_jsonc(text, "the text")
 
 
+@pytest.mark.parametrize("text", ["/* " * 200_000, '"' + '\\"' * 200_000, '{"a": "' + '\\"' * 200_000 + "\n"])
+def test_a_text_with_something_that_does_not_end_is_refused_in_linear_time(text: str) -> None:
+    # In quadratic time, it would take minutes.
+    with pytest.raises(ValueError, match="no JSON"):
+        parse_jsonc(text, "the text")
+
+
 COMMENT = st.sampled_from(["// x\n", '// "a": {}, }\r\n', "/* y */", '/* {\n  "k" */', "//\n", "/**/"])
 GAP = st.lists(st.one_of(st.sampled_from([" ", "\n", "\r\n", "\t", "\n    "]), COMMENT), max_size=3).map("".join)
 NAMES = st.one_of(st.sampled_from(["a", "//", "/*", "é", "}", '"', "\\"]), st.text(max_size=3))

@@ -100,7 +100,9 @@ def test_an_error_that_a_library_raises_is_reported_at_the_line_that_calls_it(fi
     library.mkdir(parents=True)
     (library / "library_of_app.py").write_text("def fail(): raise OSError('no disk')\n")
     sys.path.append(str(library))
-    assert unnamed(refused(file, "import library_of_app\n\nlibrary_of_app.fail()\n", ""), "app.py, line 4: OSError") == []
+    assert (
+        unnamed(refused(file, "import library_of_app\n\nlibrary_of_app.fail()\n", ""), "app.py, line 4: OSError") == []
+    )
     assert unnamed(refused(file, "Server('x').add_tool(3)", ""), "app.py, line 2: TypeError") == []
 
 
@@ -122,7 +124,7 @@ server = Server('x', lifespan=lifespan)
 async def test_the_last_line_of_the_project_is_named_for_a_lifespan_that_fails(file: Path) -> None:
     database = file.with_name("database_of_app.py")
     database.write_text("async def connect():\n    raise OSError('no database')\n")
-    file.write_text(HEAD + LIFESPAN)
+    file.write_text(HEAD + LIFESPAN)  # noqa: ASYNC240  a small file of the test
     server = load_server(str(file))
     with pytest.raises(CommandError) as caught, lifespan_errors(file):
         async with server.open_service():

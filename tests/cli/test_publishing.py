@@ -95,6 +95,35 @@ def test_a_readme_without_the_line_of_its_owner_is_status_1(
     assert LINE.strip() in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "target", ["", "weather.py", "weather.py:server", "weather", "mcp.json:weather", "python weather.py"]
+)
+def test_the_project_is_that_of_a_folder_or_of_the_code_of_a_target(
+    target: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = {"weather": {"command": sys.executable, "args": ["-m", "trio_mcp", "run", str(folder / "weather.py")]}}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
+    assert published("--json", *filter(None, [target])) == Status.OK
+    said = json.loads(capsys.readouterr().out)
+    assert (said["file"], said["missing"]) == ("server.json", None)
+    assert said["server"] == json.loads((folder / "server.json").read_text())
+    assert said["server"]["packages"][0]["identifier"] == "weather-mcp"
+
+
+@pytest.mark.parametrize("target", ["https://x.example/mcp", "npx x", "none/"])
+def test_a_target_without_code_has_no_project(target: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert published(target) in (Status.USAGE, Status.UNREACHABLE)
+    assert target.rstrip("/") in capsys.readouterr().err
+    assert not (folder / "server.json").exists()
+
+
+def test_the_line_that_is_missing_is_in_the_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "README.md").unlink()
+    assert published("--json", "--output", "-") == Status.TOOL_ERROR
+    said = json.loads(capsys.readouterr().out)
+    assert (said["file"], said["missing"]) == (None, LINE.strip())
+
+
 def test_a_project_whose_script_hosts_cannot_start_is_warned_about(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

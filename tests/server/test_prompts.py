@@ -97,7 +97,8 @@ async def test_a_whole_result_goes_out_as_it_is() -> None:
 
 async def test_an_unknown_prompt_is_refused_by_its_name(server: Server) -> None:
     error = await refusal(server, "revue")
-    assert (error["code"], error["message"]) == (-32602, "Unknown prompt: revue")
+    assert error["code"] == -32602
+    assert error["message"].startswith("Unknown prompt: revue")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +140,9 @@ async def test_a_tool_error_in_a_prompt_is_told_in_its_own_words() -> None:
     assert (error["code"], error["message"]) == (-32603, "There is nothing to write about.")
 
 
-@pytest.mark.parametrize("content", ["hi", {"type": "text", "text": "hi"}, TextContent(text="hi")], ids=["text", "dict", "block"])
+@pytest.mark.parametrize(
+    "content", ["hi", {"type": "text", "text": "hi"}, TextContent(text="hi")], ids=["text", "dict", "block"]
+)
 async def test_a_dict_with_a_role_and_a_content_is_a_message(content: object) -> None:
     def say() -> list[dict[str, object]]:
         return [{"role": "assistant", "content": content}, {"role": "user", "content": "bye"}]

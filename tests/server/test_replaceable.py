@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import Client, Context, HttpOptions, HttpRequest, HttpResponse, Server, ServiceOptions
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import MemoryBudget
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 from trio_mcp.server.replaceable import ReplaceableServer
 
@@ -543,8 +545,6 @@ async def test_a_setting_that_only_a_restart_applies_is_named(new: Server, named
 
 
 async def test_objects_and_functions_that_each_version_makes_anew_are_no_difference() -> None:
-    from trio_mcp.runtime import MemoryBudget
-
     def settings() -> Server:
         async def authenticate(headers: Any) -> str:
             return "ann"
@@ -557,6 +557,70 @@ async def test_objects_and_functions_that_each_version_makes_anew_are_no_differe
         server = Server("tester", version="1", http=http, options=options)
         server.route("/hook")(handler)
         return server
+
+    server = ReplaceableServer(settings())
+    async with server.open_service():
+        assert (await server.replace(settings())).for_restart == ()
+
+
+def told(how: str) -> Any:
+    def on_divergence(text: str) -> None:
+        _ = [how for _ in text]
+
+    return on_divergence
+
+
+def noted(how: str, text: str, *, again: Any = None) -> None:
+    """A function of which a part is a setting."""
+
+
+def settings_of(code: str) -> Server:
+    """The server of a file with these options."""
+    scope: dict[str, Any] = {
+        "MemoryBudget": MemoryBudget,
+        "ServiceOptions": ServiceOptions,
+        "KeyRing": KeyRing,
+        "partial": partial,
+        "told": told,
+    }
+    exec(code, {**scope, "noted": noted}, scope)
+    return Server("tester", version="1", options=scope["options"])
+
+
+SETTINGS = {
+    "another key": ('keys=KeyRing([b"1" * 32])', 'keys=KeyRing([b"2" * 32])', "keys"),
+    "one more key": ('keys=KeyRing([b"1" * 32])', 'keys=KeyRing([b"1" * 32, b"2" * 32])', "keys"),
+    "a fixed key": ("keys=KeyRing.random()", 'keys=KeyRing([b"2" * 32])', "keys"),
+    "another budget": ("memory=MemoryBudget(10_000_000)", "memory=MemoryBudget(20_000_000)", "memory"),
+    "another name in the code": (
+        "on_divergence=lambda text: repr(text)",
+        "on_divergence=lambda text: ascii(text)",
+        None,
+    ),
+    "another default": ("on_divergence=lambda text, n=1: n", "on_divergence=lambda text, n=2: n", None),
+    "another value around": ("on_divergence=told('a')", "on_divergence=told('b')", None),
+    "another argument": ("on_divergence=partial(noted, 'a')", "on_divergence=partial(noted, 'b')", None),
+}
+
+
+@pytest.mark.parametrize(("before", "after", "name"), SETTINGS.values(), ids=SETTINGS)
+async def test_a_changed_value_is_named_and_one_that_is_made_anew_is_not(
+    before: str, after: str, name: str | None
+) -> None:
+    server = ReplaceableServer(settings_of(f"options = ServiceOptions({before})"))
+    async with server.open_service():
+        # Further down in its file.
+        assert (await server.replace(settings_of(f"\n\noptions = ServiceOptions({before})"))).for_restart == ()
+        changed = await server.replace(settings_of(f"options = ServiceOptions({after})"))
+        assert changed.for_restart == (f"options.{name or 'on_divergence'}",)
+
+
+async def test_a_function_that_holds_itself_can_be_compared() -> None:
+    def settings() -> Server:
+        def again(text: str) -> None:
+            again(text)
+
+        return Server("tester", version="1", options=ServiceOptions(on_divergence=again))
 
     server = ReplaceableServer(settings())
     async with server.open_service():

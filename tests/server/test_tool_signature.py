@@ -183,7 +183,7 @@ def test_a_bare_string_in_an_annotation_describes_a_parameter_unless_a_field_doe
         city: Annotated[str, "The city"],
         nights: Annotated[int, Field(ge=1), "How long", "not this"],
         hotel: Annotated[str, "Not this", Field(description="Its name")],
-        note: Annotated[str, "Not this"] = Field("", description="For the hotel"),  # noqa: B008  so is it written
+        note: Annotated[str, "Not this"] = Field("", description="For the hotel"),
     ) -> None: ...
 
     properties = schema_of(server)["properties"]

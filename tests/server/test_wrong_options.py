@@ -342,6 +342,19 @@ async def test_a_state_that_no_lifespan_has_made_is_told_to_its_author(caplog: p
     assert "ctx.state is None" in caplog.text
 
 
+async def read_caller(ctx: Context) -> str:
+    caller: Any = ctx.caller
+    return str(caller.principal)
+
+
+async def test_a_caller_that_nobody_has_authenticated_is_told_to_its_author(caplog: pytest.LogCaptureFixture) -> None:
+    result = await MockClient().call(read_caller)
+    assert unnamed(result.text, "ctx.caller", "principal=") == []
+    assert "ctx.caller" not in await failure_of(read_caller), "a peer learns nothing"
+    assert "ctx.caller is None" in caplog.text
+    assert (await MockClient(principal="ann").call(read_caller)).text == "ann"
+
+
 async def test_another_none_gets_no_such_advice() -> None:
     assert "ctx.state" not in (await MockClient().call(read_none)).text
 

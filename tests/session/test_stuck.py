@@ -256,7 +256,7 @@ async def test_a_tool_that_blocks_the_loop_is_logged_and_counted(caplog: pytest.
             assert talk.service.statistics().blocked == 1
     finally:
         logging.getLogger("trio_mcp.watchdog").removeHandler(told)
-    assert "computes-1 has kept the event loop" in caplog.text
+    assert "computes-1 has blocked the event loop" in caplog.text
 
 
 # a server that calls itself

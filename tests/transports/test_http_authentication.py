@@ -229,7 +229,7 @@ async def test_a_hook_that_fails_lets_nobody_in_and_tells_nothing(caplog: pytest
     async with guarded(hook) as peer:
         reply = await peer.post(initialize({}), JSON_HEADERS | ALICE)
         assert reply.status == 500
-        assert refusal(reply) == "Who you are cannot be checked: something is wrong at the server."
+        assert refusal(reply) == "The server could not check your credentials; its log has the reason."
         assert "authenticate" in caplog.text
 
 

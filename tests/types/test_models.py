@@ -68,7 +68,7 @@ def test_a_name_of_the_wire_is_answered_with_the_name_of_the_field(model: Model,
 def test_an_unknown_member_is_an_attribute_and_any_other_name_is_missing() -> None:
     model: Any = read(Implementation, UNKNOWN)
     assert model.motto == ["b"]
-    with pytest.raises(AttributeError, match="'motte'$"):
+    with pytest.raises(AttributeError, match=r"'motte'$"):
         _ = model.motte
 
 

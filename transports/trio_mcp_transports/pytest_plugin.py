@@ -13,6 +13,7 @@ async def test_addition(mcp_client: Client) -> None:        # runs twice: [legac
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator, Mapping
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -32,6 +33,47 @@ NO_TRIO = (
     "the fixture mcp_client needs a test that runs in Trio: install pytest-trio, make the test async, and mark it with "
     "@pytest.mark.trio or set trio_mode = true"
 )
+
+
+NO_RUNNER = (
+    "tests of trio_mcp run in Trio: install pytest-trio, and set trio_mode = true below [tool.pytest.ini_options]"
+)
+NO_PLUGIN = "trio_mode is an option of pytest-trio, which is not loaded: install pytest-trio"
+REGISTERED = pytest.StashKey[bool]()
+"""Whether this plugin has registered `trio_mode`, since pytest-trio has not."""
+
+
+def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> None:
+    """Register `trio_mode` if pytest-trio is not loaded: pytest would end in an internal error, or say nothing of use."""
+    # All plugins have registered their options by now.
+    try:
+        early_config.getini("trio_mode")
+    except (KeyError, ValueError):
+        parser.addini("trio_mode", NO_PLUGIN, type="bool", default=False)
+        early_config.stash[REGISTERED] = True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Raise `UsageError` if `trio_mode` is set and pytest-trio, which runs tests so, is not loaded."""
+    if REGISTERED in config.stash and config.getini("trio_mode"):
+        raise pytest.UsageError(NO_PLUGIN)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Add to the failure of a test what to do, if it does not run in Trio, or if it calls asyncio there."""
+    # A test of another project has not imported it.
+    if call.excinfo is None or "trio_mcp" not in sys.modules:
+        return
+    error = call.excinfo.value
+    if isinstance(error, pytest.fail.Exception):
+        if error.msg is not None and error.msg.startswith("async def functions are not natively supported"):
+            error.msg += f"\n{NO_RUNNER}"
+    elif item.get_closest_marker("trio") is not None:
+        from trio_mcp.session.event_loop import asyncio_hint  # noqa: PLC0415  see the head of the module
+
+        if hint := asyncio_hint(error, "test"):
+            error.add_note(hint.removeprefix("; "))
 
 
 @pytest.fixture(params=ERAS)

@@ -41,13 +41,13 @@ def use_server(connecting: Connecting, answering: Answering, use: Use, *, late: 
         late: what is added to the error if the time is up.
 
     Raises:
-        CommandError: anything of it failed.
+        CommandError: one of these steps failed.
     """
     configure_log(connecting.debug)
     prompting = Prompting(Terminal(), answering.answers, answering.samples)
 
     async def run() -> int:
-        # Around the connection too: to start a server, to shake hands with it and to close it may all hang.
+        # Around the connection too: starting a server, the handshake and closing may each hang.
         with trio.move_on_after(connecting.timeout):
             async with printable_stderr() as stderr:
                 # Inside, where the errors are not yet in the group of a nursery.
@@ -141,14 +141,14 @@ def started(target: PythonTarget, *, debug: bool = False) -> CommandTarget:
     A server's output and its crash then stay apart from the client's.
 
     Args:
-        debug: let that server tell its unexpected errors.
+        debug: let that server send the text of its unexpected errors.
     """
     words = [sys.executable, "-m", "trio_mcp", "run", target.text, *(["--debug"] if debug else [])]
     return CommandTarget(tuple(words))
 
 
 def name_server(client: Client, prompting: Prompting) -> None:
-    """Let the questions be shown with the name that the server gave itself."""
+    """Show questions with the name that the server declares."""
     if client.server_info is not None:
         prompting.server = client.server_info.title or client.server_info.name
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..checks import check_int
 from ..protocol.revisions import SUPPORTED
 
 if TYPE_CHECKING:
@@ -29,6 +30,25 @@ class Seconds(click.ParamType[float]):
         except ValueError:
             pass
         return self.fail(f"{value!r} is not a number of seconds", param, ctx)
+
+
+class WholeNumber(click.ParamType[int]):
+    """A whole number from `least` to `most`, both included."""
+
+    name = "integer"
+
+    def __init__(self, least: int = 0, most: int | None = None) -> None:
+        self.least = least
+        self.most = most
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        try:
+            return check_int("", int(str(value)), least=self.least, most=self.most)
+        except ValueError:
+            span = f"of at least {self.least}" if self.most is None else f"from {self.least} to {self.most}"
+            return self.fail(f"{value!r} is not a whole number {span}", param, ctx)
 
 
 class UrlPath(click.ParamType[str]):

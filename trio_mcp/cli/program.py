@@ -123,9 +123,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         return Status.USAGE
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "trio-mcp"
-        text = f"{error.format_message()} ('{path} --help' lists what there is)"
+        text = f"{usage_text(error)} ('{path} --help' lists what there is)"
         return print_error(text, Status.USAGE, as_json=as_json)
     except click.ClickException as error:
         return print_error(error.format_message(), Status.USAGE, as_json=as_json)
     except click.Abort:
         return INTERRUPTED
+
+
+def usage_text(error: click.UsageError) -> str:
+    """Return what is wrong with the command line."""
+    if isinstance(error, click.exceptions.NoSuchOption | click.exceptions.NoSuchCommand):
+        text: str = import_module(".unknown_words", __package__).explain(error)
+        return text
+    return error.format_message()

@@ -169,11 +169,7 @@ class Client(TaskMethods):
             probe_timeout=probe_timeout,
             cache=cache_view(cache, found, principal, options.get("headers"), handlers.capabilities),
         )
-        given: dict[str, object] = {**options}
-        if raise_exceptions:
-            given["raise_exceptions"] = True
-        names = signature(cls.connect).parameters if given else ()
-        connect = partial(open_lasting_target, found, given, names, reconnect=reconnect)
+        connect = channel_opener(found, options, raise_exceptions=raise_exceptions, reconnect=reconnect)
         client = cls(connect(), made)
         client._target, client._connect = target, connect
         return client
@@ -430,3 +426,15 @@ class Client(TaskMethods):
 
     def __repr__(self) -> str:
         return f"<Client {self._link!r}>"
+
+
+def channel_opener(
+    target: object, options: TransportKeywords, *, raise_exceptions: bool, reconnect: bool
+) -> Callable[[], AbstractAsyncContextManager[AnyChannel]]:
+    """Return a function that opens a channel to the target of a client, with these options of its transport."""
+    given: dict[str, object] = {**options}
+    if raise_exceptions:
+        given["raise_exceptions"] = True
+    # For the error of an option that no transport has.
+    names = signature(Client.connect).parameters if given else ()
+    return partial(open_lasting_target, target, given, names, reconnect=reconnect)

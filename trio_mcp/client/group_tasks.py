@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextvars
-import signal
 from collections.abc import Collection
 from enum import Enum
 from typing import Final
@@ -11,9 +10,10 @@ from typing import Final
 import trio
 
 from ..errors import Disconnected
-from ..groups import first_leaf, split_group, without
+from ..groups import first_leaf, without
 from ..session.event_loop import check_event_loop
 from .group_member import Connection
+from .system_tasks import split_contained
 
 CLOSE_TIMEOUT: Final = 20.0
 """Seconds that closing may take: each client has fifteen, at the same time as the others."""
@@ -116,11 +116,7 @@ class GroupTasks:
             self._done.set()
 
     def _contain(self, error: BaseException) -> None:
-        cancelled, rest = split_group(error, trio.Cancelled)
-        interrupted, rest = split_group(rest, KeyboardInterrupt)
-        if interrupted is not None:
-            # This task is protected from it, so Trio delivers it to the main task.
-            signal.raise_signal(signal.SIGINT)
+        cancelled, rest = split_contained(error)
         if rest is not None:
             # A handler has called `sys.exit()`, say; or this package has a bug, which must not be silent.
             self._failure = first_leaf(without(rest, Exception) or rest)

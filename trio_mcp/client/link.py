@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import contextvars
 import logging
-import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, suppress
 from typing import TypeVarTuple, Unpack
@@ -25,7 +24,7 @@ from typing import TypeVarTuple, Unpack
 import trio
 
 from ..errors import Disconnected, Unreachable
-from ..groups import first_leaf, single_exception, split_group, without
+from ..groups import first_leaf, single_exception, without
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
 from ..session.client import RequestOptions
@@ -40,6 +39,7 @@ from .repeats import ATTEMPTS, BACKOFF
 from .requester import SendRequest, ServerFacts
 from .rounds import Rounds
 from .session_reopening import SessionReopening
+from .system_tasks import split_contained
 
 Ts = TypeVarTuple("Ts")
 
@@ -205,11 +205,7 @@ class Link:
 
     def _contain(self, error: BaseException) -> None:
         """Store an error for `open` or `aclose` to raise; pass a Ctrl-C that hit one of the link's tasks on to the main task."""
-        cancelled, rest = split_group(error, trio.Cancelled)
-        interrupted, rest = split_group(rest, KeyboardInterrupt)
-        if interrupted is not None:
-            # This task is protected from it, so Trio delivers it to the main task.
-            signal.raise_signal(signal.SIGINT)
+        cancelled, rest = split_contained(error)
         if isinstance(rest, Exception) and not self._ready.is_set():
             self._failure = single_exception(rest)
         elif isinstance(rest, Exception):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
 from typing import Final, cast
 
 from ..errors import ConfigurationError
 from ..json_value import JsonValue
 
-STRING: Final = r'"(?:[^"\\]++|\\.)*+"'
-COMMENT: Final = r"//[^\r\n]*+|/\*.*?\*/"
+# What does not end takes the rest of the text: else each quote or "/*" in it would be tried to the end, in quadratic time.
+STRING: Final = r'"(?:[^"\\]++|\\.)*+(?:"|\\?\Z)'
+COMMENT: Final = r"//[^\r\n]*+|/\*.*?(?:\*/|(?P<open>\Z))"
 COMMENTS: Final = re.compile(rf"{STRING}|{COMMENT}", re.DOTALL)
 # A comma without a value before it stays, so that it is an error.
 TRAILING_COMMAS: Final = re.compile(rf"{STRING}|[\[{{,:]\s*+,|,(?=\s*+[}}\]])", re.DOTALL)
@@ -40,20 +42,25 @@ def parse_jsonc(text: str, source: str) -> JsonValue:
         return cast("JsonValue", json.loads(plain, object_pairs_hook=unique))
     except json.JSONDecodeError as error:
         raise ConfigurationError(
-            f"{source}: line {error.lineno}, column {error.colno}: this is no JSON: {error.msg}"
+            f"{source}: not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}"
         ) from None
+    except ConfigurationError:
+        raise
+    except ValueError:
+        # Python does not convert a longer one, which would take quadratic time.
+        raise ConfigurationError(f"{source}: a number has more than {sys.get_int_max_str_digits()} digits") from None
     except RecursionError:
         raise ConfigurationError(f"{source}: its values are nested too deep") from None
 
 
 def find_comments(text: str) -> list[tuple[int, int]]:
     """Return where each comment of a text begins and ends; the end of its line is no part of it."""
-    return [match.span() for match in COMMENTS.finditer(text) if not match[0].startswith('"')]
+    return [match.span() for match in COMMENTS.finditer(text) if _is_comment(match)]
 
 
 def without_comments(text: str) -> str:
     """Return a text with spaces in place of its comments, so that every other character stays at its line and column."""
-    return COMMENTS.sub(lambda match: _blank(match[0]), text)
+    return COMMENTS.sub(lambda match: _blank(match[0]) if _is_comment(match) else match[0], text)
 
 
 def without_trailing_commas(text: str) -> str:
@@ -61,5 +68,10 @@ def without_trailing_commas(text: str) -> str:
     return TRAILING_COMMAS.sub(lambda match: " " if match[0] == "," else match[0], text)
 
 
-def _blank(found: str) -> str:
-    return found if found.startswith('"') else re.sub(r"[^\r\n]", " ", found)
+def _is_comment(match: re.Match[str]) -> bool:
+    # What does not end stays, so that it is an error.
+    return not match[0].startswith('"') and match["open"] is None
+
+
+def _blank(comment: str) -> str:
+    return re.sub(r"[^\r\n]", " ", comment)

@@ -87,7 +87,8 @@ def read_env_file(path: Path, where: str) -> dict[str, str]:
     """Return the variables of a file with lines such as `TOKEN=secret`; `#` begins a comment, and quotes are removed.
 
     Raises:
-        ConfigurationError: it cannot be read, or a line is not an assignment; the message has its number, and nothing of it.
+        ConfigurationError: it cannot be read, or a line is not an assignment; the message has the number of the line, and none of
+            its text.
     """
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()

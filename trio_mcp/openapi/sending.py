@@ -1,8 +1,8 @@
 """Sending a request to an API, and reading its response within limits.
 
-The HTTP client is the author's. What it does by itself with cookies and redirects is not wanted here: all callers share it, so
-that a cookie that the API set for one caller would be sent with the call of another, and a redirect could take credentials to
-another host.
+The author supplies the HTTP client, and all callers share it. Its own handling of cookies and redirects is therefore not used: a
+cookie that the API sets for one caller would be sent with the calls of others, and a redirect could send credentials to another
+host.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ KEPT_METHOD: Final = frozenset({307, 308})
 REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PLAIN: Final = ("", "identity")
-"""What stands for a body that is not compressed."""
+"""The content codings that mean that a body is not compressed."""
 PORTS: Final = {"http": 80, "https": 443}
 
 
 class HttpRequest(Protocol):
-    """A request that was built and not sent yet."""
+    """A request that has been built but not sent."""
 
     @property
     def headers(self) -> MutableMapping[str, str]: ...
 
 
 class HttpResponse(Protocol):
-    """A response whose body is not read yet."""
+    """A response whose body has not been read yet."""
 
     @property
     def status_code(self) -> int: ...
@@ -69,7 +69,7 @@ class HttpClient(Protocol[RequestT]):
 
     @property
     def base_url(self) -> object:
-        """What the paths of requests are below of; its text is the URL."""
+        """The URL that the paths of requests are appended to; `str()` of it is its text."""
         ...
 
     def build_request(
@@ -149,7 +149,7 @@ class ApiClient(Generic[RequestT]):
         """Send a request, follow redirects to the same host, and return the response.
 
         Args:
-            keep: counts what comes of the response.
+            keep: counts the bytes of the response that are held.
 
         Raises:
             LimitExceeded: there is no room for it.
@@ -210,7 +210,7 @@ class ApiClient(Generic[RequestT]):
 
 
 def in_doubt(request: ApiRequest) -> str:
-    """Return what a caller has to know about a request without a response."""
+    """Return what a caller must know about a request that got no response."""
     return "" if request.method in SAFE else " The request may have taken effect all the same."
 
 

@@ -39,7 +39,7 @@ Connect = Callable[[], AbstractAsyncContextManager[AnyChannel]]
 
 
 class HostKey(NamedTuple):
-    """What tells hosts apart, and what the server is told of one.
+    """The identity of a host: what tells it apart from others, and what is declared to the server for it.
 
     Attributes:
         session: the legacy session; None for modern requests.
@@ -155,9 +155,9 @@ class HostLinks:
             client.learn(tools)
 
     def watch(self, uri: str) -> None:
-        """Subscribe to a resource, on all connections: whichever changes it reports that.
+        """Subscribe to a resource on all connections, since a process reports only its own changes.
 
-        Of more than `MAX_WATCHED` those that were subscribed to last are kept.
+        Only the last `MAX_WATCHED` subscriptions are kept.
         """
         self._watched.pop(uri, None)
         self._watched[uri] = None

@@ -32,7 +32,7 @@ from .server_client import ServerClient
 logger = peer_logger("trio_mcp.relay")
 
 BACKOFF: Final = Backoff(first=0.5, longest=30.0)
-"""How long to wait before a server is asked for its lists again that could not be reached."""
+"""How long to wait before the lists of a server that could not be reached are read again."""
 
 I = TypeVar("I", bound=MountableItem)  # noqa: E741
 M = TypeVar("M", bound=Model)
@@ -90,7 +90,7 @@ class Mirror:
             self._update(registry.templates, templates, lambda each: forwarded_template(each, forward))
 
     def _update(self, catalog: Catalog[I], models: dict[str, M], make: Callable[[M], I]) -> None:
-        """Let a catalog have the items that the server lists now."""
+        """Make a catalog hold the items that the server lists now."""
         for key in [key for key in tuple(catalog.by_key) if key not in models]:
             catalog.remove(key)
         left_out: dict[str, str] = {}
@@ -102,7 +102,7 @@ class Mirror:
                     catalog.add(key, item)
                 elif getattr(known, "model", None) != getattr(item, "model", None):
                     catalog.replace(key, item)
-            # A name that is taken or impossible in an outer server is a reason to leave this one out, and not the others.
+            # Only an item whose name is taken or invalid in an outer server is left out.
             except ValueError as error:
                 left_out[key] = str(error)
         known_before = self._left_out.get(id(catalog), {})
@@ -123,7 +123,7 @@ async def listed(client: ServerClient, kind: ListKind[M]) -> list[M]:
 
 
 class Following:
-    """Keeps the registry of a proxy like the lists of its server, while an outer server is served.
+    """Keeps the registry of a proxy in step with the lists of its server, while an outer server is served.
 
     Args:
         on_updated: called with the URI of a resource that has changed.
@@ -192,7 +192,7 @@ class Following:
         if change.uri is not None:
             self._on_updated(change.uri)
         elif client is not self._lister:
-            # At the client that was told: a command has a process for each, and only this one may have another list.
+            # From the client that was notified: a command runs a process for each, and only this one may have a new list.
             self._stale[change.kind] = client
             self._news.set()
 
@@ -203,7 +203,7 @@ class Following:
             except McpError as error:
                 if not client.link.is_connected:
                     raise
-                # The other lists may be good.
+                # The other lists may still be readable.
                 logger.warning("the %s of the server %r cannot be listed: %s", kind, self._mirror.name, error)
 
     async def _read_stale(self) -> None:

@@ -156,7 +156,7 @@ class ForwardedQuestions(Handlers):
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What the server is told that its client can do."""
+        """The capabilities that are declared to the server."""
         return self.declared
 
     @property

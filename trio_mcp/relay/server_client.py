@@ -1,4 +1,4 @@
-"""The client of a server behind a proxy, which makes the calls of its hosts there and puts the server's questions to them.
+"""The client with which a proxy calls its server for a host, and passes the questions of the server on to that host.
 
 A translated connection has one; where a proxy is mounted in a server, each host of that server has one.
 """
@@ -98,7 +98,7 @@ class ServerClient:
                     roots=declared.roots,
                     sampling=declared.sampling,
                     elicitation=declared.elicitation,
-                    # The calls here follow them for the host, whose revision has other ones or none.
+                    # This client follows tasks for the host, whose revision has other ones or none.
                     extensions={TASKS_EXTENSION: {}},
                 ),
                 questions=questions,
@@ -139,14 +139,14 @@ class ServerClient:
         """Send a request for a call of the host, whose lane waits for it, and return the result.
 
         Raises:
-            RemoteProtocolError: the server answered with an error, which this is, or has gone.
+            RemoteProtocolError: the error that the server answered with; or the connection to it has ended.
             McpError: as from the methods of `Client`.
         """
         failure: McpError
         # What the call changes is announced to those who have subscribed before it.
         if self._subscribing:
             await self._wait_subscribed()
-        # The result is returned below the block, whose end sends what was reported.
+        # Returned after the block, because leaving it sends the reports that are queued.
         try:
             async with self._questions.during(call, lane) as running:
                 try:
@@ -172,7 +172,7 @@ class ServerClient:
 
     def learn(self, tools: Sequence[Tool]) -> list[Tool]:
         """Remember which arguments of listed tools are repeated in headers; return the tools that can be offered."""
-        # Without output schemas: whether a result matches its schema is for the host to say.
+        # Without output schemas: the host checks results against them.
         bare = [tool.model_copy(update={"output_schema": None}) for tool in tools]
         known = {tool.name for tool in self._tools.add(bare, self.link.dialect)}
         return [tool for tool in tools if tool.name in known]
@@ -180,7 +180,7 @@ class ServerClient:
     # what the server reports
 
     def on_log(self, entry: LoggingMessageNotificationParams) -> None:
-        """Pass a log message on, on the call that it is most likely about."""
+        """Pass a log message on with the call that it most likely belongs to."""
         running = self._questions.latest
         if running is not None:
             running.on_log(entry)
@@ -233,7 +233,7 @@ class ServerClient:
         self.link.start(self._read_changes, changes, scope or trio.CancelScope())
 
     async def _read_changes(self, changes: Changes, scope: trio.CancelScope) -> None:
-        """Keep a subscription until the scope is cancelled; `on_change` gets what it brings."""
+        """Keep a subscription until the scope is cancelled, and call `on_change` with its changes."""
         begun = False
         try:
             with scope:

@@ -8,7 +8,8 @@ revision, everything passes from then on (`passing.py`). If not, the proxy speak
 #
 #     phase         messages of the host                       leaves it by
 #     opening       wait in `_waiting`, in order               the server's answer to the first of them (passing, translating)
-#     passing       go to `_passage`                           the end of either connection (over)
+#     passing       go to `_passage`                           the end of either connection (over); not that of the
+#                                                              server's if the proxy keeps the session
 #     translating   go to `_inner`, a session of a server      the end of either connection (over)
 #                   whose routes call the real one
 #     over          requests get an error                      -

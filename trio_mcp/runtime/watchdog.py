@@ -143,7 +143,7 @@ class Watchdog:
             return
         self.incidents += 1
         logger.warning(
-            "%s has kept the event loop from turning for %g seconds: all other calls wait for it. "
+            "%s has blocked the event loop for over %g seconds: all other calls wait for it. "
             "What takes long belongs in a thread, as every plain `def` is. It is at:\n%s",
             owner,
             self._seconds,

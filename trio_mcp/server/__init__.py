@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from . import handoff as handoff
     from . import http_settings as http_settings
     from . import large_results as large_results
+    from . import meant_names as meant_names
     from . import media as media
     from . import middleware as middleware
     from . import mounts as mounts
@@ -100,6 +101,7 @@ else:
             "handoff": "",
             "http_settings": "",
             "large_results": "",
+            "meant_names": "",
             "media": "Audio File Image",
             "middleware": "CallHandler CallMiddleware CallRequest CallResult",
             "mounts": "",

@@ -32,7 +32,7 @@ CHANGING: Final = threading.RLock()
 
 
 class Renaming(Protocol[T]):
-    """How the items of a catalog are called in one that follows it."""
+    """How the items of a catalog are named in one that follows it."""
 
     def key(self, key: str, /) -> str:
         """Return the key of an item in the following catalog. Raises `ValueError` if it cannot have one."""
@@ -57,7 +57,7 @@ class Catalog(Generic[T]):
         kind: what an item is called in errors.
         on_change: called after each change.
         owner: whose catalog it is, for errors.
-        source_of: returns whose an item is that comes from another catalog, for errors; None for one of the owner itself.
+        source_of: returns the owner of an item that comes from another catalog, for errors; None for one of the owner itself.
         on_add: called with each item that is added, before `on_change`.
 
     Attributes:
@@ -157,7 +157,7 @@ class Catalog(Generic[T]):
         self._check_followers(key, item)
 
     def remember_filled(self, earlier: Catalog[T]) -> None:
-        """Count as filled once if another catalog was, whose place this one takes."""
+        """Count as filled once if the catalog that this one replaces was."""
         self.was_ever_filled = self.was_ever_filled or earlier.was_ever_filled
 
     def announce(self) -> None:

@@ -10,8 +10,8 @@
 #
 # A task that goes on, after a restart or because a call has become it, was admitted when it began. It waits like a parked call.
 #
-# A call of a tool that a call of the same tool makes, in a tool loop, never waits for its first place: the one that it waits for
-# might be that of its caller, which waits for it. Nor does it when it was parked and goes on: then it takes one over the limit.
+# A call that a tool loop of the same tool makes never waits for its first place: that could be the place of its caller, which in
+# turn waits for the call. Nor does it wait when it resumes after it was parked: it then takes a place over the limit.
 #
 #   event                       running    who goes on
 #   a question is cancelled     +1         the call
@@ -123,7 +123,7 @@ class ConcurrencyLimit:
             await (self._resumed if resumed else self._queue).park()
 
     def take_over_limit(self) -> None:
-        """Take a place, although there may be none."""
+        """Take a place, over the limit if none is free."""
         self._running += 1
 
     def give_back(self) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from types import FunctionType
+from functools import partial
+from types import CellType, CodeType, FunctionType, MethodType
 from typing import Final
 
 from ..http import HttpOptions
+from ..protocol.sealing.request_state import KeyRing
+from ..runtime import MemoryBudget
 from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import Model, ServerCapabilities
 from .pages import Offer
@@ -67,30 +70,63 @@ def changed_fields(old: object, new: object) -> list[str]:
     return [each.name for each in fields(old) if not is_same(getattr(old, each.name), getattr(new, each.name))]  # type: ignore[arg-type]
 
 
-def is_same(old: object, new: object) -> bool:
+def is_same(old: object, new: object, within: frozenset[tuple[int, int]] = frozenset()) -> bool:
     """Return whether two values of a setting do the same, as far as that can be seen.
 
-    Each version of a file makes new objects and new functions. Functions are compared by their code, dataclasses by their
-    fields, and an object that does not say what equals it by its class alone.
+    Each version of a file makes new objects and new functions. Functions are compared by their code and the values that they
+    hold, key rings by their keys, budgets by their sizes, dataclasses by their fields, and an object that does not say what
+    equals it by its class alone: its fields are not compared, for they change while it is used, and some are new at each load.
+
+    Args:
+        within: the values that these two are part of, by their identities: a function may hold itself.
     """
-    if old is new or old == new:
+    if old is new or (id(old), id(new)) in within or old == new:
         return True
+    within |= {(id(old), id(new))}
     if isinstance(old, FunctionType) and isinstance(new, FunctionType):
-        return (old.__qualname__, old.__code__.co_code, old.__code__.co_consts) == (
-            new.__qualname__,
-            new.__code__.co_code,
-            new.__code__.co_consts,
-        )
-    if not same_class(type(old), type(new)):
+        return same_code(old.__code__, new.__code__) and is_same(held_by(old), held_by(new), within)
+    if isinstance(old, CodeType) and isinstance(new, CodeType):
+        return same_code(old, new)
+    if isinstance(old, type) and isinstance(new, type):
+        return same_class(old, new)
+    if isinstance(old, KeyRing) and isinstance(new, KeyRing):
+        return old.is_random and new.is_random
+    if isinstance(old, MemoryBudget) and isinstance(new, MemoryBudget):
+        return old.total == new.total
+    if isinstance(old, MethodType) and isinstance(new, MethodType):
+        return is_same((old.__func__, old.__self__), (new.__func__, new.__self__), within)
+    if isinstance(old, partial) and isinstance(new, partial):
+        return is_same((old.func, old.args, old.keywords), (new.func, new.args, new.keywords), within)
+    if not same_class(type(old), type(new)) or isinstance(old, str | bytes | int | float | Model):
         return False
-    if isinstance(old, Mapping | str | bytes | int | float | Model):
-        return False
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return list(old) == list(new) and is_same([*old.values()], [*new.values()], within)
     if isinstance(old, Sequence) and isinstance(new, Sequence):
-        return len(old) == len(new) and all(map(is_same, old, new))
+        return len(old) == len(new) and all(is_same(*pair, within) for pair in zip(old, new, strict=True))
     if is_dataclass(old):
-        return not changed_fields(old, new)
+        return all(is_same(getattr(old, each.name), getattr(new, each.name), within) for each in fields(old))
     # `object` compares identities.
     return type(old).__eq__ is object.__eq__
+
+
+def same_code(old: CodeType, new: CodeType) -> bool:
+    """Return whether two functions have the same code, wherever that is in its file."""
+    parts = ((each.co_qualname, each.co_code, each.co_names, each.co_freevars) for each in (old, new))
+    return next(parts) == next(parts) and is_same(old.co_consts, new.co_consts)
+
+
+def held_by(function: FunctionType) -> list[object]:
+    """Return the values that a function holds: of its defaults, and of the variables around it that it uses."""
+    keywords = sorted((function.__kwdefaults__ or {}).items())
+    return [*(function.__defaults__ or ()), *keywords, *map(content, function.__closure__ or ())]
+
+
+def content(cell: CellType) -> object:
+    """Return what a variable of an enclosing function has; None before it is assigned."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
 
 
 def same_class(old: type, new: type) -> bool:

@@ -96,7 +96,7 @@ class PhaseContext(Context[StateT_co]):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Handoff(Generic[V, C, S]):
-    """The phases of a tool, without `before` and `after`, which are called with what the tool was called with.
+    """The phases of a tool, and how they are run.
 
     Attributes:
         tool: the name of the tool, for logs.

@@ -81,8 +81,8 @@ async def open_lifespan(
         with scope:
             try:
                 async with lifespan() as value:
-                    # A cancel that its start did not notice, in a thread say. Shielded, it would wait here for ever: nobody is
-                    # told that it has started, so nobody ends it.
+                    # A cancel that its start did not notice, in a thread say. Shielded, it would wait here for ever: no
+                    # task learns that it has started, so none ends it.
                     await trio.lowlevel.checkpoint_if_cancelled()
                     scope.shield = True
                     task_status.started(value)

@@ -144,7 +144,7 @@ def check_caching(ttl_name: str, ttl: object, scope_name: str, scope: object) ->
 def check_function(function: object, where: str) -> None:
     """Raise `TypeError` unless `function` can be called and is not a class. A name without its keyword is a frequent mistake."""
     if isinstance(function, str):
-        raise TypeError(f"{where}({function!r}): a name goes by its keyword, {where}(name={function!r})")
+        raise TypeError(f"{where}({function!r}): pass the name as a keyword: {where}(name={function!r})")
     check_callable(f"what {where} registers", function)
     check_not_class(where, function)
 
@@ -195,7 +195,7 @@ def identity_of(
     website_url: str | None,
     icons: Sequence[Icon],
 ) -> Implementation:
-    """Return what a server tells of itself. Raises `TypeError` if `version` is not a string."""
+    """Return what a server declares about itself. Raises `TypeError` if `version` is not a string."""
     return Implementation(
         name=name,
         version=check_str("version", version),

@@ -90,9 +90,7 @@ def missing(owner: str, name: str, known: Mapping[str, str]) -> AttributeError:
     return AttributeError(f"{owner!r} object has no attribute {name!r}{advice}", name=name)
 
 
-def refuse(
-    given: Iterable[str], known: Collection[str], where: str, others: Mapping[str, str] = OPTIONS
-) -> None:
+def refuse(given: Iterable[str], known: Collection[str], where: str, others: Mapping[str, str] = OPTIONS) -> None:
     """Raise `TypeError` for an option of an unknown name; see `check_names`.
 
     Args:

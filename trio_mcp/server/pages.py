@@ -66,7 +66,7 @@ class PageSettings:
         self.identity = identity
         self.page_size = page_size
         self.ttl = ttl
-        self.scope = scope
+        self.scope: CacheScope = scope
         self.keys = keys
 
     def with_keys(self, keys: KeyRing | None) -> PageSettings:

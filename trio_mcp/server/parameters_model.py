@@ -11,6 +11,7 @@ from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 from pydantic_core import SchemaValidator
 from typing_extensions import is_typeddict
 
+from .. import server
 from ..signatures import signature_of
 from ..types import JsonObject
 from ..types.fail_fast import fail_fast_validator
@@ -43,8 +44,13 @@ class ParametersModel:
             ValueError: an argument is wrong, missing or unknown; the message names each, and says why.
         """
         if self.rejects_unknown and (unknown := arguments.keys() - self._names):
+            meant = server.meant_names.meant
             named = [name for name in arguments if name in unknown][:MAX_PROBLEMS]
-            raise ValueError("; ".join(f"{error_path((name,))}: Extra inputs are not permitted" for name in named))
+            raise ValueError(
+                "; ".join(
+                    f"{error_path((name,))}: Extra inputs are not permitted{meant(name, self._names)}" for name in named
+                )
+            )
         try:
             return cast("object", self._validator.validate_python(arguments))
         except ValidationError as error:

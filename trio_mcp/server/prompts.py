@@ -11,6 +11,7 @@ from typing import cast, get_origin
 
 from pydantic import ValidationError
 
+from .. import server
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..runtime import ThreadLimiter
@@ -108,7 +109,9 @@ def find_prompt(prompts: Catalog[Prompt], name: str) -> Prompt:
     """Return the prompt that a peer names; raises `RemoteProtocolError` if there is none."""
     prompt = prompts.by_key.get(name)
     if prompt is None:
-        raise RemoteProtocolError(f"Unknown prompt: {name[:128]}", code=INVALID_PARAMS)
+        raise RemoteProtocolError(
+            f"Unknown prompt: {name[:128]}{server.meant_names.meant(name, prompts.by_key)}", code=INVALID_PARAMS
+        )
     return prompt
 
 

@@ -57,7 +57,7 @@ class Provider(NamedTuple):
 
     Attributes:
         context: the name of the parameter that takes the `Context`.
-        uses: the parameters that take the values of other providers, with the places of these.
+        uses: the parameters that take the values of other providers, with the index of each in `order`.
     """
 
     function: Callable[..., object]
@@ -66,7 +66,7 @@ class Provider(NamedTuple):
     uses: Mapping[str, int]
 
     async def enter(self, stack: AsyncExitStack, ctx: Context, values: list[object], threads: ThreadLimiter) -> object:
-        """Return the value; what has to be left again is pushed to the stack."""
+        """Return the value; a context manager is entered on the stack."""
         arguments = {name: values[place] for name, place in self.uses.items()}
         if self.context is not None:
             arguments[self.context] = ctx
@@ -90,7 +90,7 @@ class Providers(NamedTuple):
 
     Attributes:
         order: all of them; each comes after those that it uses.
-        parameters: the marked parameters of the function, with the places of their providers.
+        parameters: the marked parameters of the function, with the index of each provider in `order`.
     """
 
     order: tuple[Provider, ...]
@@ -161,7 +161,7 @@ class ThreadedManager(AbstractAsyncContextManager[object]):
         self._wanted = True
 
     def _enter(self) -> object:
-        """Enter the manager; called in a thread. Leave it again if nobody waits for its value any more."""
+        """Enter the manager; called in a thread. Leave it again if its value is no longer wanted."""
         value = self._manager.__enter__()
         with self._lock:
             self._entered = True
@@ -222,10 +222,10 @@ def add_provider(
     places: dict[Callable[..., object], int],
     users: tuple[Callable[..., object], ...],
 ) -> int:
-    """Return the place of a provider in `order`, to which it is added after those that it uses.
+    """Return the index of a provider in `order`, to which it is added after those that it uses.
 
     Args:
-        places: the place of each function that was added.
+        places: the index of each function that was added.
         users: the providers that need this one, from the outside in.
     """
     if function in users:

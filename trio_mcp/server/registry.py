@@ -115,7 +115,7 @@ class Registry:
             self.prompts.check_follow(other.prompts, prompts)
             self.resources.check_follow(other.resources, resources)
             self.templates.check_follow(other.templates, templates)
-            # Before the items: whoever finds one of them looks here for its completions.
+            # Before the items: code that finds one of them looks up its completions here.
             self.completions.mounted[mount] = other.completions
             self.mounts = {**self.mounts, mount: other}
             self.tools.follow(other.tools, tools)

@@ -93,5 +93,5 @@ class Reporter:
 
     @property
     def caller(self) -> Caller | None:
-        """Who sent the current request: principal, scopes and claims. None where the server authenticates nobody."""
+        """Who sent the current request: principal, scopes and claims. None if the server does not authenticate its callers."""
         return self._call.facts.caller

@@ -240,7 +240,7 @@ class Server(Composition):
         Args:
             path: below the prefix under which the server is reached; an exact path.
             methods: a route for GET takes HEAD too.
-            public: check nothing: anybody who reaches the port may call it.
+            public: skip these checks: anyone who can reach the port may call it.
             max_body: bytes of a request's body; by default 1 MiB.
             timeout: seconds for the function; by default 30.
 
@@ -367,6 +367,7 @@ class Server(Composition):
         def prepare(service: Service) -> None:
             if channel is not None:
                 service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
+                service.calls.one_client = channel.one_client
             offers.equip(service.calls)
             if usage is not None:
                 service.calls.usage = usage
@@ -529,7 +530,7 @@ class Server(Composition):
 
     @staticmethod
     def _logged(routes: Mapping[str, Route]) -> Mapping[str, Route]:
-        """Return the routes, whose calls are logged if anybody sees that: if not, they cost nothing."""
+        """Return the routes, which log their calls if that level is enabled; otherwise logging costs nothing."""
         return server.call_log.with_call_log(routes) if call_logger.isEnabledFor(logging.INFO) else routes
 
     def _check_not_served(self, what: str) -> None:

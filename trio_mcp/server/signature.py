@@ -162,7 +162,7 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
                 arguments = without_most_unknown(arguments, wire_names)
             keywords: dict[str, object] = validator.validate_python(arguments)
         except ValidationError as error:
-            raise ValueError(error_summary(error)) from None
+            raise ValueError(error_summary(error, known=wire_names)) from None
         return keywords
 
     return Arguments({"type": "object", "properties": {}, **listed}, context, returns, bind, kept)
@@ -194,7 +194,7 @@ def keywords_schema(schema: CoreSchema, names: Mapping[str, str]) -> CoreSchema:
     return core_schema.typed_dict_schema(fields, extra_behavior="forbid", config=model.get("config"))
 
 
-def described(annotation: object) -> Any:  # noqa: ANN401  for `Annotated`, which takes no `object`
+def described(annotation: object) -> Any:
     """Return an annotation in which a bare string describes the parameter: `Annotated[str, "The city"]`."""
     description = next((each for each in get_args(annotation)[1:] if isinstance(each, str)), None)
     if get_origin(annotation) is not Annotated or description is None:

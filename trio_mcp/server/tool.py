@@ -205,7 +205,7 @@ class Tool:
         match cause:
             # The first case that matches counts: `LocalProtocolError` is a `ProtocolError` too, but a bug of this tool.
             case LocalProtocolError():
-                failures.log(logger, self.name, f"the tool {self.name} broke a rule", cause)
+                failures.log(logger, self.name, f"the tool {self.name} failed: {cause}", cause)
                 return error_result(f"{self.name}: {cause}")
             case CapabilityError():
                 return lacking_result(facts, cause)
@@ -248,7 +248,7 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     assert isinstance(params, CallToolRequestParams)
     tool = tools.by_key.get(params.name)
     if tool is None or (tool.access is not None and tool.access.hides_from(facts.caller)):
-        raise unknown_tool(params.name)
+        raise unknown_tool(tools, facts, params.name)
     if tool.mirrored is not None:
         check_headers(tool, facts, params)
     if tool.task is NEVER_A_TASK and params.task is None:
@@ -259,8 +259,17 @@ def call_tool(tools: Catalog[Tool], facts: RequestFacts, params: Model) -> Model
     return as_task(tool.plan(facts, params.arguments or {}), tool.task, params)
 
 
-def unknown_tool(name: str) -> RemoteProtocolError:
-    return RemoteProtocolError(f"Unknown tool: {name[:128]}", code=INVALID_PARAMS)
+def unknown_tool(tools: Catalog[Tool], facts: RequestFacts, name: str) -> RemoteProtocolError:
+    """Return the error for a tool that does not exist, or is hidden; it names none that is hidden from this caller."""
+    caller, capabilities = facts.caller, facts.client_capabilities
+    known = (
+        tool.name
+        for tool in tools
+        if (tool.access is None or not tool.access.hides_from(caller)) and tool.callable_by(capabilities)
+    )
+    return RemoteProtocolError(
+        f"Unknown tool: {name[:128]}{server.meant_names.meant(name, known)}", code=INVALID_PARAMS
+    )
 
 
 def uncallable_tools(tools: Catalog[Tool], restricted: RestrictedTools[Tool], facts: RequestFacts) -> frozenset[Tool]:

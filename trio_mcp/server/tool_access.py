@@ -25,7 +25,7 @@ TAGS_META_KEY = "trio-mcp/tags"
 """The member of a tool's `_meta` in which it publishes its tags."""
 
 Visible: TypeAlias = Callable[[Caller | None], bool]
-"""Returns whether a caller sees a tool; the caller is None where the server authenticates nobody."""
+"""Returns whether a caller sees a tool; the caller is None if the server does not authenticate its callers."""
 
 
 def everybody(_caller: Caller | None) -> bool:

@@ -21,7 +21,7 @@ from .tool_access import Visible, tags_meta
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")  # L-TOOL-2s
 OPEN_CAPABILITIES = frozenset({"experimental", "extensions"})
-"""The client capabilities whose members anybody may name."""
+"""The client capabilities with free names of members."""
 CAPABILITIES = frozenset(
     {
         *OPEN_CAPABILITIES,

@@ -35,6 +35,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
             progress is cancelled, and the session ends as after `trio.EndOfChannel`. None while nothing serves the channel.
         peer: the other end; a transport that knows more of it sets it before the channel is served.
         in_process: whether the peer is in the same process, so that nothing needs to be hidden from it.
+        one_client: whether the process serves this peer only, and ends when it leaves, as on stdio.
         account: set by the session while it serves the channel. What the channel holds of a message that has not arrived
             completely draws from it, if that may be large. None counts nothing.
         raised: takes the exceptions of the server's functions, for a client at the other end that raises them; None without one.
@@ -44,6 +45,7 @@ class MessageChannel(trio.abc.SendChannel[Envelope[Sent]], trio.abc.ReceiveChann
     stop_reading: Callable[[], None] | None = None
     peer: Peer = ANONYMOUS
     in_process: bool = False
+    one_client: bool = False
     account: Account | None = None
     raised: RaisedErrors | None = None
 

@@ -40,7 +40,7 @@ def asyncio_hint(error: BaseException, what: str) -> str:
         for leaf in leaf_exceptions(error)
         for kind, text in ASYNCIO_ERRORS
     ):
-        return f"; this {what} runs on Trio, not on asyncio: see {PAGE}"
+        return f"; this {what} runs on Trio, not on asyncio: write trio.sleep and the like, or see {PAGE}"
     return ""
 
 

@@ -127,11 +127,12 @@ def check_options(
         if known is None or option in known:
             continue
         others = [other for other in BUILT_IN if other != name and option in (options_of(other, end) or ())]
-        whose = f"of the transport {' and '.join(others)}" if others else "of no transport"
-        hint = f': run("{others[0]}", {option}=...)' if others and end == "serve" else ""
-        near = "" if others else nearest(option, (*known, *caller))
-        advice = f": {near}" if near else ""
-        raise TypeError(f"{option}= is an option {whose}{hint}{advice}; this is {name}, which has {listed(known)}")
+        has = f"{name} has {listed(known)}"
+        if others:
+            hint = f': run("{others[0]}", {option}=...)' if end == "serve" else ""
+            raise TypeError(f"{option}= is an option of the transport {' and '.join(others)}{hint}; {has}")
+        near = nearest(option, (*known, *caller))
+        raise TypeError(f"no transport has the option {option}=; {near}{' ' if near else ''}{has}")
 
 
 def options_of(name: str, end: Literal["serve", "connect"]) -> Sequence[str] | None:

@@ -124,7 +124,9 @@ class Model(BaseModel):
 
 def field_of(model: type[Model], name: str) -> str | None:
     """Return the field that has this name on the wire; None if there is none."""
-    return next((field for field, info in model.model_fields.items() if name in (info.alias, info.serialization_alias)), None)
+    return next(
+        (field for field, info in model.model_fields.items() if name in (info.alias, info.serialization_alias)), None
+    )
 
 
 UNCHANGEABLE: Final = frozenset((str, int, float, bool, type(None)))

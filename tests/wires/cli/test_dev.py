@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,9 @@ Connect = Callable[..., AbstractAsyncContextManager[Client]]
 
 
 @asynccontextmanager
-async def over_http(folder: Path, *options: str) -> AsyncIterator[tuple[Child, Connect]]:
+async def over_http(
+    folder: Path, *options: str, before: Callable[[Child], Awaitable[None]] | None = None
+) -> AsyncIterator[tuple[Child, Connect]]:
     command = [*COMMAND, "dev", str(folder / "app.py"), "--port", "0", "--drain", "1", *options]
     process = await trio.lowlevel.open_process(command, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=folder)
     assert process.stderr is not None
@@ -109,6 +111,8 @@ async def over_http(folder: Path, *options: str) -> AsyncIterator[tuple[Child, C
             return Client.connect(url, mode=mode, **more)  # type: ignore[arg-type]
 
         try:
+            if before is not None:
+                await before(child)
             url = (await child.says("serves MCP at")).split()[-1]
             yield child, connect
             process.send_signal(signal.SIGTERM)
@@ -233,9 +237,92 @@ async def test_many_saves_in_a_row_end_with_the_last_version(folder: Path) -> No
                 await child.says("reloaded neighbour.py")
 
 
-async def test_a_file_that_cannot_be_loaded_at_the_start_is_refused(folder: Path) -> None:
+@pytest.mark.parametrize(
+    "broken",
+    ["1 / 0\n", "def (:\n", "import not_there_yet\n", "x = 1\n"],
+    ids=["raises", "syntax", "import", "no server"],
+)
+async def test_a_file_that_cannot_be_loaded_at_the_start_is_served_when_it_can(broken: str, folder: Path) -> None:
+    (folder / "app.py").write_text(broken)
+
+    async def mend(child: Child) -> None:
+        await child.says("cannot be loaded")
+        child.write("app.py", APP)
+
+    async with over_http(folder, before=mend) as (child, connect), connect("modern") as client:
+        assert await shown(client) == "one a"
+        child.edit('"one"', '"two"')
+        await child.says("reloaded app.py")
+        assert await shown(client) == "two a"
+
+
+async def test_a_neighbour_that_is_missing_at_the_start_is_found_when_it_is_there(folder: Path) -> None:
+    (folder / "neighbour.py").unlink()
+
+    async def mend(child: Child) -> None:
+        await child.says("No module named 'neighbour'")
+        child.write("neighbour.py", "TEXT = 'new'\n")
+
+    async with over_http(folder, before=mend) as (_, connect), connect("legacy") as client:
+        assert await shown(client) == "one new"
+
+
+async def test_a_host_is_answered_as_soon_as_the_file_can_be_loaded(folder: Path) -> None:
+    (folder / "app.py").write_text("def (:\n")
+    async with on_stdio(folder) as (child, connect), trio.open_nursery() as nursery:
+
+        async def mend() -> None:
+            await child.says("SyntaxError")
+            child.write("app.py", APP)
+
+        nursery.start_soon(mend)
+        async with connect("legacy") as client:
+            assert await shown(client) == "one a"
+
+
+@pytest.mark.parametrize(
+    ("mode", "number", "status"),
+    [
+        ("http", signal.SIGINT, 0),
+        ("http", signal.SIGTERM, 0),
+        ("http", signal.SIGHUP, 0),
+        ("stdio", signal.SIGINT, 130),
+        ("stdio", signal.SIGTERM, 0),
+        ("stdio", None, 0),
+    ],
+)
+async def test_waiting_for_a_file_ends_by_a_signal_or_with_its_host(
+    mode: str, number: signal.Signals | None, status: int, folder: Path
+) -> None:
+    (folder / "app.py").write_text("def (:\n")
+    command = [*COMMAND, "dev", str(folder / "app.py"), *(["--stdio"] if mode == "stdio" else ["--port", "0"])]
+    process = await trio.lowlevel.open_process(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, cwd=folder
+    )
+    assert process.stderr is not None
+    assert process.stdin is not None
+    async with process.stderr, process.stdin:
+        try:
+            await process.stdin.send_all(b"a request that came before it left\n")
+            await Child(folder, process.stderr).says("waiting for a change")
+            if number is None:
+                await process.stdin.aclose()
+            else:
+                process.send_signal(number)
+            with trio.fail_after(SECONDS):
+                assert await process.wait() == status
+        finally:
+            with trio.CancelScope(shield=True):
+                process.kill()
+                await process.wait()
+
+
+def test_what_is_not_there_at_all_is_refused(folder: Path) -> None:
+    refused(3, "dev", str(folder / "none.py"))
+    refused(3, "dev", "no_such_package.server")
+    # No host that could leave.
     (folder / "app.py").write_text("1 / 0\n")
-    assert "ZeroDivisionError" in refused(3, "dev", str(folder / "app.py"))
+    assert "ZeroDivisionError" in refused(3, "dev", str(folder / "app.py"), "--stdio")
 
 
 async def test_what_a_module_prints_does_not_reach_the_host(folder: Path) -> None:

@@ -106,9 +106,12 @@ def sacrifice(mode: str, target: str | Sequence[str], length: int) -> str:
 
 
 def main(mode: str, *target: str) -> None:
+    is_url = target[0].startswith(("http:", "ws:"))
+    # Loads the transport, which each child would load again. It connects when it is entered.
+    open_target(target[0] if is_url else target, {})
     for line in sys.stdin:
         length, *more = line.split()
-        whom = target[0] if target[0].startswith(("http:", "ws:")) else [*target, *more]
+        whom = target[0] if is_url else [*target, *more]
         print(sacrifice(mode, whom, int(length)), flush=True)
 
 

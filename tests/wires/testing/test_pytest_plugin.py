@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+from naming import unnamed
 from serving import ROOT
 
 SERVER = """
@@ -42,12 +43,12 @@ async def test_buying(mcp_client):
 """
 
 
-def run_pytest(folder: Path, *, trio_mode: bool = True, alone: bool = False, **files: str) -> str:
+def run_pytest(folder: Path, *options: str, trio_mode: bool = True, alone: bool = False, **files: str) -> str:
     """Run pytest on these files with the plugin, `alone` or with all others; return what it printed."""
     for name, text in files.items():
         (folder / f"{name}.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\n" if alone else f"[pytest]\ntrio_mode = {trio_mode}\n")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "-W", "error"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-v", "-W", "error", *options]
     # Without the others, the plugin is named as its entry point names it.
     plugin = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]["pytest11"]["trio_mcp"]
     command += ["-p", plugin] if alone else []
@@ -109,3 +110,38 @@ def test_something_is_loaded_after_it(mcp_era):
     # Without other plugins, some of which load Trio.
     printed = run_pytest(tmp_path, alone=True, test_loaded=test)
     assert "3 passed" in printed, printed
+
+
+ASYNC_TEST = """
+import asyncio
+import trio_mcp
+
+async def test_sleeping():
+    await asyncio.sleep(1)
+"""
+
+
+def test_an_async_test_that_nothing_runs_is_told_what_to_install_and_to_set(tmp_path: Path) -> None:
+    printed = run_pytest(tmp_path, "-p", "no:anyio", trio_mode=False, test_sleeping=ASYNC_TEST)
+    assert "1 failed" in printed
+    assert unnamed(printed, "pytest-trio", "trio_mode = true") == []
+
+
+def test_a_test_that_calls_asyncio_is_told_what_to_write(tmp_path: Path) -> None:
+    printed = run_pytest(tmp_path, test_sleeping=ASYNC_TEST)
+    assert "1 failed" in printed
+    assert unnamed(printed, "no running event loop", "trio.sleep", "docs/asyncio.md") == []
+
+
+def test_trio_mode_without_pytest_trio_is_an_error_that_names_it(tmp_path: Path) -> None:
+    printed = run_pytest(tmp_path, "-p", "no:trio", test_sleeping=ASYNC_TEST)
+    assert unnamed(printed, "trio_mode", "install pytest-trio") == []
+    assert "INTERNALERROR" not in printed
+
+
+def test_another_project_gets_no_advice(tmp_path: Path) -> None:
+    printed = run_pytest(
+        tmp_path, "-p", "no:anyio", trio_mode=False, test_sleeping=ASYNC_TEST.replace("import trio_mcp", "")
+    )
+    assert "1 failed" in printed
+    assert "trio_mcp run" not in printed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import ssl
 import sys
@@ -506,6 +507,20 @@ async def test_a_bad_request_is_refused_and_ends_only_its_connection(status: int
         await client.send(data)
         assert (await client.head())[0] == status
         await client.rest()
+
+
+async def test_a_request_that_no_application_sees_is_logged_once_a_minute_without_what_is_in_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "trio_mcp.http")
+    async with guarded(serving(answer)) as server:
+        for _ in range(3):
+            async with server.client() as client:
+                await client.send(b"nonsense \x1b[31m\r\n\r\n")
+                assert (await client.head())[0] == 400
+        (said,) = (record.getMessage() for record in caplog.records if "400" in record.getMessage())
+    assert "not valid HTTP" in said
+    assert "nonsense" not in said
 
 
 async def test_an_extension_that_makes_no_sense_is_taken_as_not_offered() -> None:

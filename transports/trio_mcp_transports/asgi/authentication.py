@@ -52,7 +52,7 @@ async def authenticated_peer(
     if asking.cancelled_caught:
         refused = "authenticate did not answer within %g seconds; the request was refused"
         records.log(refused, AUTHENTICATION_SECONDS, level=logging.ERROR)
-        raise HttpRejection(503, "Who you are cannot be checked now. Try again in a moment.")
+        raise HttpRejection(503, "The server could not check your credentials in time. Try again in a moment.")
     if not found:
         raise HttpRejection(
             401, "This server must know who calls: send an Authorization header that it accepts.", [CHALLENGE]
@@ -77,7 +77,7 @@ async def call_hook(
         if isinstance(found, str):
             return check_principal(found)
         raise TypeError(f"authenticate returned {type(found).__name__}, neither a principal nor a Caller nor None")
-    raise HttpRejection(500, "Who you are cannot be checked: something is wrong at the server.")
+    raise HttpRejection(500, "The server could not check your credentials; its log has the reason.")
 
 
 def has_same_rights(peer: Peer, other: Peer) -> bool:

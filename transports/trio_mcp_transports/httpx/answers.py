@@ -6,17 +6,21 @@ from collections.abc import Mapping
 from typing import Final
 
 from trio_mcp.errors import RemoteProtocolError, RequestRejected
+from trio_mcp.printable import one_line, shown_url
 from trio_mcp.protocol.http.headers import SESSION_HEADER
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, ErrorResponse, Malformed, Request, Unanswered, parse
 
 SESSION_LOST_MESSAGE: Final = "the server no longer knows the session"
+
+MAX_LOCATION: Final = 500
+"""Characters of the URL of a redirection that an error shows."""
 
 WORTH_A_RETRY: Final = (408, 425, 429)
 """Statuses that blame the time of a request (Request Timeout, Too Early, Too Many Requests), and not the request."""
 
 
 def error_reply(
-    request: Request, session: Mapping[str, str], status: int, body: bytes
+    request: Request, session: Mapping[str, str], status: int, body: bytes, location: str = ""
 ) -> ErrorResponse | Malformed | Unanswered:
     """Return the reply to a request that was rejected: the server's error if the body has one, else one with status and text.
 
@@ -25,6 +29,7 @@ def error_reply(
 
     Args:
         session: the headers that named the session; empty if the request belongs to none.
+        location: the URL that the response redirects to; empty if to none.
     """
     message = parse(body)
     error = message.error if isinstance(message, ErrorResponse) else None
@@ -34,7 +39,14 @@ def error_reply(
     if error is not None:
         return ErrorResponse(request.id, error)
     kind = RequestRejected if 400 <= status < 500 and status not in WORTH_A_RETRY else RemoteProtocolError
-    return Malformed(kind(f"the server answered HTTP {status}{excerpt(body)}"), request.id)
+    more = redirection(location) if 300 <= status < 400 and location else excerpt(body)
+    return Malformed(kind(f"the server answered HTTP {status}{more}"), request.id)
+
+
+def redirection(location: str) -> str:
+    """Return where a response redirects to, to be put behind the status."""
+    # A client does not go there: what it sends may be secret.
+    return f": it redirects to {one_line(shown_url(location[:MAX_LOCATION]))}; give that URL if the server is there"
 
 
 def excerpt(body: bytes) -> str:

@@ -13,13 +13,16 @@ from trio_mcp.groups import cause_chain
 from trio_mcp.session.transport import HeaderSource
 
 from ..header_source import HeadersFailed, current_headers
-from ..tls import is_plain_text
+from ..tls import certificate_hint, is_plain_text
 from .limits import ClientLimits
 
 EVENT_STREAM: Final = "text/event-stream"
 PROTOCOL_HEADERS: Final = frozenset({"accept", "content-type", "last-event-id"})
 """Headers that requests have of their own, apart from those of MCP, whose names begin so."""
 
+
+TLS_ALERT: Final = r"\x15\x03"
+"""How an error of h11 shows the first bytes of an alert."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
 """Errors after which the server knows nothing of the request."""
@@ -116,4 +119,19 @@ def error_text(error: Exception) -> str:
     texts = [text for text in map(str, cause_chain(error)) if text]
     if not texts:
         return type(error).__name__
-    return texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"
+    text = texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"
+    return f"{text}{certificate_hint(error)}{' Is it https:// instead of http://?' if is_perhaps_tls(error) else ''}"
+
+
+def is_perhaps_tls(error: Exception) -> bool:
+    """Return whether plain HTTP was perhaps sent to a server that speaks TLS: it closes the connection, or sends an alert."""
+    if not isinstance(error, httpx2.RemoteProtocolError):
+        return False
+    text = str(error)
+    if "without sending a response" not in text and TLS_ALERT not in text:
+        return False
+    try:
+        return error.request.url.scheme == "http"
+    # An error without its request.
+    except RuntimeError:
+        return False

@@ -37,6 +37,7 @@ from .response import Response, says_close
 from .websocket import WebSocketExchange
 from .writes import Writer
 
+REFUSED: Final = "a request that is not valid HTTP was answered with %d; it came from %s"
 # How long a request may be, and how many seconds it may take, that has not come with its head; else it goes the long way, where
 # its time is limited too.
 MAX_AWAITED_BYTES: Final = 1 << 16
@@ -346,7 +347,9 @@ class Http1:
             self._nursery.start_soon(run)
 
     async def _refuse(self, status: int) -> None:
-        """Answer with `status` if an answer is still possible, and close."""
+        """Answer with `status` if an answer is still possible, log that, and close."""
+        # No application has seen the request, so that it is in no access log.
+        self.facts.connections.records.log(REFUSED, status, (self.facts.client or "?")[0], level=logging.INFO)
         # Once a part of an answer was written, a second status line would read as a part of its body.
         is_answered = self._response is not None and self._response.began
         # First, so that an app that is running cannot answer as well.

@@ -18,6 +18,11 @@ from typing import IO, Final
 
 import trio
 
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.printable import one_line
+from trio_mcp.protocol.jsonrpc import PARSE_ERROR, Malformed
+from trio_mcp.session import Envelope, Received
+
 from ..background import open_background
 from .channel import WRITE_DEADLINE, LineChannel
 
@@ -25,6 +30,8 @@ SHUTDOWN_GRACE: Final = 2.0
 MAX_LINE: Final = 16 * 1024 * 1024
 MAX_VALUES: Final = 1_000_000
 INHERITED: Final = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"})
+MAX_QUOTED: Final = 100
+"""Bytes of a line that an error shows."""
 _LINGER: Final = 0.5
 _GROUP_CHECK: Final = 0.02
 
@@ -140,6 +147,16 @@ class ProcessChannel(LineChannel):
         with trio.move_on_after(_LINGER):
             await self.process.wait()
         raise trio.EndOfChannel
+
+    def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
+        envelope = super()._parse(line)
+        match envelope.message:
+            # Mostly a `print` of the program: without its text, nobody would know which one.
+            case Malformed(error, None) if isinstance(line, bytes) and error.code == PARSE_ERROR:
+                text = one_line(line[:MAX_QUOTED].decode("utf-8", "replace").strip())
+                why = f"{error} It is {text!r}: stdout is for messages, so the program has to print to stderr"
+                return Envelope(Malformed(RemoteProtocolError(why, code=PARSE_ERROR)))
+        return envelope
 
     def _state(self) -> str:
         return f"{super()._state()}, process {self.process.pid} {self.outcome or 'is running'}"

@@ -38,6 +38,7 @@ import trio
 
 from trio_mcp.logs import OwnText, peer_logger
 from trio_mcp.printable import one_line
+from trio_mcp.session.calls.services import ONE_CLIENT
 from trio_mcp.session.transport import ChannelServer
 
 from ..descriptors import private_copy
@@ -107,7 +108,8 @@ async def serve(
 def log_ignored_options(server: ChannelServer) -> None:
     """Log that what the server says of HTTP has no effect here. A server without authentication loses nothing by it."""
     http: object = getattr(server, "http", None)
-    if http is not None:
+    # A command that starts the file for itself, such as `trio-mcp call`, has not asked for stdio.
+    if http is not None and not os.environ.get(ONE_CLIENT):
         asks = getattr(http, "authenticate", None) is not None
         level, more = (logging.WARNING, "; callers are not authenticated") if asks else (logging.INFO, "")
         logger.log(level, "stdio ignores the HTTP options of the server%s", OwnText(more))
@@ -146,9 +148,11 @@ def _line_channel(
 ) -> Generator[LineChannel]:
     """Use two descriptors as a channel; they are closed at the end."""
     with closing(Pipe(wire_in)) as receive_stream, closing(Pipe(wire_out)) as send_stream:
-        yield LineChannel(
+        channel = LineChannel(
             receive_stream, send_stream, max_line=max_line, max_values=max_values, write_deadline=write_deadline
         )
+        channel.one_client = True
+        yield channel
 
 
 class _Shutdown:

@@ -11,7 +11,7 @@ from trio_websocket import ConnectionRejected, WebSocketConnection, wrap_client_
 from trio_mcp.groups import cause_chain
 from trio_mcp.protocol.jsonrpc import ErrorResponse, parse
 
-from ..tls import is_plain_text
+from ..tls import certificate_hint, is_plain_text
 from .byte_stream import Address, LimitedStream
 from .close_codes import SUBPROTOCOL
 
@@ -114,4 +114,4 @@ def error_text(error: BaseException) -> str:
         return "no TLS is spoken there; is it ws:// instead of wss://?"
     # The cause is also what was wrong with the server's answer, when the library failed in telling the server so.
     *_, cause = cause_chain(error)
-    return str(cause) or type(cause).__name__
+    return f"{str(cause) or type(cause).__name__}{certificate_hint(cause)}"

@@ -21,6 +21,7 @@ from ..command import command
 from ..connecting import started
 from ..errors import CommandError, Status
 from ..options import header_option
+from ..parameters import WholeNumber
 from ..targets.passing import check_no_password, connection, proxy_errors
 from ..targets.target import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
 from ..terminal.line_reading import ControllingTerminal
@@ -64,7 +65,7 @@ KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 @click.option("--http", "over_http", is_flag=True, help="Serve the host over HTTP, instead of stdin and stdout.")
 @click.option(
     "--max-sessions",
-    type=click.IntRange(min=1),
+    type=WholeNumber(1),
     metavar="N",
     help=f"Sessions over HTTP, each with its server (default: {MAX_SESSIONS}).",
 )

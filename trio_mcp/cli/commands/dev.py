@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import signal
 from collections.abc import Mapping, Sequence
 from functools import partial
 
@@ -15,11 +16,12 @@ from ...server import Server
 from ...server.replaceable import ReplaceableServer
 from ...server.running import run_process
 from ..command import command
+from ..dev.first_load import FirstLoad
 from ..dev.inspector import ERAS, find_npx, inspector_command, outdated_node, run_inspector
 from ..dev.project_modules import ProjectModules
 from ..dev.reloading import Reloader
 from ..dev.restarts import Restarts
-from ..errors import CommandError
+from ..errors import CommandError, Status
 from ..options import format_option, level_option, target_argument
 from ..targets.code import code_of
 from ..targets.loading import lifespan_errors, load_python
@@ -39,7 +41,7 @@ examples:
 
 When the file, or a module of its project that it imports, is saved, it is imported afresh in the running process. Connections and
 sessions stay, calls that run end with their old code, and clients are notified of lists that have changed. If the new code cannot
-be imported, the old code stays, and the error is shown.
+be imported, the old code stays, and the error is shown. A file that cannot be loaded at the start is loaded when it is saved.
 
 It serves over HTTP and WebSocket, as 'trio-mcp serve' does. With --stdio it is for a host that starts it:
 
@@ -95,7 +97,9 @@ def command_line(
     options = {} if stdio else {**http, "access_log": access_log or None, "sse_path": "/sse" if sse else None}
     modules.install()
     try:
-        reloader = make_reloader(source, target, modules, debug=debug)
+        reloader = make_reloader(source, target, modules, has_host=stdio, debug=debug)
+        if isinstance(reloader, int):
+            return reloader
         session = DevSession(reloader, "stdio" if stdio else "http", options, npx, era)
         with http_errors(), lifespan_errors(source.source):
             run_process(session.run)
@@ -114,22 +118,29 @@ def check_without_http() -> None:
             raise CommandError(f"{parameter.opts[0]} is for a server over HTTP: leave --stdio out")
 
 
-def make_reloader(source: PythonTarget, name: str, modules: ProjectModules, *, debug: bool) -> Reloader:
-    """Load a server, and return what serves and reloads it.
+def make_reloader(
+    source: PythonTarget, name: str, modules: ProjectModules, *, has_host: bool, debug: bool
+) -> Reloader | int:
+    """Load a server, and return what serves and reloads it; the status of the command if that was ended before.
 
     Args:
         name: of the file or module, for the user.
         modules: load the modules of the project.
+        has_host: stdin leads to a host.
 
     Raises:
-        CommandError: it cannot be loaded, or is a proxy.
+        CommandError: there is no such module, or it has a proxy.
     """
     load = partial(load_python, source, tell_errors=True, loader=modules.loader)
-    server = load()
+    restarts = Restarts(modules.extensions)
+    first = FirstLoad(name, source.source, modules, restarts, load, tell, debug)
+    server = first.run(has_host=has_host)
+    if server is None:
+        # As the transport does it.
+        return 128 + first.signal if has_host and first.signal == signal.SIGINT else Status.OK
     if not isinstance(server, Server):
         kind = type(server).__name__
         raise CommandError(f"{name} has a {kind}, which offers what the server behind it does: use 'trio-mcp serve'")
-    restarts = Restarts(modules.extensions)
     return Reloader(name, ReplaceableServer(server), modules, restarts, load, tell, debug=debug)
 
 

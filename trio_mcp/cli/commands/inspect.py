@@ -132,7 +132,7 @@ def as_object(report: Report) -> dict[str, object]:
 
 
 def show_report(report: Report) -> None:
-    show_lines([f"{report.name} {report.version} (spoken: {report.revision})"])
+    show_lines([f"{report.name} {report.version} (protocol {report.revision})"])
     if report.instructions:
         show_lines([report.instructions])
     tools = [(f"{usage(tool)} (about {report.tokens[tool.name]} tokens)", details(tool)) for tool in report.tools]

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Sequence
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Final
 
@@ -12,14 +14,19 @@ import click
 
 from ..command import command
 from ..errors import CommandError, Status
+from ..options import json_option
+from ..parameters import TargetText
+from ..targets.code import code_of
 from ..targets.project import GITHUB, Project, project_of
-from ..terminal.output import note, show_lines
+from ..targets.target import read_target
+from ..terminal.output import note, show_json, show_lines
 
 EXAMPLES = """\
 examples:
   trio-mcp publish --server-json
   trio-mcp publish --server-json --name io.github.me/weather --secret WEATHER_KEY
   trio-mcp publish --server-json --output - shop/
+  trio-mcp publish --server-json shop/server.py --json
   trio-mcp publish --server-json --name com.example/shop --remote https://mcp.example.com/mcp --no-package
 
 It writes a file and sends nothing: `mcp-publisher publish` sends it. What it writes comes from pyproject.toml. For a project
@@ -36,7 +43,7 @@ SOURCES: Final = ("github", "gitlab", "bitbucket")
 @command(
     "publish", EXAMPLES, {Status.TOOL_ERROR: "it is written, but the README lacks the line that the registry wants"}
 )
-@click.argument("folder", default=".", type=click.Path(exists=True, path_type=Path), metavar="[FOLDER]")
+@click.argument("target", default=".", type=TargetText(), metavar="[FOLDER | TARGET]")
 @click.option("--server-json", is_flag=True, help="Write server.json, of the schema of 2025-12-11.")
 @click.option("--output", default="server.json", show_default=True, metavar="FILE", help="Where to; - for stdout.")
 @click.option("--name", metavar="NAME", help="The name in the registry, such as io.github.me/weather.")
@@ -47,8 +54,9 @@ SOURCES: Final = ("github", "gitlab", "bitbucket")
 @click.option("--secret", "secrets", multiple=True, metavar="NAME", help="The same, with a secret value; repeatable.")
 @click.option("--remote", "remotes", multiple=True, metavar="URL", help="A URL where the server runs; repeatable.")
 @click.option("--no-package", is_flag=True, help="The server is no package on PyPI, and is found at --remote alone.")
+@json_option
 def command_line(
-    folder: Path,
+    target: str,
     server_json: bool,
     output: str,
     name: str | None,
@@ -59,15 +67,17 @@ def command_line(
     secrets: Sequence[str],
     remotes: Sequence[str],
     no_package: bool,
+    as_json: bool,
     debug: bool,  # noqa: ARG001
 ) -> int:
     """Write the server.json of a project, for the MCP registry.
 
-    FOLDER has the pyproject.toml of the server; by default it is the current one.
+    FOLDER has the pyproject.toml of the server; by default it is the current one. TARGET is a file or a module of the project
+    (app.py, shop.server), or a command in quotes or a server of a file (mcp.json:name) that starts one.
     """
     if not server_json:
         raise CommandError("say what to write: --server-json")
-    project = project_of(folder)
+    project = project_of(place_of(target))
     if no_package and not remotes:
         raise CommandError("without a package the server needs a --remote URL")
     name = name or default_name(project)
@@ -82,12 +92,29 @@ def command_line(
         **({"remotes": [{"type": "streamable-http", "url": url} for url in remotes]} if remotes else {}),
     }
     text = json.dumps(document, indent=2, ensure_ascii=False)
-    if output == "-":
-        show_lines([text])
-    else:
+    if output != "-":
         write(Path(output), f"{text}\n")
         note(f"wrote {output}; `mcp-publisher publish` sends it")
-    return Status.OK if no_package or is_ready(project, name) else Status.TOOL_ERROR
+    elif not as_json:
+        show_lines([text])
+    missing = None if no_package else missing_line(project, name)
+    if as_json:
+        show_json({"file": None if output == "-" else output, "server": document, "missing": missing})
+    return Status.OK if missing is None else Status.TOOL_ERROR
+
+
+def place_of(text: str) -> Path:
+    """Return a folder, or where the code of a target is. Raises `CommandError`."""
+    if Path(text).is_dir():
+        return Path(text)
+    code = code_of(read_target(text))
+    if code is None:
+        raise CommandError(f"{text!r} is neither a folder nor a Python file or module: the registry lists packages")
+    if isinstance(code.source, Path):
+        return code.source
+    # Only the first part: to look for the others would run the code of their packages.
+    found = PathFinder.find_spec(code.source.partition(".")[0], ["", *sys.path])
+    return Path(found.origin if found is not None and found.origin else "")
 
 
 def default_name(project: Project) -> str:
@@ -148,22 +175,20 @@ def package(
     }
 
 
-def is_ready(project: Project, name: str) -> bool:
-    """Return whether the package can be published under this name; say on stderr what is missing."""
+def missing_line(project: Project, name: str) -> str | None:
+    """Return the line that the README lacks for this name, or None; say on stderr what is missing."""
     # What follows the name has to end it: a longer name is another one.
     line = re.compile(rf"mcp-name:\s*{re.escape(name)}(?=\s|<|-->|$)")
     try:
         readme = (project.folder / project.readme).read_text(encoding="utf-8")
     except (OSError, ValueError):
         readme = ""
-    found = line.search(readme) is not None
-    if not found:
-        note(
-            f"trio-mcp: {project.readme} lacks the line by which the registry knows its owner: <!-- mcp-name: {name} -->"
-        )
+    missing = None if line.search(readme) else f"<!-- mcp-name: {name} -->"
+    if missing:
+        note(f"trio-mcp: {project.readme} lacks the line by which the registry knows its owner: {missing}")
     if project.name not in project.scripts:
         note(f"trio-mcp: warning: hosts start `uvx {project.name}`, and [project.scripts] has no {project.name}")
-    return found
+    return missing
 
 
 def write(path: Path, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -20,7 +21,7 @@ from ...session import SharedServer, find_transport
 from ..command import command
 from ..errors import CommandError, Status
 from ..options import format_option, header_option, level_option
-from ..parameters import Seconds, TargetText, UrlPath
+from ..parameters import Seconds, TargetText, UrlPath, WholeNumber
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, Target, UrlTarget, read_target
 from ..terminal.output import set_up_logging
@@ -72,7 +73,7 @@ def serves_http(function: Callable[..., int]) -> Callable[..., int]:
         click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on."),
         click.option(
             "--port",
-            type=click.IntRange(0, 65535),
+            type=WholeNumber(0, 65535),
             default=8000,
             show_default=True,
             metavar="PORT",
@@ -231,7 +232,8 @@ def http_errors() -> Generator[None]:
     try:
         yield
     except OSError as error:
-        raise CommandError(error.strerror or str(error), Status.UNREACHABLE) from error
+        how = "; --port takes another one" if error.errno == errno.EADDRINUSE else ""
+        raise CommandError(f"{error.strerror or error}{how}", Status.UNREACHABLE) from error
     except ConfigurationError:
         raise
     # A path that cannot be served, or an address on the network without --allowed-host. `ConfigurationError` is a `ValueError`

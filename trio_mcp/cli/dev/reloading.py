@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Generator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,20 +105,13 @@ class Reloader:
     def _on_change(self, touched: Collection[Path]) -> None:
         self._touched.update(touched)
         changed = self.modules.changed(touched)
-        if changed or (self._has_failed and any(map(self._may_help, touched))):
+        if changed or (self._has_failed and any(may_help(path, self.restarts, self._seen) for path in touched)):
             self._due.set()
         if changed and self._starting is not None:
             self._starting.cancel("the files have changed again")
         watched = self.restarts.folders()
         if any(path.parent in watched for path in touched):
             self._tell_restarts()
-
-    def _may_help(self, path: Path) -> bool:
-        """Return whether a file is one that the last attempt, which has failed, may have looked for in vain."""
-        if path.parent in self.restarts.site_folders:
-            return True
-        # Not what the attempt itself has written: that would lead to the next attempt, and so on.
-        return path.suffix in IMPORTABLE and stamp_of(path) not in (None, self._seen.get(path))
 
     async def _wait_there(self) -> None:
         """Wait for a moment until files are there again that are being replaced."""
@@ -212,20 +205,7 @@ class Reloader:
     def _failed(self, error: BaseException, what: str) -> None:
         self._has_failed = True
         forget_lines()
-        self.tell("\n".join([f"{what}; the old code stays", *self._described(error)]), "red")
-
-    def _described(self, error: BaseException) -> list[str]:
-        """Return where an error was raised and what it says, line by line."""
-        # What the loading of files says of it is for one line.
-        cause = first_leaf(error.__cause__ if isinstance(error, CommandError) and error.__cause__ else error)
-        if self.debug:
-            return "".join(traceback.format_exception(cause)).splitlines()
-        if isinstance(cause, SyntaxError):
-            return [f"  {line}" for line in lines_of(cause)]
-        frame = self.modules.own_files.last_frame(cause)
-        where = [] if frame is None else [f"  {frame.filename}, line {frame.lineno}: {frame.line}"]
-        said = f"{cause}" if isinstance(cause, CommandError) else f"{type(cause).__name__}: {cause}"
-        return [*where, *(f"  {line}" for line in said.splitlines())]
+        self.tell("\n".join([f"{what}; the old code stays", *described(error, self.modules, debug=self.debug)]), "red")
 
 
 class BrokenOff(BaseException):
@@ -263,6 +243,32 @@ def importable(folders: Collection[Path]) -> dict[Path, Stamp | None]:
     """Return what the system says of each package and module in some folders."""
     entries = [entry for folder in folders if folder.is_dir() for entry in folder.iterdir()]
     return {entry: stamp_of(entry) for entry in entries if entry.suffix in IMPORTABLE}
+
+
+def may_help(path: Path, restarts: Restarts, seen: Mapping[Path, Stamp | None]) -> bool:
+    """Return whether a file is one that the last attempt, which has failed, may have looked for in vain.
+
+    Args:
+        seen: what could be imported after that attempt.
+    """
+    if path.parent in restarts.site_folders:
+        return True
+    # Not what the attempt itself has written: that would lead to the next attempt, and so on.
+    return path.suffix in IMPORTABLE and stamp_of(path) not in (None, seen.get(path))
+
+
+def described(error: BaseException, modules: ProjectModules, *, debug: bool) -> list[str]:
+    """Return where in the project an error was raised and what it says, line by line."""
+    # What the loading of files says of it is for one line.
+    cause = first_leaf(error.__cause__ if isinstance(error, CommandError) and error.__cause__ else error)
+    if debug:
+        return "".join(traceback.format_exception(cause)).splitlines()
+    if isinstance(cause, SyntaxError):
+        return [f"  {line}" for line in lines_of(cause)]
+    frame = modules.own_files.last_frame(cause)
+    where = [] if frame is None else [f"  {frame.filename}, line {frame.lineno}: {frame.line}"]
+    said = f"{cause}" if isinstance(cause, CommandError) else f"{type(cause).__name__}: {cause}"
+    return [*where, *(f"  {line}" for line in said.splitlines())]
 
 
 def lines_of(error: SyntaxError) -> list[str]:

@@ -16,7 +16,7 @@ DIST_INFO: Final = ".dist-info"
 
 
 class Restarts:
-    """Notes what was loaded, and says what has changed of it.
+    """Records what was loaded, and reports what has changed of it since.
 
     Args:
         extensions: returns the C extensions of the project that are loaded, by name.
@@ -59,7 +59,7 @@ class Restarts:
 
 
 def installed(folders: list[Path]) -> dict[str, tuple[Path, Stamp | None]]:
-    """Return the installed packages by name: where each is described, and what the system says of that."""
+    """Return the installed packages by name: the folder with the metadata of each, and its stamp."""
     found: dict[str, tuple[Path, Stamp | None]] = {}
     for folder in folders:
         try:
@@ -67,7 +67,7 @@ def installed(folders: list[Path]) -> dict[str, tuple[Path, Stamp | None]]:
         except OSError:
             continue
         for entry in entries:
-            # The list of its files, which every installation writes anew.
+            # The list of its files, which every installation writes again.
             place = Path(entry.path)
             found.setdefault(entry.name.partition("-")[0], (place, stamp_of(place / "RECORD")))
     return found

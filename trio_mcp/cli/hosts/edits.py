@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 from ...json_value import JsonValue
 from ..errors import CommandError, Status
@@ -84,7 +85,9 @@ def back_up(path: Path) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     names = (f"{path.name}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
     backup = next(each for name in names if not (each := path.with_name(name)).exists())
-    shutil.copy2(path, backup)
+    with private_file(backup) as file:
+        file.write(path.read_bytes())
+    shutil.copystat(path, backup)
     return backup
 
 
@@ -92,7 +95,7 @@ def replace(path: Path, data: bytes) -> None:
     """Replace a file atomically: a reader sees the old content or the new content."""
     new = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
-        with open(new, "xb") as file:
+        with private_file(new) if path.exists() else open(new, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -101,3 +104,9 @@ def replace(path: Path, data: bytes) -> None:
         os.replace(new, path)
     finally:
         new.unlink(missing_ok=True)
+
+
+def private_file(path: Path) -> BinaryIO:
+    """Create a file that only its owner may read, until it gets the permissions of the file that it is a copy of."""
+    # The files of hosts have keys in them. Others must not read them in the moment before the permissions are copied.
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")

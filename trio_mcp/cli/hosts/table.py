@@ -106,7 +106,7 @@ _HOSTS = (
         "typed",
         claude_code_file,
         ".mcp.json",
-        "Start a new session; /mcp shows its servers.",
+        "Start a new session, which asks you to approve a server of the project; /mcp shows its servers.",
         "https://code.claude.com/docs/en/mcp",
         folders="projects",
     ),
@@ -150,7 +150,7 @@ _HOSTS = (
         "gemini",
         lambda: Path.home() / ".gemini" / "settings.json",
         ".gemini/settings.json",
-        "Start a new session; /mcp shows its servers.",
+        "Start a new session in a folder that you have told it to trust: elsewhere it starts no servers. /mcp shows them.",
         "https://geminicli.com/docs/tools/mcp-server",
         # https://github.com/google-gemini/gemini-cli/pull/422
         syntax="comments",

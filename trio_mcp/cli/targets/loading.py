@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, redirect_stdout
@@ -23,6 +24,10 @@ from ...signatures import signature_of, written_annotations
 from ..errors import CommandError, Status
 from .own_files import OwnFiles, project_roots
 from .target import PythonTarget, check_file, read_target, split_name
+
+
+class WrongChoice(CommandError):
+    """A file has servers, or functions that return one, and the command line does not name one of them."""
 
 
 def load_server(target: str, *, tell_errors: bool = False) -> Server:
@@ -152,13 +157,30 @@ def choose(module: ModuleType, source: Path | str, name: str | None) -> Server:
         return found
     if name is not None and hasattr(module, name):
         return make_server(getattr(module, name), source, name)
+    if not servers and (other := server_of_other_library(module)) is not None:
+        raise CommandError(f"{source} has no Server in it, but {other}{as_command(source)}", Status.UNREACHABLE)
     choices = [f"{source}:{key}" for key in (*servers, *factories_in(module))]
     if name is not None:
         missing = f"{source} has no server called {name!r}"
     else:
         missing = f"{source} has several servers" if servers else f"{source} has no Server in it"
     advice = f"; choose one of: {', '.join(choices)}" if choices else ""
-    raise CommandError(f"{missing}{advice}", Status.UNREACHABLE)
+    raise (WrongChoice if choices else CommandError)(f"{missing}{advice}", Status.UNREACHABLE)
+
+
+def server_of_other_library(module: ModuleType) -> str | None:
+    """Return the variable and type of a server that another library has made in this module; None without any."""
+    for name, value in vars(module).items():
+        library = type(value).__module__.partition(".")[0]
+        if library in ("mcp", "fastmcp") and callable(getattr(value, "run", None)):
+            return f"{name} is the {type(value).__name__} of another library, {library}"
+    return None
+
+
+def as_command(source: Path | str) -> str:
+    """Return how to name the server of a file as a command, to be put behind an error."""
+    words = ["python", str(source)] if isinstance(source, Path) else ["python", "-m", source]
+    return f": start it as a command, with '{shlex.join(words)}' in place of {source}"
 
 
 def is_server(value: object) -> bool:

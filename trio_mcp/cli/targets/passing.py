@@ -25,7 +25,7 @@ def pass_on(
         CommandError: it could not be started or reached, or it has gone.
     """
     far = proxied(target, headers)
-    # An address that cannot be listened on is the caller's to report; on stdio there is none.
+    # The caller reports an address that cannot be listened on; on stdio there is none.
     with proxy_errors(listens=transport != "stdio"):
         far.run(transport, **options)
     return 0
@@ -97,7 +97,7 @@ def check_server(url: str) -> None:
 
 
 def check_no_password(url: str, what: str, instead: str) -> None:
-    """Raise `CommandError` for a URL with a user or a password: hosts read it in errors, and it stands in logs."""
+    """Raise `CommandError` for a URL with a user or a password: hosts see it in errors, and it is written to logs."""
     if "@" in urlsplit(url).netloc:
         raise CommandError(f"{what} has a user or a password in it: use {instead}")
 

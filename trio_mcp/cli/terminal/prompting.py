@@ -102,7 +102,7 @@ class Prompting:
 
     @property
     def unused(self) -> list[str]:
-        """The options of the command line that have answered nothing."""
+        """The options of the command line that have answered no question."""
         answers = [f"--answer {name}={text}" for name, texts in self._answers.items() for text in texts.unused]
         return [*answers, *(f"--sample {text!r}" for text in self._samples.unused)]
 
@@ -164,7 +164,7 @@ class Prompting:
         Raises:
             NotAccepted: the user declined, or closed the question.
         """
-        # Never accepted silently: there may be much behind a confirmation.
+        # Never accepted silently: what is confirmed may have serious consequences.
         if CONFIRMATION not in self._answers and not self._terminal.is_interactive:
             self._decline(f"{CONFIRMATION}; --answer {CONFIRMATION}=y confirms a question without fields")
         if not await self._value_of(CONFIRMATION, BooleanSchema(), required=True):
@@ -243,7 +243,7 @@ def question_lines(question: InputRequest) -> list[str]:
 
 
 def indented(text: str) -> str:
-    """Return a text in whose lines none after the first looks like one of the command."""
+    """Indent all lines but the first, so that none looks like a line of the command itself."""
     return "\n    ".join(text.splitlines())
 
 

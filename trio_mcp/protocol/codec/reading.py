@@ -230,7 +230,7 @@ class LogThreshold:
     __slots__ = ("level",)
 
     def __init__(self, level: LoggingLevel | None = "info") -> None:
-        self.level = level
+        self.level: LoggingLevel | None = level
 
     def passes(self, level: LoggingLevel) -> bool:
         return self.level is not None and LOGGING_LEVELS.index(level) >= LOGGING_LEVELS.index(self.level)

@@ -163,6 +163,12 @@ def from_base64url(text: str) -> bytes | None:
     return data if to_base64url(data) == text else None
 
 
+MAKE_KEY: Final = (
+    'python -c "import base64, secrets; print(base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())"'
+)
+"""The command that prints a new key."""
+
+
 class KeyRing:
     """The secret keys of a server, 32 random bytes each. The first seals, all of them open.
 
@@ -173,9 +179,11 @@ class KeyRing:
         ValueError: no key, a key of another length, or a key that occurs twice.
     """
 
-    __slots__ = ("_keys",)
+    __slots__ = ("_keys", "is_random")
 
     def __init__(self, keys: Sequence[bytes]) -> None:
+        self.is_random = False
+        """Whether `random` has made it, so that every process and every load of a file has another one."""
         self._keys = tuple(keys)
         if not self._keys:
             raise ValueError("A key ring needs at least one key.")
@@ -188,10 +196,18 @@ class KeyRing:
     def __repr__(self) -> str:
         return f"<KeyRing: {len(self._keys)} {'key' if len(self._keys) == 1 else 'keys'}>"
 
+    def __eq__(self, other: object) -> bool:
+        return self._keys == other._keys if isinstance(other, KeyRing) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._keys)
+
     @classmethod
     def random(cls) -> KeyRing:
         """A ring of one new key. What it seals cannot be opened after a restart, nor by another process."""
-        return cls([secrets.token_bytes(KEY_BYTES)])
+        ring = cls([secrets.token_bytes(KEY_BYTES)])
+        ring.is_random = True
+        return ring
 
     @classmethod
     def from_environment(cls, variable: str = "TRIO_MCP_KEYS") -> KeyRing | None:
@@ -207,7 +223,9 @@ class KeyRing:
         try:
             return cls.parse(path.read_text() if path.is_file() else value)
         except (ValueError, OSError) as error:
-            raise ConfigurationError(f"{variable} is neither a file nor a list of keys: {error}") from None
+            raise ConfigurationError(
+                f"{variable} is neither a file nor a list of keys: {error} To make a key: {MAKE_KEY}"
+            ) from None
 
     @classmethod
     def parse(cls, text: str) -> KeyRing:

@@ -56,7 +56,7 @@ def check_sample_options(options: SampleOptions, method: Callable[..., object]) 
     """Raise `TypeError` or `ValueError` if an option of a sample is unknown, or has a value that is wrong or cannot be sent.
 
     Args:
-        method: the method of `Context` that got them, for the names of its own options.
+        method: the method of `Context` that received them; its own options are known too.
     """
     if not options.keys() <= SampleOptions.__optional_keys__:
         _self, *own = inspect.signature(method).parameters.values()
@@ -101,7 +101,7 @@ def check_tools(
 
     Raises:
         TypeError: one is not a tool; or the model is to choose among no tools.
-        ValueError: two have one name, a name is invalid or reserved, or there is no such choice.
+        ValueError: two have the same name, a name is invalid or reserved, or there is no such choice.
     """
     models = None
     if tools is not None:

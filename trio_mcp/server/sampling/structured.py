@@ -56,7 +56,7 @@ class AnswerForm(ABC, Generic[T_co]):
 
     @property
     def instructions(self) -> str:
-        """What a model that is offered no tools is told."""
+        """The instruction for a model that is offered no tools."""
         return INSTRUCTIONS.format(dumps(self.schema).decode())
 
     @abstractmethod

@@ -29,6 +29,7 @@ from ...runtime import CancelReason
 from ...storage import StoreError, StoreFull, StoreTimeout
 from ...types import ClientCapabilities, JsonValue, Model
 from ...types.capabilities import declares, lacks
+from ..caller import Caller
 from ..event_loop import asyncio_hint, text_of
 from .facts import Question, RequestFacts
 
@@ -96,13 +97,21 @@ def exception_text(error: BaseException, what: str) -> str:
 
 def author_hint(error: BaseException, what: str) -> str:
     """Return advice to append to the text of an error, if it has a well-known cause; `what` raised it."""
-    return f"{asyncio_hint(error, what)}{state_hint(error)}"
+    return f"{asyncio_hint(error, what)}{context_hint(error)}"
 
 
-def state_hint(error: BaseException) -> str:
-    """Return advice to append to the text of an error, if code that uses the state of its context has found None."""
+def context_hint(error: BaseException) -> str:
+    """Return advice to append to the text of an error, if code that uses the state or caller of its context has found None."""
     for leaf in leaf_exceptions(error):
-        if isinstance(leaf, AttributeError) and leaf.obj is None and "state" in last_names(leaf):
+        if not isinstance(leaf, AttributeError) or leaf.obj is not None:
+            continue
+        names = last_names(leaf)
+        if "caller" in names and hasattr(Caller, leaf.name):
+            return (
+                "; ctx.caller is None where the server does not authenticate, as on stdio: check for None, "
+                "or pass principal= in a test"
+            )
+        if "state" in names:
             return "; ctx.state is None without a lifespan: give one to Server(lifespan=...), or state= to make_context"
     return ""
 
@@ -140,7 +149,7 @@ def describe_error(failures: FailureLog, facts: RequestFacts, error: BaseExcepti
         case UrlElicitationRequired() if (code := url_required_code(facts)) is not None:
             return ErrorDetail(code, str(error), {"elicitations": [page_to_json(page) for page in error.pages]})
         case LocalProtocolError():
-            failures.log(logger, facts.method, f"{log_name(facts, target)} broke a rule", error)
+            failures.log(logger, facts.method, f"{log_name(facts, target)} failed: {error}", error)
             return ErrorDetail(INTERNAL_ERROR, str(error))
         # Before `ProtocolError`, and not with the code of the client: its -32601 would say that this server lacks the method.
         case ToolError() | RequestTimeout() | QuestionRejected() | MalformedAnswer():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping
@@ -44,7 +43,7 @@ C_contra = TypeVar("C_contra", contravariant=True)
 logger = peer_logger("trio_mcp.session")
 
 ONE_CLIENT: Final = "TRIO_MCP_ONE_CLIENT"
-"""The environment variable of a server whose only client starts it for itself, and carries no call on with another process."""
+"""The environment variable of a server that a command such as `trio-mcp call` starts for itself."""
 
 
 class Usage:
@@ -173,6 +172,7 @@ class CallServices(Generic[C]):
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
         failures: logs the failures of the author's functions.
         in_process: whether the only client is in the same process, which ends with it.
+        one_client: whether the process serves this one client only, and ends when it leaves.
         url_elicitations: the pages that users were asked to open.
         provider: the model of the server; None without one.
         prefers_provider: whether it is asked although the client offers a model.
@@ -198,6 +198,7 @@ class CallServices(Generic[C]):
     raised: RaisedErrors | None = None
     failures: FailureLog = field(default_factory=FailureLog)
     in_process: bool = False
+    one_client: bool = False
     url_elicitations: UrlElicitations = field(default_factory=UrlElicitations)
     provider: SamplingProvider | None = None
     prefers_provider: bool = False
@@ -279,7 +280,7 @@ class CallServices(Generic[C]):
     @cached_property
     def sealer(self) -> Sealer:
         """Seals `requestState`; made when a call first asks a modern client, or a retry comes."""
-        if self.keys is None and not self.in_process and not os.environ.get(ONE_CLIENT):
+        if self.keys is None and not self.in_process and not self.one_client:
             logger.warning(
                 "requestState is sealed with a key of this process alone: a retry that comes after a restart, or to "
                 "another process, is refused. Set TRIO_MCP_KEYS to a key that all of them share."

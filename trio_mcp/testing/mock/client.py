@@ -28,7 +28,7 @@ from ...protocol.meta import TASKS_EXTENSION
 from ...protocol.revisions import REVISIONS, Era
 from ...scripts import Script
 from ...server import AnyElicit, Context, Server
-from ...session.calls.failures import state_hint
+from ...session.calls.failures import context_hint
 from ...types import (
     CallToolResult,
     ClientCapabilities,
@@ -69,7 +69,7 @@ ALL_CAPABILITIES = ClientCapabilities(
 )
 NO_SERVER = (
     "MockClient takes no server, and its scripts by keyword: write client = MockClient(elicits=[...]), and "
-    "`await client.call(tool, name=value)` with the function of a tool or (server, \"its name\")"
+    '`await client.call(tool, name=value)` with the function of a tool or (server, "its name")'
 )
 ERAS = ("modern", "legacy", *REVISIONS)
 INFO = Implementation(name="trio_mcp.testing", version="1")
@@ -214,7 +214,7 @@ class MockClient:
         if attempt.failure is not None:
             raise attempt.failure
         if error is not None:
-            if hint := state_hint(error):
+            if hint := context_hint(error):
                 error.add_note(hint.removeprefix("; "))
             raise error
         if not self._in_block:

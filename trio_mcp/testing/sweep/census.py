@@ -15,8 +15,8 @@ from typing import Final
 
 from ...protocol.connection import Connection
 from ...runtime import Mailbox, Outbox
-from ...session import ClientSession
 from ...session.calls.pending_asks import PendingAsks
+from ...session.notification_dispatch import NotificationDispatch
 from ...session.replies import OpenRequests
 from ...session.server_requests import ServerRequests
 
@@ -36,7 +36,7 @@ PACKAGES: Final = (
 HOLDS: Final[Mapping[type, tuple[str, ...]]] = {
     OpenRequests: ("_first", "_further", "_cancelled"),
     PendingAsks: ("actors", "recorded", "earlier", "prompting"),
-    ClientSession: ("_progress", "_streams"),
+    NotificationDispatch: ("progress", "streams"),
     ServerRequests: ("_scopes",),
     Connection: ("open_ids", "_pending"),
     Mailbox: ("_slots",),

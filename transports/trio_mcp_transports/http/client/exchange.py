@@ -238,7 +238,9 @@ class RequestExchange:
     async def _on_rejected(self, response: httpx2.Response) -> None:
         request, status = self._request, response.status_code
         body = await read_body(response, self._connection.limits.message)
-        answer = error_reply(request, self._headers.session, status, body)
+        location = response.headers.get("location", "")
+        to = str(response.url.join(location)) if location else ""
+        answer = error_reply(request, self._headers.session, status, body, to)
         if request.method == "initialize" and status in SSE_FALLBACK_STATUSES and await self._fall_back(request):
             return
         if isinstance(answer, Unanswered) and answer.session_lost:

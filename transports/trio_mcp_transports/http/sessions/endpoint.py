@@ -358,4 +358,4 @@ def check_version(headers: Mapping[str, str]) -> None:
     version = headers.get(VERSION_HEADER)
     if version is not None and version not in REVISIONS:
         known = ", ".join(SUPPORTED)
-        raise HttpRejection(400, f"The protocol version {version[:64]!r} is not spoken here; there are: {known}.")
+        raise HttpRejection(400, f"The protocol version {version[:64]!r} is not supported; there are: {known}.")
