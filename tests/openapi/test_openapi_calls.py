@@ -170,6 +170,32 @@ async def test_a_body_is_sent_again_only_where_the_status_says_so(status: int, s
     assert [(each.method, each.content) for each in api.requests[1:]] == ([] if sent is None else [sent])
 
 
+WRONG_URLS = ["http://[", "https://[::1", "https://[1.2.3.4]/", "https://api.example:0/v1/y", "/" + "y" * 100_000]
+
+
+@pytest.mark.parametrize("location", WRONG_URLS, ids=[each[:30] for each in WRONG_URLS])
+async def test_a_redirect_to_what_is_no_url_is_an_error_and_no_bug(
+    location: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = always(302, headers={"location": location})
+    result = await api.call(operation())
+    assert (result.is_error, len(api.requests)) == (True, 1)
+    assert bugs_in(caplog) == []
+
+
+async def test_an_argument_that_makes_too_long_a_url_is_an_error_that_says_so(caplog: pytest.LogCaptureFixture) -> None:
+    api = Api()
+    result = await api.call(operation([param("q")]), {"q": "x" * 100_000})
+    assert (result.is_error, len(api.requests)) == (True, 0)
+    assert "URL" in result.text
+    assert bugs_in(caplog) == []
+
+
+def bugs_in(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """The records of a tool that failed in a way that its author has not foreseen."""
+    return [record.getMessage() for record in caplog.records if record.name == "trio_mcp.call"]
+
+
 async def test_redirects_in_a_circle_end() -> None:
     api = always(302, headers={"location": "/v1/x"})
     result = await api.call(operation())

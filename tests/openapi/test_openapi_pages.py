@@ -67,6 +67,7 @@ async def test_a_link_header_is_read_in_every_form(link: str) -> None:
         '<https://evil.example/v1/x/a%20b?page=2>; rel="next"',
         '<http://api.example/v1/x/a%20b?page=2>; rel="next"',
         '</v1/other?page=2>; rel="next"',
+        '<http://[>; rel="next"',
         '<?page=1>; rel="next"',
         "<?a=1" + "&a=1" * 300 + '>; rel="next"',
         "<" * 10_000,

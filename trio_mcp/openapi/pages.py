@@ -13,12 +13,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
-from urllib.parse import parse_qs, unquote, urljoin, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from ..types import JsonObject, JsonValue
 from .parameters import Parameter
 from .parts import LinkPart, read
-from .sending import ApiResponse, same_origin
+from .sending import ApiResponse, joined_url, same_origin
 
 MAX_LINK_HEADER: Final = 8192
 # Possessive, so that no header is read in more than linear time.
@@ -87,9 +87,11 @@ def header_page(answered: Answered) -> JsonObject | None:
     target = next_target(answered.response.headers.get("link", ""))
     if target is None:
         return None
-    url = urljoin(answered.response.url, target)
+    url = joined_url(answered.response.url, target)
+    if url is None or not same_origin(answered.response.url, url):
+        return None
     here, there = urlsplit(answered.response.url), urlsplit(url)
-    if not same_origin(answered.response.url, url) or unquote(here.path) != unquote(there.path):
+    if unquote(here.path) != unquote(there.path):
         return None
     try:
         query = parse_qs(there.query, keep_blank_values=True, max_num_fields=200)

@@ -170,18 +170,7 @@ class ApiClient(Generic[RequestT]):
         raise ToolError(f"The API has not answered within {self._timeout:g} seconds.{in_doubt(request)}")
 
     async def _exchange(self, request: ApiRequest, keep: Keep) -> ApiResponse:
-        built = self._client.build_request(
-            request.method,
-            request.url,
-            content=request.content,
-            files=request.files,
-            # What is compressed could be a thousand times as large as what was sent.
-            headers={"accept-encoding": "identity", **request.headers},
-            timeout=self._timeout,
-        )
-        built.headers.pop("cookie", None)
-        if request.cookies is not None:
-            built.headers["cookie"] = request.cookies
+        built = self._built(request)
         try:
             response = await self._client.send(built, stream=True, follow_redirects=False)
             try:
@@ -205,8 +194,31 @@ class ApiClient(Generic[RequestT]):
         location = headers.get("location") if response.status_code in REDIRECTS else None
         url = request.url
         return ApiResponse(
-            response.status_code, headers, body, url, None if location is None else urljoin(url, location)
+            response.status_code, headers, body, url, None if location is None else joined_url(url, location)
         )
+
+    def _built(self, request: ApiRequest) -> RequestT:
+        """Return a request of the author's client. Raises `ToolError` if it takes no such URL or header."""
+        try:
+            built = self._client.build_request(
+                request.method,
+                request.url,
+                content=request.content,
+                files=request.files,
+                # What is compressed could be a thousand times as large as what was sent.
+                headers={"accept-encoding": "identity", **request.headers},
+                timeout=self._timeout,
+            )
+            built.headers.pop("cookie", None)
+            if request.cookies is not None:
+                built.headers["cookie"] = request.cookies
+        except Exception as error:  # noqa: BLE001  as below; a caller's argument may be too long, or a redirect wrong
+            self._records.log("a request cannot be made", exc_info=error)
+            length = len(request.url)
+            raise ToolError(
+                f"The request cannot be made ({type(error).__name__}); its URL has {length} characters."
+            ) from None
+        return built
 
 
 def in_doubt(request: ApiRequest) -> str:
@@ -263,6 +275,14 @@ def redirected(request: ApiRequest, response: ApiResponse) -> ApiRequest | None:
     return ApiRequest(method, response.location, headers, request.cookies, content, files)
 
 
+def joined_url(base: str, reference: str) -> str | None:
+    """Return the URL that a reference of an API leads to; None if it is not one."""
+    try:
+        return urljoin(base, reference)
+    except ValueError:
+        return None
+
+
 def same_origin(first: str, second: str) -> bool:
     """Return whether two URLs have the same scheme, host and port."""
     try:
@@ -274,4 +294,4 @@ def same_origin(first: str, second: str) -> bool:
 def origin_of(url: str) -> tuple[str, str, int | None]:
     """Return the scheme, the host and the port of a URL. Raises `ValueError` for a wrong port."""
     parts = urlsplit(url)
-    return parts.scheme, parts.hostname or "", parts.port or PORTS.get(parts.scheme)
+    return parts.scheme, parts.hostname or "", PORTS.get(parts.scheme) if parts.port is None else parts.port

@@ -38,8 +38,8 @@ examples:
 
 Without TARGET it looks at this machine: versions, keys, proxies, certificates, and the servers in the files of hosts. With TARGET
 it connects to the server as a client of each era as well, and checks which names it accepts in the Host header: one that accepts
-every name can be reached by every web site (DNS rebinding). The status is 1 if there is an error. With TARGET it is about the target:
-what is wrong with this machine alone is a warning.
+every name can be reached by every web site (DNS rebinding). The status is 1 if there is an error. With TARGET it is about the
+target: what is wrong with this machine alone is a warning.
 """
 
 FOREIGN_HOST: Final = "host-that-no-server-has.invalid"
@@ -70,7 +70,7 @@ def command_line(
         assert target is not None
         connecting = Connecting(read_target(target), "auto", math.inf, dict(headers), debug)
         async for check in server_checks(connecting, timeout):
-            checks.append(check)  # noqa: PERF401  those before an interrupt are shown, too
+            checks.append(check)
         return Status.OK
 
     if target is not None:
