@@ -106,7 +106,7 @@ def context_hint(error: BaseException) -> str:
         if not isinstance(leaf, AttributeError) or leaf.obj is not None or leaf.name is None:
             continue
         names = last_names(leaf)
-        if "caller" in names and leaf.name is not None and hasattr(Caller, leaf.name):
+        if "caller" in names and hasattr(Caller, leaf.name):
             return (
                 "; ctx.caller is None where the server does not authenticate, as on stdio: check for None, "
                 "or pass principal= in a test"
