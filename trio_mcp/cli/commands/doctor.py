@@ -68,7 +68,7 @@ def command_line(
         assert target is not None
         connecting = Connecting(read_target(target), "auto", math.inf, dict(headers), debug)
         async for check in server_checks(connecting, timeout):
-            checks.append(check)
+            checks.append(check)  # noqa: PERF401  those before an interrupt are shown, too
         return Status.OK
 
     if target is not None:
