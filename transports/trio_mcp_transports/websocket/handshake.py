@@ -62,7 +62,7 @@ async def open_socket(
         )
     if socket is None:
         # A server that speaks TLS closes a connection without it.
-        question = "" if isinstance(wire, trio.SSLStream) else PERHAPS_TLS
+        question = "" if address.secure else PERHAPS_TLS
         raise HandshakeRejected(tasks.failure or f"{CLOSED_BEFORE_UPGRADE}{question}")
     # A server that ignores the subprotocol does not know MCP over WebSocket, and would answer the first message with
     # anything.
