@@ -11,7 +11,10 @@ from jsonschema import Draft7Validator, Draft202012Validator
 from jsonschema.protocols import Validator
 
 SPEC_DIR = Path(os.environ.get("MCP_SPEC_DIR", Path(__file__).parents[2] / "shared/spec"))
-MISSING = f"The specification's schema files are not at {SPEC_DIR}: set MCP_SPEC_DIR."
+MISSING = (
+    f"The specification's schema files are not at {SPEC_DIR}. They are the folder schema of "
+    "https://github.com/modelcontextprotocol/modelcontextprotocol, tag 2026-07-28: set MCP_SPEC_DIR to that folder."
+)
 
 VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import trio
@@ -130,6 +131,19 @@ async def test_the_last_line_of_the_project_is_named_for_a_lifespan_that_fails(f
         async with server.open_service():
             await trio.sleep(1)
     assert unnamed(str(caught.value), f"{database}, line 2: the lifespan failed: OSError") == []
+
+
+def test_the_server_of_another_library_is_named_with_the_command_that_starts_it(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class FastMCP:
+        __module__ = "fastmcp.server"
+
+        def run(self) -> None: ...
+
+    monkeypatch.setitem(sys.modules, "other_library", SimpleNamespace(server=FastMCP()))  # type: ignore[arg-type]
+    said = refused(file, "from other_library import server as mcp", "")
+    assert unnamed(said, "mcp", "FastMCP", "fastmcp", "'python app.py'") == []
 
 
 def missing(target: str) -> str:

@@ -113,7 +113,8 @@ def test_secrets_are_not_shown() -> None:
 
 
 def test_a_request_is_read_as_what_it_holds() -> None:
-    request = HttpRequest("POST", "/x", query="a=1&b=&a=2", body=b'{"n": 1}')
+    request = HttpRequest[str]("POST", "/x", query="a=1&b=&a=2", body=b'{"n": 1}', state="open")
+    assert request.state == "open"
     assert (request.parameters, request.json(), request.text) == ({"a": "2", "b": ""}, {"n": 1}, '{"n": 1}')
     assert HttpResponse.json({"n": 1}).content == b'{"n":1}'
 

@@ -12,6 +12,8 @@ from trio_mcp import (
     CallRequest,
     CallResult,
     Context,
+    HttpRequest,
+    HttpResponse,
     MessageFacts,
     Provide,
     Server,
@@ -123,3 +125,15 @@ def watch(message: MessageFacts) -> None:
 
 @server.tool(limit=2, queue=10)
 def limited() -> None: ...
+
+
+@server.route("/count")
+async def count(request: HttpRequest[Database]) -> HttpResponse:
+    assert_type(request.state, Database)
+    return HttpResponse(request.state.name)
+
+
+@server.route("/version", public=True)
+async def version(request: HttpRequest) -> HttpResponse:
+    assert_type(request.state, object)
+    return HttpResponse("1.0")

@@ -79,6 +79,87 @@ def test_nginx_takes_the_site(tmp_path: Path) -> None:
         assert f"proxy_set_header {header} " in text
 
 
+PREFIXED = """
+from trio_mcp import HttpRequest, HttpResponse, Server
+
+server = Server("clinic")
+
+@server.tool
+def hello() -> str:
+    return "hello"
+
+@server.route("/where")
+async def where(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(f"{request.root_path} {request.path} {request.host}")
+"""
+NGINX = """
+daemon off;
+pid {folder}/nginx.pid;
+error_log stderr;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}; proxy_temp_path {folder}; fastcgi_temp_path {folder};
+    uwsgi_temp_path {folder}; scgi_temp_path {folder};
+    upstream mcp {{ server 127.0.0.1:{port}; }}
+    map $http_upgrade $connection_upgrade {{ default upgrade; "" ""; }}
+    server {{
+        listen unix:{folder}/front.sock;
+        server_name mcp.example.com;
+        {location}
+    }}
+}}
+"""
+
+
+@pytest.mark.skipif(shutil.which("nginx") is None, reason="nginx is not installed")
+async def test_nginx_publishes_a_server_under_a_prefix_as_the_page_says(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "deployment.md").read_text()
+    (location,) = (block for block in re.findall(r"```nginx\n(.*?)```", page, re.DOTALL) if "/clinic" in block)
+    (command,) = re.findall(r"^trio-mcp (serve app.py --root-path .*)$", page, re.MULTILINE)
+    (tmp_path / "app.py").write_text(PREFIXED)
+    with trio.fail_after(2 * START):
+        words = [sys.executable, "-m", "trio_mcp", *shlex.split(command), "--port", "0"]
+        server, url = await started(words, tmp_path)
+        port = url.rpartition(":")[2].partition("/")[0]
+        config = tmp_path / "nginx.conf"
+        config.write_text(NGINX.format(folder=tmp_path, port=port, location=location))
+        front = await trio.lowlevel.open_process(["nginx", "-p", str(tmp_path), "-c", str(config)])
+        try:
+            transport = httpx2.AsyncHTTPTransport(uds=str(tmp_path / "front.sock"), retries=8)
+            async with httpx2.AsyncClient(transport=transport, base_url="http://mcp.example.com") as http:
+                where = await http.get("/clinic/where")
+                assert where.text == "/clinic /where mcp.example.com"
+                called = await http.post("/clinic/mcp", json=HELLO, headers=HELLO_HEADERS)
+                assert called.json()["result"]["content"] == [{"type": "text", "text": "hello"}]
+        finally:
+            for process in (front, server):
+                process.terminate()
+                await process.wait()
+
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "tools/call",
+    "params": {
+        "name": "hello",
+        "arguments": {},
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "test", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": {},
+        },
+    },
+}
+HELLO_HEADERS = {
+    "accept": "application/json, text/event-stream",
+    "mcp-protocol-version": "2026-07-28",
+    "mcp-method": "tools/call",
+    "mcp-name": "hello",
+}
+
+
 def test_the_probes_of_kubernetes_are_those_of_the_server() -> None:
     deployment, service = yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
     (container,) = deployment["spec"]["template"]["spec"]["containers"]

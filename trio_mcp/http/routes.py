@@ -7,10 +7,11 @@ import re
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Final, TypeAlias, cast
+from typing import Final, Generic, Never, TypeAlias, cast
 from urllib.parse import parse_qsl
 
 from pydantic_core import from_json
+from typing_extensions import TypeVar
 
 from ..checks import (
     check_callable,
@@ -27,6 +28,8 @@ from ..protocol.strict_json import dumps
 from ..session import Caller
 from .paths import check_path
 
+StateT_co = TypeVar("StateT_co", default=object, covariant=True)
+
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 MAX_BODY: Final = 1024 * 1024
 """Bytes of the body of a request to a custom route, unless it has another limit."""
@@ -41,9 +44,10 @@ OWN_HEADERS: Final = frozenset({"content-length", "transfer-encoding", "connecti
 """What a response has by itself; `content_type` is an argument."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class HttpRequest:
-    """A request to a custom route; its body has been read.
+# Without slots: `HttpRequest[Database](...)` sets an attribute, where a frozen class with slots raises TypeError in Python 3.11.
+@dataclass(frozen=True, repr=False)
+class HttpRequest(Generic[StateT_co]):
+    """A request to a custom route; its body has been read. `HttpRequest[Database]` says what type `state` has.
 
     Attributes:
         method: in upper case.
@@ -69,7 +73,7 @@ class HttpRequest:
     scheme: str = "http"
     host: str = ""
     root_path: str = ""
-    state: object = None
+    state: StateT_co = cast("StateT_co", None)  # noqa: RUF009  it is None
 
     @property
     def principal(self) -> str | None:
@@ -150,8 +154,8 @@ class HttpResponse:
         return given if kind is None else [(b"content-type", kind.encode("latin-1")), *given]
 
 
-HttpHandler: TypeAlias = Callable[[HttpRequest], Awaitable[HttpResponse]]
-"""An async function; what it raises is logged, and the response is 500."""
+HttpHandler: TypeAlias = Callable[[HttpRequest[Never]], Awaitable[HttpResponse]]
+"""An async function of a request with any type of state; what it raises is logged, and the response is 500."""
 
 
 @dataclass(frozen=True, slots=True)

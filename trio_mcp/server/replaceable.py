@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
+from typing import Never
 
 import trio
 
@@ -229,7 +230,7 @@ class NewestRoute:
         self._server = server
         self._route = route
 
-    async def __call__(self, request: HttpRequest) -> HttpResponse:
+    async def __call__(self, request: HttpRequest[Never]) -> HttpResponse:
         """Return the response of the newest function; 404 if there is none, or the route asks for other checks now."""
         http = self._server.server.http
         for route in () if http is None else http.routes:

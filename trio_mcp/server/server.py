@@ -308,6 +308,14 @@ class Server(Composition):
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.
 
+        Over HTTP it can be started in a nursery, which returns the list of its URLs when it listens:
+
+            urls = await nursery.start(partial(server.serve, "http", port=0, signals=False))
+
+        Args:
+            transport: its name, such as "stdio", "http" or "sse".
+            options: of the transport, as `port=` of `serve_http`.
+
         Raises:
             LookupError: no such transport is installed.
             TypeError: it has no such option.

@@ -14,6 +14,8 @@ import pytest
 from command import COMMAND, ENVIRONMENT, FORMS, ROOT, TRAVEL, Person, refused, started, trio_mcp
 from naming import unnamed
 
+from trio_mcp.protocol.sealing.request_state import MAKE_KEY
+
 BOOKED = "Booked TP3 to Lisbon at 12:15, aisle seat, 89 euros. It will be sunny in Lisbon.\n"
 ANSWERS = ["--answer", "flight=TP3", "--answer", "seat=aisle", "--answer", "value=yes", "--sample", "A hop."]
 
@@ -398,7 +400,8 @@ def test_a_traceback_shows_only_when_it_is_asked_for(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert refused(3, "serve", TRAVEL, "--port", str(port)).endswith(f"port {port}: the port is taken")
+        said = refused(3, "serve", TRAVEL, "--port", str(port))
+    assert unnamed(said, f"port {port}: the port is taken", "--port") == []
 
 
 # help
@@ -419,10 +422,11 @@ def test_the_version_is_told() -> None:
 def test_keys_that_are_none_are_told_before_anything_is_served(
     command: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(ENVIRONMENT, "TRIO_MCP_KEYS", "secret")
+    monkeypatch.setitem(ENVIRONMENT, "TRIO_MCP_KEYS", "hidden")
     said = refused(3, *command)
     assert "TRIO_MCP_KEYS is neither a file nor a list of keys: Key 1 is not base64url." in said
-    assert "secret" not in said
+    assert MAKE_KEY in said
+    assert "hidden" not in said
 
 
 # one step each

@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import trio
 from hypercorn_peer import SOON, Client, Exchanges, get, listening, running, serving
@@ -24,6 +25,7 @@ from serving import IMPORTS, http_process
 import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp_transports.httpx.requests import error_text
 from trio_mcp_transports.hypercorn.config import guarded_config
 
 HERE = Path(__file__).parent
@@ -166,16 +168,21 @@ async def no_tls() -> AsyncIterator[str]:
         (nowhere, Disconnected, "no-such-host.invalid"),
         (nobody, Disconnected, "refused"),
         (no_tls, Disconnected, "no TLS is spoken there"),
+        (partial(answering, b"\x15\x03\x01\x00\x02\x02\x46"), Disconnected, "https:// instead of http://"),
         (partial(answering, None), Disconnected, "disconnected|reset"),
         (partial(answering, b"SSH-2.0-OpenSSH\r\n"), Disconnected, "illegal|malformed|disconnected|broken"),
         (partial(answering, http("200 OK")[:-2]), Disconnected, "disconnected|broken"),
         (partial(answering, http("301 Moved", "location: http://127.0.0.1:1/")), RemoteProtocolError, "HTTP 301"),
-        (partial(answering, http("307 Away", "location: http://127.0.0.1:1/")), RemoteProtocolError, "HTTP 307"),
+        (
+            partial(answering, http("307 Away", "location: /shop/?a=b")),
+            RemoteProtocolError,
+            r"HTTP 307: .* http://\S+/shop/\?\.\.\.;",
+        ),
         (partial(answering, http("429 Slow", "retry-after: 7", body=b"Slow down")), RemoteProtocolError, "Slow down"),
         (partial(answering, http("500 Oops", body=b"oops")), RemoteProtocolError, "HTTP 500: oops"),
         (partial(answering, http("502 Bad", body=b"<html>")), RemoteProtocolError, "HTTP 502: <html>"),
     ],
-    ids=["dns", "refused", "tls", "reset", "ssh", "cut", "301", "307", "429", "500", "502"],
+    ids=["dns", "refused", "tls", "tls alert", "reset", "ssh", "cut", "301", "307", "429", "500", "502"],
 )
 async def test_what_keeps_a_client_from_its_server_is_raised_at_once_and_named(
     mode: str, reached: Callable[[], Any], error: type[Exception], said: str
@@ -184,3 +191,10 @@ async def test_what_keeps_a_client_from_its_server_is_raised_at_once_and_named(
         async with reached() as url:
             with pytest.raises(error, match=f"(?i){said}"):
                 await trio_mcp.Client.connect(url, mode=mode).open()
+
+
+@pytest.mark.parametrize(("scheme", "asked"), [("http", True), ("https", False)])
+def test_a_connection_that_is_closed_without_an_answer_may_be_one_to_a_server_of_tls(scheme: str, asked: bool) -> None:
+    request = httpx2.Request("POST", f"{scheme}://a.example/mcp")
+    closed = httpx2.RemoteProtocolError("Server disconnected without sending a response.", request=request)
+    assert ("https:// instead of http://" in error_text(closed)) is asked

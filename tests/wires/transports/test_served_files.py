@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from serving import IMPORTS, SOON, START, child, served
 
-from trio_mcp import Client, HttpOptions, Server, log_setup
+from trio_mcp import Client, Disconnected, HttpOptions, Server, log_setup
 from trio_mcp.cli import options
 from trio_mcp_transports.http import asgi_app
 
@@ -101,13 +101,27 @@ async def test_a_file_that_asks_for_authentication_is_never_served_open(argument
                 assert (await client.call_tool("greet")).text == "hello"
 
 
-async def test_a_file_is_served_over_the_tls_that_it_asks_for(certificate: Path) -> None:
+async def test_a_file_is_served_over_the_tls_that_it_asks_for(
+    certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     context = ssl.create_default_context(cafile=certificate)
     async with process(BY_ITSELF, b" serves MCP at ", TEST_CERTIFICATE=str(certificate)) as (url, _):
         assert url.startswith("https://")
-        ready = url.replace("127.0.0.1", "localhost").replace("/shop", "/ready")
+        own = url.replace("127.0.0.1", "localhost")
+        ready = own.replace("/shop", "/ready")
         async with httpx2.AsyncClient(verify=context) as http:
             assert (await http.get(ready)).text == "ready"
+        for wire in ("https", "wss"):
+            target = own.replace("https", wire)
+            with trio.fail_after(START), pytest.raises(Disconnected, match=r"CERTIFICATE_VERIFY_FAILED.*SSL_CERT_FILE"):
+                await Client.connect(target, headers=TOKEN).open()
+            monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+            with trio.fail_after(START):
+                async with Client.connect(target, headers=TOKEN) as client:
+                    assert (await client.call_tool("greet")).text == "hello"
+            monkeypatch.delenv("SSL_CERT_FILE")
+        with trio.fail_after(START), pytest.raises(Disconnected, match="wss:// instead of ws://"):
+            await Client.connect(own.replace("https", "ws"), headers=TOKEN).open()
 
 
 BY_COMMAND_WITH_LOG = [*BY_COMMAND, "--access-log", "--log-format", "json"]
@@ -127,6 +141,16 @@ async def test_the_log_of_a_process_is_lines_of_json_with_requests_and_calls(arg
     assert call["request"] in [record["request"] for record in requests]
     assert {record["http"]["client"] for record in requests} == {"127.0.0.1"}
     assert b"Bearer" not in b"".join(lines)
+
+
+async def test_a_command_that_starts_the_file_for_itself_does_not_say_that_stdio_ignores_the_options(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TRIO_MCP_ONE_CLIENT", "1")
+    async with child(FILE, "stdio") as server:
+        await server.stdin.aclose()
+        assert b"HTTP options" not in await server.errors()
+        assert await server.end() == 0
 
 
 async def test_stdio_ignores_the_options_and_logs_that_it_does() -> None:

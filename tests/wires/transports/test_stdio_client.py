@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from naming import unnamed
 
 from trio_mcp.protocol.jsonrpc import Malformed, Message, Notification, Request
 from trio_mcp.session.envelope import Envelope
@@ -287,3 +288,12 @@ async def test_what_a_dead_child_left_running_is_ended_while_the_connection_last
             while True:
                 await dead.receive()
         await dead.gone()
+
+
+async def test_a_line_that_is_no_message_is_quoted_in_its_error() -> None:
+    async with child("print('Ready to serve\\x1b[31m', 'x' * 500, flush=True); sys.stdin.read()") as talkative:
+        received = await talkative.receive()
+    assert isinstance(received, Malformed)
+    assert unnamed(str(received.error), "'Ready to serve", "stderr") == []
+    assert "\x1b" not in str(received.error)
+    assert len(str(received.error)) < 400

@@ -21,8 +21,8 @@ PROTOCOL_HEADERS: Final = frozenset({"accept", "content-type", "last-event-id"})
 """Headers that requests have of their own, apart from those of MCP, whose names begin so."""
 
 
-TLS_ALERT: Final = r"\x15\x03"
-"""How an error of h11 shows the first bytes of an alert."""
+FROM_TLS: Final = ("without sending a response", "illegal request line")
+"""What the HTTP library says of a server that closes the connection, and of one that sends bytes which are no text."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
 """Errors after which the server knows nothing of the request."""
@@ -120,7 +120,7 @@ def error_text(error: Exception) -> str:
     if not texts:
         return type(error).__name__
     text = texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"
-    return f"{text}{certificate_hint(error)}{' Is it https:// instead of http://?' if is_perhaps_tls(error) else ''}"
+    return f"{text}{certificate_hint(error)}{'; is it https:// instead of http://?' if is_perhaps_tls(error) else ''}"
 
 
 def is_perhaps_tls(error: Exception) -> bool:
@@ -128,7 +128,7 @@ def is_perhaps_tls(error: Exception) -> bool:
     if not isinstance(error, httpx2.RemoteProtocolError):
         return False
     text = str(error)
-    if "without sending a response" not in text and TLS_ALERT not in text:
+    if not any(each in text for each in FROM_TLS):
         return False
     try:
         return error.request.url.scheme == "http"

@@ -18,6 +18,7 @@ from .close_codes import SUBPROTOCOL
 Failed: TypeAlias = Callable[[str], None]
 
 CLOSED_BEFORE_UPGRADE = "it closed the connection before it had answered the upgrade"
+PERHAPS_TLS = "; is it wss:// instead of ws://?"
 
 
 class HandshakeRejected(Exception):
@@ -60,7 +61,9 @@ async def open_socket(
             receive_buffer_size=None,
         )
     if socket is None:
-        raise HandshakeRejected(tasks.failure or CLOSED_BEFORE_UPGRADE)
+        # A server that speaks TLS closes a connection without it.
+        question = "" if address.secure else PERHAPS_TLS
+        raise HandshakeRejected(tasks.failure or f"{CLOSED_BEFORE_UPGRADE}{question}")
     # A server that ignores the subprotocol does not know MCP over WebSocket, and would answer the first message with
     # anything.
     if socket.subprotocol != subprotocol:

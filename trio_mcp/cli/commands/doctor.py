@@ -38,8 +38,8 @@ examples:
 
 Without TARGET it looks at this machine: versions, keys, proxies, certificates, and the servers in the files of hosts. With TARGET
 it connects to the server as a client of each era as well, and checks which names it accepts in the Host header: one that accepts
-every name can be reached by every web site (DNS rebinding). The status is 1 if there is an error. With TARGET it is about the target:
-what is wrong with this machine alone is a warning.
+every name can be reached by every web site (DNS rebinding). The status is 1 if there is an error. With TARGET it is about the
+target: what is wrong with this machine alone is a warning.
 """
 
 FOREIGN_HOST: Final = "host-that-no-server-has.invalid"
@@ -61,10 +61,8 @@ def command_line(
     TARGET is what `trio-mcp call` takes.
     """
     configure_log(debug)
-    checks = [*machine_checks()]
-    if target is not None:
-        # What the target needs of the machine shows when it is connected to.
-        checks = [check._replace(state="warning") if check.state == "error" else check for check in checks]
+    # What a target needs of the machine shows when it is connected to.
+    checks = [*(machine_checks() if target is None else map(no_error, machine_checks()))]
 
     async def connect() -> int:
         assert target is not None
@@ -80,6 +78,11 @@ def command_line(
     else:
         show_table(("state", "about", "found"), checks)
     return Status.TOOL_ERROR if any(check.state == "error" for check in checks) else Status.OK
+
+
+def no_error(check: Check) -> Check:
+    """Return a check with an error as a warning."""
+    return check._replace(state="warning") if check.state == "error" else check
 
 
 async def server_checks(connecting: Connecting, timeout: float) -> AsyncIterator[Check]:

@@ -103,7 +103,7 @@ def author_hint(error: BaseException, what: str) -> str:
 def context_hint(error: BaseException) -> str:
     """Return advice to append to the text of an error, if code that uses the state or caller of its context has found None."""
     for leaf in leaf_exceptions(error):
-        if not isinstance(leaf, AttributeError) or leaf.obj is not None:
+        if not isinstance(leaf, AttributeError) or leaf.obj is not None or leaf.name is None:
             continue
         names = last_names(leaf)
         if "caller" in names and hasattr(Caller, leaf.name):

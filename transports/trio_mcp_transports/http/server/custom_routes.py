@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from types import MappingProxyType
+from typing import Never, cast
 
 import trio
 
@@ -81,7 +82,8 @@ class CustomRoutes:
         response: object = None
         with trio.move_on_after(route.timeout) as scope:
             with log_failures(f"the route {route.name} failed", self._records):
-                response = await route.handler(request)
+                # The type of the state is a matter between the route and the lifespan of its server.
+                response = await route.handler(cast("HttpRequest[Never]", request))
                 if not isinstance(response, HttpResponse):
                     raise TypeError(f"the route {route.name} returned {type(response).__name__}, not a HttpResponse")
         if scope.cancelled_caught:
