@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pytest
@@ -9,7 +10,10 @@ from naming import unnamed
 from one_tool import failure_of
 
 from trio_mcp import Caller, Client, Context, PeerError, Server, tool
+from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.server.meant_names import MAX_KNOWN, meant
+from trio_mcp.server.prompts import find_prompt
+from trio_mcp.server.tool import MAX_LOOKED_AT
 
 
 @dataclass
@@ -79,3 +83,34 @@ async def test_an_unknown_argument_that_is_like_none_gets_no_suggestion() -> Non
 def test_names_of_a_caller_are_compared_in_bounds() -> None:
     assert meant("a" * 10_000, ["a" * 64]) == f"; do you mean {'a' * 64!r}?"
     assert meant("name", [*(f"{n}" for n in range(MAX_KNOWN)), "name1"]) == ""
+
+
+async def test_an_unknown_name_costs_no_call_of_the_function_of_every_hidden_tool() -> None:
+    asked: list[Caller | None] = []
+
+    def is_visible(caller: Caller | None) -> bool:
+        asked.append(caller)
+        return False
+
+    server = Server("salon")
+    for number in range(2 * MAX_LOOKED_AT):
+        server.add_tool(slots, name=f"slots_{number}", visible=is_visible)
+    async with Client.connect(server) as client:
+        asked.clear()
+        with pytest.raises(PeerError):
+            await client.call_tool("slots")
+    assert len(asked) == MAX_LOOKED_AT
+
+
+def test_another_thread_may_add_prompts_while_names_are_compared(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def nearest_while_changed(_name: str, known: Iterable[str]) -> str:
+        names = iter(known)
+        first = next(names)
+        server.add_prompt(slots, name="revise")
+        return str([first, *names])
+
+    monkeypatch.setattr("trio_mcp.server.meant_names.nearest", nearest_while_changed)
+    with pytest.raises(RemoteProtocolError, match="review"):
+        find_prompt(server.registry.prompts, "revue")

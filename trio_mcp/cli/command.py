@@ -78,7 +78,11 @@ class Command(click.Command):
             # The commands handle the signal themselves; this is for one that comes while modules are loaded.
             return INTERRUPTED
         except AlreadyReported as failure:
-            return print_error(str(failure), failure.status, as_json=True) if as_json else failure.status
+            if as_json:
+                print_error(
+                    "the server could not be loaded; the lines before this one say why", failure.status, as_json=True
+                )
+            return failure.status
         except BrokenPipeError:
             # As for a program that SIGPIPE ends. What is left goes nowhere, so that the end of the process does not fail, too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -44,8 +44,7 @@ OWN_HEADERS: Final = frozenset({"content-length", "transfer-encoding", "connecti
 """What a response has by itself; `content_type` is an argument."""
 
 
-# Without slots: `HttpRequest[Database](...)` sets an attribute, for which a frozen class with slots raises TypeError in
-# Python 3.11.
+# Without slots: `HttpRequest[Database](...)` sets an attribute, where a frozen class with slots raises TypeError in Python 3.11.
 @dataclass(frozen=True, repr=False)
 class HttpRequest(Generic[StateT_co]):
     """A request to a custom route; its body has been read. `HttpRequest[Database]` says what type `state` has.

@@ -2,7 +2,7 @@
 
 A server starts fast because it loads only what it uses (`late.py`). The first call that asks a question would load the rest in
 the event loop, and every other client would wait for that. So a server for many connections loads it in a thread, soon after its
-start. One that serves a single channel does not: nobody else waits there, and most servers of that kind never ask.
+start. One that serves a single channel does not: no other client waits there, and most servers of that kind never ask.
 """
 
 from __future__ import annotations

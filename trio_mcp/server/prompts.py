@@ -109,8 +109,10 @@ def find_prompt(prompts: Catalog[Prompt], name: str) -> Prompt:
     """Return the prompt that a peer names; raises `RemoteProtocolError` if there is none."""
     prompt = prompts.by_key.get(name)
     if prompt is None:
+        # Not the names in `by_key`: another thread may change it meanwhile.
+        known = (numbered.item.name for numbered in prompts.snapshot())
         raise RemoteProtocolError(
-            f"Unknown prompt: {name[:128]}{server.meant_names.meant(name, prompts.by_key)}", code=INVALID_PARAMS
+            f"Unknown prompt: {name[:128]}{server.meant_names.meant(name, known)}", code=INVALID_PARAMS
         )
     return prompt
 

@@ -202,6 +202,16 @@ server = Server("guarded", http=HttpOptions(authenticate=nobody))
 """
 
 
+def test_with_json_an_error_of_the_started_server_is_said_after_its_own_line(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("raise ValueError('no luck')\n")
+    done = trio_mcp("list", str(file), "--json")
+    assert done.returncode == 3
+    own, last = done.stderr.splitlines()
+    assert "no luck" in own
+    assert json.loads(last)["error"]["kind"] == "unreachable"
+
+
 def test_without_a_token_the_option_is_named_and_doctor_names_the_status_too(tmp_path: Path) -> None:
     file = tmp_path / "guarded.py"
     file.write_text(GUARDED)

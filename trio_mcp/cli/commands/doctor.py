@@ -61,16 +61,14 @@ def command_line(
     TARGET is what `trio-mcp call` takes.
     """
     configure_log(debug)
-    checks = [*machine_checks()]
-    if target is not None:
-        # What the target needs of the machine shows when it is connected to.
-        checks = [check._replace(state="warning") if check.state == "error" else check for check in checks]
+    # What a target needs of the machine shows when it is connected to.
+    checks = [*(machine_checks() if target is None else map(no_error, machine_checks()))]
 
     async def connect() -> int:
         assert target is not None
         connecting = Connecting(read_target(target), "auto", math.inf, dict(headers), debug)
         async for check in server_checks(connecting, timeout):
-            checks.append(check)
+            checks.append(check)  # noqa: PERF401  those before an interrupt are shown, too
         return Status.OK
 
     if target is not None:
@@ -80,6 +78,11 @@ def command_line(
     else:
         show_table(("state", "about", "found"), checks)
     return Status.TOOL_ERROR if any(check.state == "error" for check in checks) else Status.OK
+
+
+def no_error(check: Check) -> Check:
+    """Return a check with an error as a warning."""
+    return check._replace(state="warning") if check.state == "error" else check
 
 
 async def server_checks(connecting: Connecting, timeout: float) -> AsyncIterator[Check]:

@@ -103,10 +103,10 @@ def author_hint(error: BaseException, what: str) -> str:
 def context_hint(error: BaseException) -> str:
     """Return advice to append to the text of an error, if code that uses the state or caller of its context has found None."""
     for leaf in leaf_exceptions(error):
-        if not isinstance(leaf, AttributeError) or leaf.obj is not None:
+        if not isinstance(leaf, AttributeError) or leaf.obj is not None or leaf.name is None:
             continue
         names = last_names(leaf)
-        if "caller" in names and leaf.name is not None and hasattr(Caller, leaf.name):
+        if "caller" in names and hasattr(Caller, leaf.name):
             return (
                 "; ctx.caller is None where the server does not authenticate, as on stdio: check for None, "
                 "or pass principal= in a test"

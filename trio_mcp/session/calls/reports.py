@@ -4,8 +4,8 @@ The values of one progress token must rise (L-PRG-1b). An author's value that do
 compared with the author's own values over all legs of the call and whether or not the caller asked for progress, so that a body
 does the same in both eras and for every caller.
 
-A heartbeat sends the next float above the last value, and is marked in its `_meta`, so that a client need not show such a
-number. An author's value that a heartbeat has reached or passed is sent as the next float above the heartbeat's:
+A heartbeat sends the next float above the last value. It is marked in its `_meta`, so that a client need not show such a number.
+An author's value that a heartbeat has reached or passed is sent as the next float above the heartbeat's:
 
     the author reports 3     sends 3
     a heartbeat              sends 3.0000000000000004
