@@ -17,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp.client.reconnecting import reconnecting
 from trio_mcp.protocol.jsonrpc import Malformed, Unanswered
 from trio_mcp.relay import Backfill, RelayServer
-from trio_mcp.relay.lasting_session import LEAST_PAUSE
+from trio_mcp.relay.lasting_session import ATTEMPT_SECONDS, LEAST_PAUSE
 from trio_mcp.session import Envelope, Received
 from trio_mcp_transports.stdio.channel import LineChannel
 
@@ -302,3 +302,47 @@ async def test_a_server_that_ends_after_each_handshake_is_not_started_without_pa
             proxy.servers.receive_nowait()
         mock_clock.autojump_threshold = 0
         await proxy.reopened()
+
+
+async def test_a_server_that_is_slow_to_come_back_is_asked_once_and_its_late_answer_opens_the_session(
+    mock_clock: MockClock,
+) -> None:
+    async with lasting() as proxy:
+        await (await proxy.open()).leave()
+        second = await proxy.server()
+        asked = await second.receive()
+        await wait_all_tasks_blocked()
+        mock_clock.jump(ATTEMPT_SECONDS)
+        await wait_all_tasks_blocked()
+        # The host is not kept waiting for it.
+        await proxy.host.send(call(1))
+        assert (await proxy.host.receive())["error"]["code"] == -32603
+        mock_clock.jump(LEAST_PAUSE)
+        await proxy.host.send(call(2))
+        await wait_all_tasks_blocked()
+        await second.send({"jsonrpc": "2.0", "id": asked["id"], "result": {**initialized(), **OFFERS}})
+        assert (await second.receive())["method"] == READY["method"]
+        assert (await second.receive())["id"] == 2
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+async def test_an_answer_that_came_between_two_attempts_opens_the_session_unless_its_connection_was_lost(
+    is_lost: bool, mock_clock: MockClock
+) -> None:
+    async with lasting() as proxy:
+        await (await proxy.open()).leave()
+        slow = await proxy.server()
+        asked = await slow.receive()
+        await wait_all_tasks_blocked()
+        mock_clock.jump(ATTEMPT_SECONDS)
+        await wait_all_tasks_blocked()
+        await slow.send({"jsonrpc": "2.0", "id": asked["id"], "result": {**initialized(), **OFFERS}})
+        await wait_all_tasks_blocked()
+        if is_lost:
+            await slow.leave()
+            await wait_all_tasks_blocked()
+        mock_clock.autojump_threshold = 0
+        if is_lost:
+            await proxy.reopened()
+        else:
+            assert (await slow.receive())["method"] == READY["method"]

@@ -11,8 +11,8 @@ the server. What passes is looked at, and changed only after the session was ope
 #     open       is sent                                   the news that the session or the connection is lost (opening)
 #     opening    waits                                     an answer to `initialize` (open; closed if it is of another revision);
 #                                                          an error, or no answer (pausing; what waits is answered with that)
-#     pausing    opens the session at once, and waits; or  a request, or the end of the pause (opening)
-#                is answered with an error if the last
+#     pausing    opens the session at once, and waits; or  a request, or the end of the pause (opening; an `initialize` that has
+#                is answered with an error if the last     no answer yet is waited for, and not sent again)
 #                attempt was just now
 #     closed     is sent                                   -
 #
@@ -56,6 +56,8 @@ logger = peer_logger("trio_mcp.relay")
 
 ATTEMPT_SECONDS: Final = 30.0
 """Seconds that the server may take to open the session again."""
+ASK_AGAIN_SECONDS: Final = 300.0
+"""Seconds after which a server that has not answered is asked a second time; many take a second `initialize` for an error."""
 LEAST_PAUSE: Final = 1.0
 """Seconds after a failed attempt in which requests are answered with its error, and begin no other one."""
 
@@ -93,6 +95,12 @@ class LastingSession(MessageChannel):
         self._questions = QuestionIds(self._new_id)
         self._own: dict[RequestId, Callable[[Reply], None]] = {}
         """The requests of this object, and what takes their replies."""
+        self._answer: Reply | None = None
+        """To the last handshake of this object."""
+        self._answered = trio.Event()
+        self._is_asking = False
+        """The last handshake has no answer yet."""
+        self._asked_at = -math.inf
         self._prefix = f"again-{secrets.token_hex(8)}-"
         self._numbers = itertools.count(1)
         self._news: list[Envelope[Received]] = []
@@ -137,22 +145,16 @@ class LastingSession(MessageChannel):
 
     async def _attempt(self) -> str | None:
         """Open the session once, and send what waits; return why that failed."""
-        handshake = self._memory.handshake
-        assert handshake is not None
-        replies: list[Reply] = []
-        answered = trio.Event()
-
-        def take(reply: Reply) -> None:
-            replies.append(reply)
-            answered.set()
-
         with trio.move_on_after(ATTEMPT_SECONDS):
-            async with self._sending:
-                await self._inner.send_many([self._request("initialize", handshake.params, take)])
-            await answered.wait()
-        self._own.clear()
-        match replies[0] if replies else None:
+            # A server that was slow may have answered since the last attempt, or may still do so.
+            is_slow = self._is_asking and trio.current_time() - self._asked_at < ASK_AGAIN_SECONDS
+            if not is_slow and not isinstance(self._answer, Response):
+                await self._ask()
+            await self._answered.wait()
+        answer, self._answer = self._answer, None
+        match answer:
             case Response() as reply:
+                self._own.clear()
                 await self._reopen(reply)
                 return None
             case ErrorResponse(_, error):
@@ -162,6 +164,22 @@ class LastingSession(MessageChannel):
             case Unanswered(_, why):
                 return why
         return f"it did not open the session within {ATTEMPT_SECONDS:g} seconds"
+
+    async def _ask(self) -> None:
+        """Send a handshake."""
+        handshake = self._memory.handshake
+        assert handshake is not None
+        self._own.clear()
+        self._answer, self._answered, self._is_asking = None, trio.Event(), False
+        self._asked_at = trio.current_time()
+        async with self._sending:
+            await self._inner.send_many([self._request("initialize", handshake.params, self._take_answer)])
+        # Unless it was answered meanwhile; and one that could not be sent, because nobody reads, is sent again.
+        self._is_asking = self._answer is None
+
+    def _take_answer(self, reply: Reply) -> None:
+        self._answer, self._is_asking = reply, False
+        self._answered.set()
 
     async def _reopen(self, reply: Response) -> None:
         """Go on in a session that the server has opened."""
@@ -371,6 +389,8 @@ class LastingSession(MessageChannel):
     def _fail_own(self, news: Unanswered) -> None:
         """The connection has ended, and the requests of this object with it."""
         if news.connection_lost:
+            if self._answer is not None:
+                self._answer = news
             for request_id in [*self._own]:
                 self._own.pop(request_id)(news)
 
