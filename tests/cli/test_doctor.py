@@ -100,6 +100,7 @@ def test_a_file_of_a_host_that_cannot_be_parsed_is_an_error(home: Path) -> None:
     assert (check.state, str(home / ".claude.json") in check.text) == ("error", True)
 
 
+@pytest.mark.usefixtures("loads_files")
 def test_with_a_target_the_status_is_about_the_target(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (home / ".claude.json").write_text("{")
     assert main(["doctor", "--json"]) == Status.TOOL_ERROR

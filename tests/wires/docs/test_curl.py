@@ -45,5 +45,5 @@ async def test_a_question_is_answered_with_curl() -> None:
     assert '"message":"Charge 30 euros?"' in printed
     assert '"text":"Charged 30 euros."' in printed
     assert names["ledger"][-2:] == ["reserved 30", "charged 30"]
-    shown = ROUNDS.text.partition("```json\n")[2].partition("```")[0]
+    shown = ROUNDS.text.partition("```text\n{")[2].partition("```")[0]
     assert [member for member in re.findall(r'"[\w-]+":', shown) if member not in printed] == []

@@ -16,7 +16,7 @@ from scripted import Thinker
 from scripted_model import ScriptedModel, results_in, use
 from serving import IMPORTS, SOON, START, served
 
-from trio_mcp import Client, Disconnected, SampleRefused, Server, run_agent
+from trio_mcp import Client, Disconnected, SampleRefused, Server, accept_defaults, run_agent
 
 COMMAND = [sys.executable, str(Path(__file__).with_name("asking_app.py"))]
 
@@ -163,3 +163,11 @@ async def test_an_agent_works_with_servers_on_several_wires(mode: str) -> None:
             result = await run_agent(model, "21 * 2?", [child, near], approve=lambda call: call.tool.name != "ask")
     assert result.text == "42"
     assert [bool(given.is_error) for given in results_in(result.messages)] == [False, False, True]
+
+
+async def test_a_server_on_stdio_does_not_warn_that_its_key_ends_with_it(tmp_path: Path) -> None:
+    log = tmp_path / "stderr"
+    with log.open("wb") as stderr, trio.fail_after(START):
+        async with connected("stdio", "modern", on_elicit=accept_defaults, stderr=stderr) as client:
+            await client.call_tool("ask")
+    assert "TRIO_MCP_KEYS" not in log.read_text()
