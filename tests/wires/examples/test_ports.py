@@ -279,9 +279,20 @@ async def test_a_conversion_reports_each_file(era: str, autojump_clock: trio.tes
 
 @both_eras
 async def test_a_silent_tool_reports_by_itself(era: str, autojump_clock: trio.testing.MockClock) -> None:
+    reports: list[ProgressNotificationParams] = []
+    async with client_of(long_running.server, era) as client:
+        result = await client.call_tool("index", on_progress=reports.append)
+    assert result.text == "Indexed."
+    assert [report.is_heartbeat for report in reports] == [True] * 3
+
+
+@both_eras
+async def test_the_heartbeats_of_a_silent_tool_are_not_among_its_reports(
+    era: str, autojump_clock: trio.testing.MockClock
+) -> None:
     client = MockClient(era=era)
     assert (await client.call(long_running.index)).text == "Indexed."
-    assert len(client.progress) == 3
+    assert client.progress == []
 
 
 @both_eras
