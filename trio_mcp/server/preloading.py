@@ -1,8 +1,9 @@
 """Loading what calls may need, ahead of them, in a server of many clients.
 
 A server starts fast because it loads only what it uses (`late.py`). The first call that asks a question would load the rest in
-the event loop, and every other client would wait for that. So a server for many connections loads it in a thread, soon after its
-start. One that serves a single channel does not: no other client waits there, and most servers of that kind never ask.
+the event loop, and every other client would wait for that. So a server for many connections loads it before it serves: a tenth of
+a second, and ten megabytes that the first question would take. One that serves a single channel does not: no other client waits
+there, and most servers of that kind never ask.
 """
 
 from __future__ import annotations
@@ -14,10 +15,9 @@ from typing import Final
 
 import trio
 
+from ..process_memory import no_collection, settle_for_server
 from ..runtime.watchdog import time_is_virtual
-
-DELAY: Final = 0.25
-"""Seconds after the start. A thread that imports would delay the first answers, for which some client may wait."""
+from ..session.transport import OWNS_PROCESS
 
 MODULES: Final = (
     *(
@@ -75,14 +75,17 @@ MODULES: Final = (
 
 
 async def load_for_calls() -> None:
-    """Load `MODULES` in a thread, after `DELAY`; a cancel waits for the module that is being loaded.
+    """Load `MODULES` in a thread, since lifespans may have tasks; a cancel waits for the module that is being loaded.
 
     Under virtual time (`trio.testing.MockClock`) nothing is loaded ahead: the clock would jump while the thread runs.
     """
     if time_is_virtual() or not (missing := [name for name in MODULES if name not in sys.modules]):
         return
-    await trio.sleep(DELAY)
-    await trio.to_thread.run_sync(load, missing, limiter=trio.CapacityLimiter(1))
+    with no_collection():
+        await trio.to_thread.run_sync(load, missing, limiter=trio.CapacityLimiter(1))
+    if OWNS_PROCESS.get():
+        # Again: the garbage collector would scan what was loaded since.
+        settle_for_server()
 
 
 def load(modules: Iterable[str]) -> None:

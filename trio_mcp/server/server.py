@@ -394,12 +394,12 @@ class Server(Composition):
             offers.message_middleware,
             prepare,
         )
+        if channel is None:
+            await server.preloading.load_for_calls()
         async with opened as service:
             self._running.add(service)
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
-            if channel is None:
-                service.supervisor.spawn(server.preloading.load_for_calls)
             try:
                 with server.running.tree_on_signal(service) if OWNS_PROCESS.get() else nullcontext():
                     yield service
