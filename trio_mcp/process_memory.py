@@ -36,12 +36,17 @@ def no_collection() -> Generator[None]:
 
 def settle_for_server() -> None:
     """Prepare for serving, in a process that exists for it: what is loaded now is never scanned again, and freed memory kept."""
-    # Modules and tools live as long as the process. Only what is young is collected first: to look through everything takes a
-    # tenth of the start, and finds little but what loading classes leaves behind.
-    gc.collect(1)
-    gc.freeze()
+    freeze()
     gc.set_threshold(THRESHOLD)
     _keep_freed_memory()
+
+
+def freeze() -> None:
+    """Never scan for garbage again what is loaded now, since modules and tools live as long as the process."""
+    # Only what is young is collected first: to look through everything takes a tenth of the start, and finds little but what
+    # loading classes leaves behind.
+    gc.collect(1)
+    gc.freeze()
 
 
 def _keep_freed_memory() -> None:

@@ -1,21 +1,17 @@
-"""A server of many clients loads what calls may need in a thread, and not in the event loop when a call needs it."""
+"""A server of many clients loads what calls may need before it serves, and not when a call needs it."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-import trio
-from trio.testing import MockClock
 
-from trio_mcp import Server
+from trio_mcp import Client, Server
 from trio_mcp.server import preloading
 
 ROOT = Path(__file__).parents[2]
-SOON = 10.0
 
 EVERY_QUESTION = """
 import sys
@@ -68,7 +64,7 @@ async def call(mode, name):
 async def main():
     for mode in ("legacy", "modern"):
         await call(mode, "idle")
-    await preloading.load_for_calls()
+    preloading.load_for_calls()
     before = {{*sys.modules}}
     for mode in ("legacy", "modern"):
         await call(mode, "asks")
@@ -86,49 +82,17 @@ def test_a_call_that_asks_loads_nothing_more_of_the_server() -> None:
     assert [name for name in done.stdout.split() if not name.startswith(of_client)] == []
 
 
-async def loads_ahead(monkeypatch: pytest.MonkeyPatch) -> list[threading.Thread]:
-    """Return the threads in which something had been loaded when a service was open."""
-    threads: list[threading.Thread] = []
-
-    def import_module(_name: str) -> None:
-        threads.append(threading.current_thread())
-
-    monkeypatch.setattr(preloading, "MODULES", ("module_to_load_ahead",))
-    monkeypatch.setattr(preloading, "import_module", import_module)
-    async with Server("x").open_service():
-        return list(threads)
-
-
-async def test_a_service_of_many_connections_loads_it_in_a_thread_before_it_is_open(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    (thread,) = await loads_ahead(monkeypatch)
-    assert thread is not threading.main_thread()
-
-
-async def test_under_virtual_time_nothing_is_loaded_ahead(
-    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
-) -> None:
-    assert autojump_clock.autojump_threshold == 0
-    assert await loads_ahead(monkeypatch) == []
-
-
-async def test_a_service_that_ends_waits_for_one_module_only(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_service_of_many_connections_has_loaded_it_when_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    began = trio.Event()
-    goes_on = threading.Event()
+    monkeypatch.setattr(preloading, "MODULES", ("module_to_load_ahead", "sys"))
+    monkeypatch.setattr(preloading, "import_module", loaded.append)
+    async with Server("x").open_service():
+        assert loaded == ["module_to_load_ahead"]
 
-    def import_module(name: str) -> None:
-        loaded.append(name)
-        trio.from_thread.run_sync(began.set)
-        assert goes_on.wait(SOON)
 
-    monkeypatch.setattr(preloading, "MODULES", ("module_to_load_first", "module_to_load_second"))
-    monkeypatch.setattr(preloading, "import_module", import_module)
-    with trio.fail_after(SOON):
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(preloading.load_for_calls)
-            await began.wait()
-            nursery.cancel_scope.cancel()
-            goes_on.set()
-    assert loaded == ["module_to_load_first"]
+async def test_a_service_of_one_channel_loads_nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(preloading, "MODULES", ("module_to_load_ahead",))
+    monkeypatch.setattr(preloading, "import_module", loaded.append)
+    async with Client.connect(Server("x")):
+        assert loaded == []

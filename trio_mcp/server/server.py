@@ -395,7 +395,7 @@ class Server(Composition):
             prepare,
         )
         if channel is None:
-            await server.preloading.load_for_calls()
+            server.preloading.load_for_calls()
         async with opened as service:
             self._running.add(service)
             # Again, because another thread may have added something after the capabilities were read above.
