@@ -39,7 +39,7 @@ def importing_module() -> str | None:
 
     None if the name is read as an attribute, as by `hasattr`.
     """
-    # `from package import name` turns an `AttributeError` into an `ImportError` with a text of its own, and `hasattr` passes an
+    # `from package import name` turns an `AttributeError` into an `ImportError` with another text, and `hasattr` passes an
     # `ImportError` on: what `__getattr__` has to raise depends on who asks. The statement asks in this function of importlib.
     caller = sys._getframe(2)  # noqa: SLF001
     if caller.f_code.co_name != "_handle_fromlist" or caller.f_back is None:

@@ -19,5 +19,5 @@ def is_plain_text(error: BaseException) -> bool:
 def certificate_hint(error: BaseException) -> str:
     """Return what to do if the certificate of the server is not trusted, to be put behind the text; else an empty text."""
     if any("CERTIFICATE_VERIFY_FAILED" in str(each) for each in cause_chain(error)):
-        return "; if the server is yours, give the file of its authority, or of its own certificate, as SSL_CERT_FILE"
+        return "; if the server is yours, set SSL_CERT_FILE to the file of its authority or of its certificate"
     return ""

@@ -54,7 +54,7 @@ def parse_jsonc(text: str, source: str) -> JsonValue:
 
 
 def find_comments(text: str) -> list[tuple[int, int]]:
-    """Return where each comment of a text begins and ends; the end of its line is no part of it."""
+    """Return where each comment of a text begins and ends; the end of its line is not included."""
     return [match.span() for match in COMMENTS.finditer(text) if _is_comment(match)]
 
 

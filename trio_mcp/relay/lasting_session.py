@@ -174,7 +174,7 @@ class LastingSession(MessageChannel):
         self._asked_at = trio.current_time()
         async with self._sending:
             await self._inner.send_many([self._request("initialize", handshake.params, self._take_answer)])
-        # Unless it was answered meanwhile; and one that could not be sent, because nobody reads, is sent again.
+        # Unless it was answered meanwhile; and one that could not be sent, because the server does not read, is sent again.
         self._is_asking = self._answer is None
 
     def _take_answer(self, reply: Reply) -> None:

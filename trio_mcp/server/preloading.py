@@ -71,9 +71,9 @@ MODULES: Final = (
 
 
 def load_for_calls() -> None:
-    """Load `MODULES`. The event loop waits meanwhile, before anybody is served.
+    """Load `MODULES`. The event loop is blocked meanwhile; no client is served yet.
 
-    Not in a thread: with what one had loaded, calls with arguments of a megabyte took 1.09 times the CPU time.
+    Not in a thread: calls with arguments of a megabyte then took 1.09 times the CPU time (docs/internals/performance.md).
     """
     missing = [name for name in MODULES if name not in sys.modules]
     if not missing:
@@ -82,5 +82,5 @@ def load_for_calls() -> None:
         for name in missing:
             import_module(name)
     if OWNS_PROCESS.get():
-        # As all that was loaded before.
+        # What was loaded earlier is frozen already (`settle_for_server`).
         freeze()

@@ -63,7 +63,7 @@ OpenService: TypeAlias = Callable[[ServiceOptions, MessageChannel | None], Abstr
 
 
 async def serve_on_channel(channel: AnyChannel, open_service: OpenService, options: ServiceOptions) -> None:
-    """Serve one connection in a service of its own; return when it has ended and its calls have cleaned up."""
+    """Serve one connection in a separate service; return when it has ended and its calls have cleaned up."""
     known = channel if isinstance(channel, MessageChannel) else None
     if known is not None and known.in_process and options.tell_errors is None:
         options = replace(options, tell_errors=True)

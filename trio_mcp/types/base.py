@@ -76,7 +76,7 @@ class Model(BaseModel):
             except AttributeError as error:
                 if (field := field_of(type(self), name)) is None:
                     raise
-                # Not a note: the error of a tool is told by its text.
+                # Not a note: the caller of a tool gets the text of an error, without its notes.
                 text = f"{error}: write .{field}"
             raise AttributeError(text, name=name, obj=self)
 

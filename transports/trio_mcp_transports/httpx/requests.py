@@ -22,7 +22,7 @@ PROTOCOL_HEADERS: Final = frozenset({"accept", "content-type", "last-event-id"})
 
 
 FROM_TLS: Final = ("without sending a response", "illegal request line")
-"""What the HTTP library says of a server that closes the connection, and of one that sends bytes which are no text."""
+"""What the HTTP library says of a server that closes the connection, and of one that sends bytes that are not text."""
 
 NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
 """Errors after which the server knows nothing of the request."""

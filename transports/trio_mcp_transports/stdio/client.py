@@ -151,7 +151,7 @@ class ProcessChannel(LineChannel):
     def _parse(self, line: bytes | Malformed) -> Envelope[Received]:
         envelope = super()._parse(line)
         match envelope.message:
-            # Mostly a `print` of the program: without its text, nobody would know which one.
+            # Mostly a `print` of the program: its text shows which one.
             case Malformed(error, None) if isinstance(line, bytes) and error.code == PARSE_ERROR:
                 text = one_line(line[:MAX_QUOTED].decode("utf-8", "replace").strip())
                 why = f"{error} It is {text!r}: stdout is for messages, so the program has to print to stderr"

@@ -21,7 +21,7 @@ from ..errors import CommandError, Status
 from ..options import json_option, target_argument
 from ..targets.code import code_of
 from ..targets.loading import load_python
-from ..targets.project import Project, project_of
+from ..targets.project import Project, needed, project_of
 from ..targets.target import PythonTarget, read_target
 from ..terminal.output import note, show_json
 
@@ -145,12 +145,6 @@ def project_for(code: PythonTarget, path: Path) -> Project:
             f"the module {code.source} is installed, in {path.parent}: name the one in the folder of its project"
         )
     return project
-
-
-def needed(value: str | None, option: str) -> str:
-    if not value:
-        raise CommandError(f"pyproject.toml does not say it: give {option}")
-    return value
 
 
 def check_needs(project: Project) -> None:

@@ -17,7 +17,7 @@ from ..errors import CommandError, Status
 from ..options import json_option
 from ..parameters import TargetText
 from ..targets.code import code_of
-from ..targets.project import GITHUB, Project, project_of
+from ..targets.project import GITHUB, Project, needed, project_of
 from ..targets.target import read_target
 from ..terminal.output import note, show_json, show_lines
 
@@ -140,12 +140,6 @@ def checked_description(text: str | None) -> str:
             f"the description has {len(description)} characters, and the registry takes {MAX_DESCRIPTION}: give --description"
         )
     return description
-
-
-def needed(value: str | None, option: str) -> str:
-    if not value:
-        raise CommandError(f"pyproject.toml does not say it: give {option}")
-    return value
 
 
 def project_links(project: Project) -> dict[str, object]:

@@ -107,7 +107,7 @@ class FirstLoad:
         except CommandError as error:
             self._failed(error)
         except BrokenOff:
-            pass
+            pass  # `_end_by_signal` gets the signal, and cancels the wait.
         else:
             self.tell(f"loaded {self.name}", "green")
             return server

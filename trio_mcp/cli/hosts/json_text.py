@@ -148,7 +148,7 @@ class JsonText:
     # how this text is written
 
     def _line_text(self, name: str, value: JsonValue, indent: str) -> str:
-        """Return a member in lines of its own, which begin with the end of the line before."""
+        """Return a member on separate lines, which begin with the end of the line before."""
         return f"{self._line_end()}{indent}{json.dumps(name)}: {self._value_text(value, indent)}"
 
     def _value_text(self, value: JsonValue, indent: str | None) -> str:

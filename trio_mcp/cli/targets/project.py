@@ -107,3 +107,10 @@ def listed(value: object) -> Sequence[object]:
 
 def mapping(value: object) -> Mapping[str, object]:
     return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def needed(value: str | None, option: str) -> str:
+    """Return what a project or an option says. Raises `CommandError` if neither does."""
+    if not value:
+        raise CommandError(f"pyproject.toml does not say it: give {option}")
+    return value

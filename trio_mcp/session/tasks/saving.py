@@ -93,7 +93,7 @@ class TaskSaver:
         """
         try:
             put = Put(stored_form(record, task.version))
-            # With its outcome in the store nobody reads what the work had recorded.
+            # Once its outcome is in the store, what the work recorded is not read again.
             is_last = record.outcome is not None and self._store.durable
             await self._store.write([put, Forget(LOG_KIND, put.record.key)] if is_last else [put])
         except StoreConflict:
