@@ -10,7 +10,7 @@ import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, served
 from crashing_store import CrashingStore, Disk, plain_text
-from late_store import NEVER, LateStore, Lateness
+from late_store import NEVER, Lateness, LateStore
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
@@ -18,7 +18,7 @@ from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.memory_budget import process_budget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.storage import Append, Change, Put, Remove, StoreError
+from trio_mcp.storage import Change, Put, Remove, StoreError
 from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.sealed import record_place
 from trio_mcp_transports.http import HttpLimits, asgi_app

@@ -57,7 +57,8 @@ class KeptRequest:
     def opened_log(self, services: CallServices[Call]) -> CallLog:
         """Return the log, whose first commit puts the request into the store."""
         if self.log is None:
-            assert self.record is not None and self.call is not None
+            assert self.record is not None
+            assert self.call is not None
             self.log = log = services.open_log(self.key, CALL_SECONDS)
             # The session goes on with it: no repeat may run it beside.
             keyed, memory = self.call.keyed, self.call.memory
