@@ -82,11 +82,7 @@ class CrashingStore:
         self.on_write(changes)
         if self.has_crashed:
             await trio.sleep_forever()
-        for change in changes:
-            self._check(change)
-        for change in changes:
-            self._apply(change)
-        self.disk.writes.append(changes)
+        self._commit(changes)
 
     async def read(self, kind: str, key: str) -> Record | None:
         await self._turn()
@@ -126,6 +122,13 @@ class CrashingStore:
             await self.hang.wait()
         if self.failing:
             raise StoreError("the disk is full")
+
+    def _commit(self, changes: Sequence[Change]) -> None:
+        for change in changes:
+            self._check(change)
+        for change in changes:
+            self._apply(change)
+        self.disk.writes.append(changes)
 
     def _record(self, kind: str, key: str) -> Record | None:
         record = (self.disk.nodes if kind == "node" else self.disk.records).get((kind, key))
