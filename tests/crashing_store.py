@@ -34,6 +34,8 @@ class Disk:
         self.nodes: dict[Key, Record] = {}
         """The processes that have used it, whose records the tests are not about."""
         self.logs: dict[Key, list[bytes]] = {}
+        self.dropped: dict[Key, int] = {}
+        """How many entries each log has lost at its beginning."""
         self.alive: set[str] = set()
         self.writes: list[Sequence[Change]] = []
 
@@ -82,7 +84,11 @@ class CrashingStore:
         self.on_write(changes)
         if self.has_crashed:
             await trio.sleep_forever()
-        self._commit(changes)
+        for change in changes:
+            self._check(change)
+        for change in changes:
+            self._apply(change)
+        self.disk.writes.append(changes)
 
     async def read(self, kind: str, key: str) -> Record | None:
         await self._turn()
@@ -99,11 +105,12 @@ class CrashingStore:
         if self.may_read_logs is not None:
             await self.may_read_logs.wait()
         log = self.disk.logs.get((kind, key))
-        if log is None:
-            raise EventsGone(f"there is no log {kind} {key}")
-        if after > len(log):
+        dropped = self.disk.dropped.get((kind, key), 0)
+        if log is None or after < dropped:
+            raise EventsGone(f"there is no log {kind} {key}, or not its entry {after + 1}")
+        if after > dropped + len(log):
             raise NoSuchEvent(f"there is no entry {after}")
-        return log[after : after + limit]
+        return log[after - dropped : after - dropped + limit]
 
     async def join(self, node: str) -> None:
         self._node = node
@@ -122,13 +129,6 @@ class CrashingStore:
             await self.hang.wait()
         if self.failing:
             raise StoreError("the disk is full")
-
-    def _commit(self, changes: Sequence[Change]) -> None:
-        for change in changes:
-            self._check(change)
-        for change in changes:
-            self._apply(change)
-        self.disk.writes.append(changes)
 
     def _record(self, kind: str, key: str) -> Record | None:
         record = (self.disk.nodes if kind == "node" else self.disk.records).get((kind, key))
@@ -150,10 +150,17 @@ class CrashingStore:
                 self.disk.records[record.kind, record.key] = record._replace(version=record.version + 1)
             case Remove(kind, key):
                 self.disk.records.pop((kind, key), None)
-            case Append(kind, key, first, entries):
+            case Append(kind, key, first, entries, _, keep):
                 log = self.disk.logs.setdefault((kind, key), [])
-                assert first <= len(log) + 1, "a gap"
-                del log[first - 1 :]
+                dropped = self.disk.dropped.get((kind, key), 0)
+                if not dropped < first <= dropped + len(log) + 1:
+                    self.disk.dropped[kind, key] = dropped = first - 1
+                    log.clear()
+                del log[first - 1 - dropped :]
                 log += entries
+                if keep is not None and len(log) > keep:
+                    self.disk.dropped[kind, key] = dropped + len(log) - keep
+                    del log[:-keep]
             case Forget(kind, key):
                 self.disk.logs.pop((kind, key), None)
+                self.disk.dropped.pop((kind, key), None)
