@@ -8,8 +8,10 @@ without authentication to whoever knows it. Requests without a key cost one sear
 # Where a key is, and what a repeat of its request gets:
 #
 #     event                        table      a repeat
-#     begin                        `_open`    joins the call; if that is cancelled because its client has gone: LOST
-#     end_leg, of the first leg    `_open`    gets the outcome, also while later legs run or the call is parked; LOST without one
+#     begin                        `_open`    waits until the call runs or is a task, with the request that began it
+#     the call runs                `_open`    joins the call; if that is cancelled because its client has gone: LOST
+#     end_leg, of the first leg    `_open`    gets the outcome, also while later legs run or the call is parked; LOST without one.
+#                                             It waits for it while it is being stored
 #     end                          `_kept`    the same, for the grace period
 #     then                         `_used`    LOST, for KEY_LIFE
 #     then                         -          is a new call, unless it says that it is a repeat: see `may_have_run`
@@ -23,7 +25,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -37,6 +39,9 @@ from ...types import Model
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import KEY_SIZE
 from .facts import RequestFacts
+
+if TYPE_CHECKING:
+    from ..waiting_requests import WaitingRequests
 
 C = TypeVar("C")
 
@@ -125,6 +130,7 @@ def short_digest(data: bytes) -> bytes:
 class Repeat(Enum):
     """What a repeat of a request gets; see the table at the head of the module."""
 
+    WAIT = "what the requests get that wait already"
     JOIN = "the outcome of the call, when it has one"
     OUTCOME = "the outcome that was kept"
     LOST = "another run, or an error"
@@ -159,7 +165,7 @@ class OutcomeStore(Protocol):
     """Stores the outcome of one call, for the next process."""
 
     def store_and_answer(self, keyed: KeyedCall[Any], outcome: LegOutcome, targets: Sequence[ReplyTarget]) -> None:
-        """Store the outcome, then let it be known here, and send it."""
+        """Store the outcome, then let it be known here, and send it. Meanwhile repeats wait."""
 
     def leave(self) -> None:
         """Leave the call, which was cancelled for its client and has ended, to a repeat."""
@@ -178,9 +184,10 @@ class KeyedCall(Generic[C]):
         outcome: of its first leg; None before its end, if it was cancelled for its client, and when it was dropped.
         answered: the first leg has ended.
         owner: who may ask for the task that the outcome names; None if it names none.
+        waiting: the requests that wait while there is no call, or no outcome that may be known; None else.
     """
 
-    __slots__ = ("_calls", "answered", "call", "key", "outcome", "owner", "size", "stored", "until")
+    __slots__ = ("_calls", "answered", "call", "key", "outcome", "owner", "size", "stored", "until", "waiting")
 
     def __init__(
         self,
@@ -195,6 +202,7 @@ class KeyedCall(Generic[C]):
         self.answered = False
         self.owner: str | None = None
         self.stored: OutcomeStore | None = None
+        self.waiting: WaitingRequests | None = None
         self.until = 0.0
         """When it moves on to the next table, on Trio's clock (seconds)."""
         self.size = KEY_SIZE
@@ -245,6 +253,8 @@ class KeyedCall(Generic[C]):
         """
         if self.outcome is not None:
             return Repeat.OUTCOME
+        if self.waiting is not None:
+            return Repeat.WAIT
         return Repeat.LOST if self.answered or is_abandoned else Repeat.JOIN
 
 
@@ -306,11 +316,14 @@ class KeyedCalls(Generic[C]):
         return keyed
 
     def draw(self, keyed: KeyedCall[C], size: int) -> None:
-        """Count the bytes of an outcome."""
+        """Count the bytes of an outcome, unless its key was dropped while the outcome was stored."""
+        digest = keyed.key.digest
+        if self._kept.get(digest) is keyed:
+            self._kept_bytes += size
+        elif self._open.get(digest) is not keyed:
+            return
         keyed.size += size
         self._account.draw(size)
-        if self._kept.get(keyed.key.digest) is keyed:
-            self._kept_bytes += size
 
     def drop(self, keyed: KeyedCall[C]) -> None:
         """Forget a key without an outcome."""

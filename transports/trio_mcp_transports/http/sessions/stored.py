@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -33,7 +33,6 @@ from trio_mcp.session import OpenBatch, Peer, ReplyTarget, ServerSession, Servic
 from trio_mcp.session.calls.earlier import EarlierRun, earlier_run, read_log
 from trio_mcp.session.calls.log import LOG_KIND
 from trio_mcp.session.kept_requests import KeptRequest, LeftCall, keep, removal, requests_to_keep
-from trio_mcp.session.removals import Removal
 from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
 from trio_mcp.storage import Change, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
 
@@ -149,13 +148,13 @@ class SessionHome:
         if keys:
             await self._remove_soon(partial(self.store.write, removal(keys)))
 
-    async def _remove_soon(self, remove: Removal) -> None:
+    async def _remove_soon(self, remove: Callable[[], Awaitable[None]]) -> None:
         is_done = False
         try:
             is_done = await self._breaker.run(remove)
         finally:
             if not is_done:
-                self.service.calls.removals.add(remove)
+                self.service.calls.settling.begin(remove)
 
     async def _put(self, place: SessionPlace, session: ServerSession) -> None:
         async with place.lock:
