@@ -155,7 +155,7 @@ def test_a_file_that_cannot_be_made_anew_is_an_error_and_the_next_try_makes_it(n
     nodes.join("here")
     shutil.rmtree(folder)
     folder.write_text("no folder")
-    with pytest.raises(OSError):  # noqa: PT011  whatever the system says
+    with pytest.raises(OSError):
         nodes.remake()
     folder.unlink()
     nodes.remake()

@@ -13,10 +13,11 @@
 #
 # A file may vanish while its process lives: by a program that cleans up old files, by `rm -r`, with its folder. From then on the
 # process looks dead, and others take over what it has. So it looks for its file before each write, and every few seconds, and
-# makes it anew (`remake`): it lives, and has what nobody has taken meanwhile. It need not know what that is: who takes something
-# over puts the record that says whose it is in a new version, and whatever a process writes about what it owns names the version
-# that it knows, in the same transaction. A file that vanishes between the look and the commit does no more harm than that. To
-# fail all writes instead, as for a database that was replaced, would be no safer, and a program that cleans up would stop servers.
+# makes it anew (`remake`): it lives, and keeps what no other process has taken meanwhile. It need not know what that is: another one
+# that takes something over puts the record that says whose it is in a new version, and whatever a process writes about what it
+# owns names the version that it knows, in the same transaction. A file that vanishes between the look and the commit does no more
+# harm than that. To fail all writes instead, as for a database that was replaced, would be no safer, and programs that clean up
+# would stop servers.
 #
 # If the file cannot be made anew, or the folder cannot be read, all writes fail until that has changed.
 #

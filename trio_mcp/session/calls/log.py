@@ -13,6 +13,10 @@ thing that is.
 #     answer elicit-1        committed, then the client's 202
 #     intent :ship           committed, then the step runs
 #
+# Every write names what this process owns (`Holding`), so that it is a conflict once another process has taken the call over: as
+# it took this one for dead, or as the client has gone there. The step whose intent that was does not run, and nothing of this run
+# gets into the log of the other one. The call ends here.
+#
 # A replay has the result of `charge` and the answer. `ship` may have run or not, so the call ends with an error that says so, or
 # runs it again if its tool may do twice what it does. A step that raised (`failed`), or was given up by its body, was not done.
 
@@ -20,16 +24,17 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable
-from typing import Final, cast
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol, cast
 
 import trio
 
+from ...errors import without_traceback
 from ...logs import RepeatedRecords
 from ...protocol.jsonrpc import RequestId
 from ...protocol.strict_json import dumps
 from ...runtime import EntryKind, JournalEntry
-from ...storage import Append, Change, Store, StoreError
+from ...storage import Append, Change, Store, StoreConflict, StoreError
 from ...types import JsonValue
 
 LOG_KIND: Final = "call"
@@ -41,9 +46,34 @@ JOURNAL_KIND: Final = "journal"
 COMMIT_SECONDS: Final = 5.0
 """How long the store may take to keep what a call has done, before the call goes on."""
 
+ATTEMPTS: Final = 5
+"""How often the record that says who runs a call may change in this process while its log is written."""
+
 NOT_COMMITTED: Final = (
     "the store did not keep what a call has recorded; the call goes on, and may be lost with the process"
 )
+
+
+class TakenOver(StoreConflict):
+    """Another process has taken over the call whose log was to be written; nothing was."""
+
+
+class Holding(Protocol):
+    """What says that this process runs a call: a record that another process puts anew when it takes the call over."""
+
+    def held(self) -> Sequence[Change]:
+        """Return the changes that are a conflict once another process has it."""
+        ...
+
+    def kept(self) -> None:
+        """The changes that `held` returned were made."""
+
+    async def renew(self) -> bool:
+        """Look it up after a conflict; return False if another process has it. Raises `StoreError`."""
+        ...
+
+    def lost(self) -> None:
+        """End the call, which goes on in another process."""
 
 
 class CallLog:
@@ -54,18 +84,26 @@ class CallLog:
         expires_at: returns when a log that is written now expires, in Unix seconds.
         records: counts how often the store failed.
         count: entries that are in it already.
+        holding: says that this process runs the call; None if no other one can take it over.
     """
 
-    __slots__ = ("_closed", "_count", "_lock", "_pending", "_records", "_store", "expires_at", "key")
+    __slots__ = ("_closed", "_count", "_holding", "_lock", "_pending", "_records", "_store", "expires_at", "key")
 
     def __init__(
-        self, store: Store, key: str, expires_at: Callable[[], float], records: RepeatedRecords, count: int = 0
+        self,
+        store: Store,
+        key: str,
+        expires_at: Callable[[], float],
+        records: RepeatedRecords,
+        count: int = 0,
+        holding: Holding | None = None,
     ) -> None:
         self.key = key
         self._records = records
         self._store = store
         self.expires_at = expires_at
         self._count = count
+        self._holding = holding
         self._pending: list[bytes] = []
         self._closed = False
         self._lock = trio.Lock()
@@ -98,9 +136,34 @@ class CallLog:
                 return
             entries = tuple(self._pending)
             appended = [Append(LOG_KIND, self.key, self._count + 1, entries, self.expires_at())] if entries else []
-            await self._store.write([*first, *appended])
+            await self._write([*first, *appended])
             del self._pending[: len(entries)]
             self._count += len(entries)
+
+    async def _write(self, changes: Sequence[Change]) -> None:
+        """Write changes, if this process still runs the call. Raises `TakenOver`, or whatever the store raises."""
+        holding = self._holding
+        if holding is None:
+            await self._store.write(changes)
+            return
+        for _ in range(ATTEMPTS):
+            held = holding.held()
+            conflict: StoreConflict
+            try:
+                await self._store.write([*held, *changes])
+            except StoreConflict as error:
+                conflict = without_traceback(error)
+            else:
+                holding.kept()
+                return
+            if not await holding.renew():
+                self.close()
+                holding.lost()
+                raise TakenOver("this call goes on in another process, which has taken it over")
+            if holding.held() == held:
+                # It is another record that has changed.
+                break
+        raise conflict
 
     async def commit_in_time(self) -> None:
         """Commit. Raises `StoreError`, also if it takes longer than `COMMIT_SECONDS`, and once it is closed."""
@@ -121,6 +184,8 @@ class CallLog:
             try:
                 with trio.fail_after(COMMIT_SECONDS):
                     await self.commit()
+            except TakenOver:
+                return False
             except Exception as error:  # noqa: BLE001  whatever a store raises
                 self._records.log(NOT_COMMITTED, level=logging.ERROR, exc_info=error)
                 return False
