@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
+import pytest
 import trio
-from crashing_store import Disk
-from task_process import Process, Work
+import trio.testing
+from crashing_store import CrashingStore, Disk
+from talk import Talk, accept, talk_to
+from task_process import KEYS, Process, Work
 from task_talk import ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context
+from trio_mcp import Context, Server
+from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.session import ServiceOptions
 from trio_mcp.storage import StoreError
 
 
@@ -147,3 +152,46 @@ async def test_the_status_that_a_task_sets_meanwhile_is_no_take_over(autojump_cl
         await task.start("order")
         assert (await task.result())["content"][0]["text"] == "done"
     assert work.charged == 20
+
+
+# legs of a call in rounds
+
+
+class Shop:
+    """A tool that asks, and ships then, in processes that share a disk and live at the same time."""
+
+    def __init__(self) -> None:
+        self.disk, self.shipped, self.go_on = Disk(), 0, trio.Event()
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        await ctx.step("ship", self.ship)
+        await self.go_on.wait()
+        return "shipped"
+
+    def ship(self) -> None:
+        self.shipped += 1
+
+    async def process(self, stack: AsyncExitStack) -> Talk:
+        options = ServiceOptions(keys=KEYS, store=CrashingStore(self.disk))
+        server = Server("shop", version="1", options=options)
+        server.tool(resume="replay")(self.order)
+        return await stack.enter_async_context(talk_to(server))
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["where it is parked", "in another one"])
+async def test_a_leg_that_is_sent_to_two_processes_runs_its_steps_in_the_first_that_begins_one(first: int) -> None:
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        talks = [await shop.process(stack) for _ in range(2)]
+        asked = await talks[0].round(talks[0].leg("order"))
+        requests: dict[int, RequestId] = {}
+        for number in (first, 1 - first):
+            requests[number] = asked.leg({asked.key: accept(value=True)}, talk=talks[number])
+            await wait_all_tasks_blocked()
+        assert shop.shipped == 1
+        refused = await talks[1 - first].error(requests[1 - first])
+        assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
+        shop.go_on.set()
+        assert await talks[first].text(requests[first]) == "shipped"
+    assert shop.shipped == 1

@@ -13,7 +13,7 @@
 #
 # A file may vanish while its process lives: by a program that cleans up old files, by `rm -r`, with its folder. From then on the
 # process looks dead, and others take over what it has. So it looks for its file before each write, and every few seconds, and
-# makes it anew (`remake`): it lives, and keeps what no other process has taken meanwhile. It need not know what that is: another one
+# makes it anew (`remake`): it lives, and keeps what no other process has taken meanwhile. It need not know what: another process
 # that takes something over puts the record that says whose it is in a new version, and whatever a process writes about what it
 # owns names the version that it knows, in the same transaction. A file that vanishes between the look and the commit does no more
 # harm than that. To fail all writes instead, as for a database that was replaced, would be no safer, and programs that clean up

@@ -46,9 +46,6 @@ JOURNAL_KIND: Final = "journal"
 COMMIT_SECONDS: Final = 5.0
 """How long the store may take to keep what a call has done, before the call goes on."""
 
-ATTEMPTS: Final = 5
-"""How often the record that says who runs a call may change in this process while its log is written."""
-
 NOT_COMMITTED: Final = (
     "the store did not keep what a call has recorded; the call goes on, and may be lost with the process"
 )
@@ -65,8 +62,8 @@ class Holding(Protocol):
         """Return the changes that are a conflict once another process has it."""
         ...
 
-    def kept(self) -> None:
-        """The changes that `held` returned were made."""
+    def kept(self, changes: Sequence[Change]) -> None:
+        """These changes, which `held` returned, were made."""
 
     async def renew(self) -> bool:
         """Look it up after a conflict; return False if another process has it. Raises `StoreError`."""
@@ -136,33 +133,32 @@ class CallLog:
                 return
             entries = tuple(self._pending)
             appended = [Append(LOG_KIND, self.key, self._count + 1, entries, self.expires_at())] if entries else []
-            await self._write([*first, *appended])
+            await self._write_held([*first, *appended])
             del self._pending[: len(entries)]
             self._count += len(entries)
 
-    async def _write(self, changes: Sequence[Change]) -> None:
+    async def _write_held(self, changes: Sequence[Change]) -> None:
         """Write changes, if this process still runs the call. Raises `TakenOver`, or whatever the store raises."""
         holding = self._holding
         if holding is None:
             await self._store.write(changes)
             return
-        for _ in range(ATTEMPTS):
+        conflict: StoreConflict | None = None
+        held: Sequence[Change] = ()
+        # Until the conflict is that of another record.
+        while conflict is None or holding.held() != held:
             held = holding.held()
-            conflict: StoreConflict
             try:
                 await self._store.write([*held, *changes])
             except StoreConflict as error:
                 conflict = without_traceback(error)
             else:
-                holding.kept()
+                holding.kept(held)
                 return
             if not await holding.renew():
                 self.close()
                 holding.lost()
                 raise TakenOver("this call goes on in another process, which has taken it over")
-            if holding.held() == held:
-                # It is another record that has changed.
-                break
         raise conflict
 
     async def commit_in_time(self) -> None:

@@ -19,8 +19,8 @@ class HeldTask:
     def held(self) -> Sequence[Change]:
         return [Expect(KIND, stored_key(self._task.record), self._task.version)]
 
-    def kept(self) -> None:
-        """Nothing: the version is that of the record, which this does not change."""
+    def kept(self, changes: Sequence[Change]) -> None:
+        """Nothing: the record stays as it is."""
 
     async def renew(self) -> bool:
         return await self._task.home.catch_up(self._task)
