@@ -16,6 +16,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.session import ServiceOptions
 from trio_mcp.storage import StoreError
 
@@ -195,3 +196,42 @@ async def test_a_leg_that_is_sent_to_two_processes_runs_its_steps_in_the_first_t
         shop.go_on.set()
         assert await talks[first].text(requests[first]) == "shipped"
     assert shop.shipped == 1
+
+
+# calls with a key
+
+
+class Till(Shop):
+    """A tool that ships, and bills then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.billed = 0
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.step("ship", self.ship)
+        if self.shipped and not self.go_on.is_set():
+            await self.go_on.wait()
+        await ctx.step("bill", self.bill)
+        return "shipped"
+
+    def bill(self) -> None:
+        self.billed += 1
+
+
+async def test_a_keyed_call_that_was_taken_over_runs_its_steps_once() -> None:
+    shop = Till()
+    meta = {IDEMPOTENCY_KEY: "order-1"}
+    async with AsyncExitStack() as stack:
+        talks = [await shop.process(stack) for _ in range(2)]
+        first = talks[0].leg("order", meta=meta)
+        await wait_all_tasks_blocked()
+        shop.disk.alive.clear()
+        second = talks[1].leg("order", meta=meta)
+        await wait_all_tasks_blocked()
+        assert (shop.shipped, shop.billed) == (1, 0)
+        shop.go_on.set()
+        assert await talks[1].text(second) == "shipped"
+        assert (await talks[0].error(first))["data"] == {OUTCOME_UNKNOWN: True}
+        assert await talks[0].text(talks[0].leg("order", meta=meta)) == "shipped"
+    assert (shop.shipped, shop.billed) == (1, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from ..errors import LimitExceeded, McpError, without_traceback
@@ -16,6 +17,7 @@ from .calls.call import Call, Plan
 from .calls.earlier import EarlierRun, earlier_run, failing_body, read_log
 from .calls.facts import RequestFacts, ResumeMode
 from .calls.failures import NO_REPLY_REASONS, error_detail
+from .calls.held_key import HeldKey
 from .calls.pending_asks import PendingAsks
 from .calls.repeats import CALL_LOST, KEYED_METHOD, CallKey, KeyedCall, Repeat, may_have_run, runs_again
 from .calls.services import CallServices
@@ -148,11 +150,21 @@ class KeyedRequests:
         call = self._start_call(calls, plan, facts, claiming.params, target, run)
         keyed.call, call.keyed, keyed.stored = call, keyed, claiming.stored
         if call.memory is not None:
-            log = calls.open_log(claim.name, OPEN_SECONDS, 0 if run is None else run.logged)
+            held = HeldKey(calls.store, claim, partial(runs_elsewhere, call, keyed))
+            log = calls.open_log(claim.name, OPEN_SECONDS, 0 if run is None else run.logged, held)
             if run is None:
                 call.memory.keep_in(log)
             else:
                 call.memory.continue_in(log)
+
+
+def runs_elsewhere(call: Call, keyed: KeyedCall[Call]) -> None:
+    """End a call that another process runs now. A repeat gets there what the store has under the key."""
+    call.keyed = keyed.stored = None
+    keyed.drop()
+    if call.is_answering:
+        call.end_leg(CALL_LOST)
+    call.actor.cancel(CancelReason.EXPIRED)
 
 
 def told_outcome(facts: RequestFacts, outcome: LegOutcome, owner: str | None) -> LegOutcome:
