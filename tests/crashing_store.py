@@ -35,6 +35,8 @@ class Disk:
         self.nodes: dict[Key, Record] = {}
         """The processes that have used it, whose records the tests are not about."""
         self.logs: dict[Key, list[bytes]] = {}
+        self.dropped: dict[Key, int] = {}
+        """How many entries each log has lost at its beginning."""
         self.alive: set[str] = set()
         self.writes: list[Sequence[Change]] = []
 
@@ -104,11 +106,12 @@ class CrashingStore:
         if self.may_read_logs is not None:
             await self.may_read_logs.wait()
         log = self.disk.logs.get((kind, key))
-        if log is None:
-            raise EventsGone(f"there is no log {kind} {key}")
-        if after > len(log):
+        dropped = self.disk.dropped.get((kind, key), 0)
+        if log is None or after < dropped:
+            raise EventsGone(f"there is no log {kind} {key}, or not its entry {after + 1}")
+        if after > dropped + len(log):
             raise NoSuchEvent(f"there is no entry {after}")
-        return log[after : after + limit]
+        return log[after - dropped : after - dropped + limit]
 
     async def join(self, node: str) -> None:
         self._node = node
@@ -148,10 +151,17 @@ class CrashingStore:
                 self.disk.records[record.kind, record.key] = record._replace(version=record.version + 1)
             case Remove(kind, key):
                 self.disk.records.pop((kind, key), None)
-            case Append(kind, key, first, entries):
+            case Append(kind, key, first, entries, _, keep):
                 log = self.disk.logs.setdefault((kind, key), [])
-                assert first <= len(log) + 1, "a gap"
-                del log[first - 1 :]
+                dropped = self.disk.dropped.get((kind, key), 0)
+                if not dropped < first <= dropped + len(log) + 1:
+                    self.disk.dropped[kind, key] = dropped = first - 1
+                    log.clear()
+                del log[first - 1 - dropped :]
                 log += entries
+                if keep is not None and len(log) > keep:
+                    self.disk.dropped[kind, key] = dropped + len(log) - keep
+                    del log[:-keep]
             case Forget(kind, key):
                 self.disk.logs.pop((kind, key), None)
+                self.disk.dropped.pop((kind, key), None)

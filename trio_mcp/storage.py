@@ -85,6 +85,14 @@ class StoreTimeout(StoreError):
     """The store took too long; what was to be written may be written or not."""
 
 
+def may_be_made(error: BaseException) -> bool:
+    """Return whether a write that failed in this way may have been made, or may still be made later.
+
+    Before anything relies on such a write, it is made again, or read back.
+    """
+    return isinstance(error, StoreTimeout) or not isinstance(error, StoreError)
+
+
 class UnreadableRecord(StoreError):
     """A record is there and cannot be opened: it was sealed with another key, or is damaged."""
 
@@ -183,7 +191,9 @@ class Store(Protocol):
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes, in this order, or none; return when they would survive the end of the process.
 
-        After a cancel they may or may not be made.
+        After a cancel, or a `StoreTimeout`, they may be made, also later, or not. But what one process writes to a record or a
+        log is written in the order of its calls: once a later write has returned or failed otherwise, an earlier one is made or
+        never will be.
 
         Raises:
             StoreConflict: a record has another version than a change expects.

@@ -86,8 +86,8 @@ class Reply:
                 while text.encode() not in self.body:
                     await self._said.wait()
 
-    async def end(self) -> Reply:
-        with trio.fail_after(5):
+    async def end(self, *, seconds: float = 5) -> Reply:
+        with trio.fail_after(seconds):
             await self.ended.wait()
         return self
 

@@ -10,6 +10,7 @@ import pytest
 import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, served
 from crashing_store import CrashingStore, Disk, plain_text
+from late_store import NEVER, Lateness, LateStore
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
@@ -17,7 +18,8 @@ from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.memory_budget import process_budget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.storage import Append, Change, Remove, StoreError
+from trio_mcp.storage import Change, Put, Remove, StoreError
+from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.sealed import record_place
 from trio_mcp_transports.http import HttpLimits, asgi_app
 
@@ -36,7 +38,7 @@ class Shop:
 
     def server(self, store: CrashingStore | None) -> Server:
         server = self.newest = Server("shop", options=ServiceOptions(keys=KEYS, store=store))
-        for tool in (self.order, self.count, self.two, self.slow, self.sampled):
+        for tool in (self.order, self.count, self.two, self.slow, self.steady, self.sampled):
             server.tool(resume="replay")(tool)
         server.tool(task=True, resume="replay", name="two_as_task")(self.two)
         server.tool(self.parked)
@@ -70,6 +72,13 @@ class Shop:
         await ctx.step("charge", self.slowly)
         return "done"
 
+    async def steady(self, ctx: Context) -> str:
+        for number in range(1, 21):
+            await ctx.progress(number, 20)
+            await trio.sleep(0.3)
+        await ctx.step("charge", self.charge)
+        return "done"
+
     async def slowly(self) -> None:
         self.charge()
         await self.wait()
@@ -96,7 +105,7 @@ class Shop:
 class Process:
     """One process of the server, until the end of its block, where it is killed."""
 
-    def __init__(self, peer: AsgiPeer, store: CrashingStore) -> None:
+    def __init__(self, peer: AsgiPeer, store: LateStore) -> None:
         self.peer = peer
         self.store = store
 
@@ -114,7 +123,7 @@ class Process:
 
 @asynccontextmanager
 async def process(disk: Disk, shop: Shop, *, graceful: bool = False, **options: Any) -> AsyncIterator[Process]:
-    store = CrashingStore(disk)
+    store = LateStore(disk)
     async with served(asgi_app(shop.server(store), limits=LIMITS, **options)) as peer:
         yield Process(peer, store)
         if not graceful:
@@ -413,22 +422,24 @@ async def test_a_call_whose_answer_was_logged_does_not_go_on(disk: Disk, shop: S
 
 
 async def test_a_question_that_was_recorded_and_not_sent_is_sent(disk: Disk, shop: Shop) -> None:
-    async with process(disk, shop) as first:
+    events = CrashingStore(disk)
+    async with process(disk, shop, event_store=StoredEvents(events)) as first:
         headers = await first.peer.open_session()
 
-        def crash(changes: Sequence[Change]) -> None:
+        def crash(_changes: Sequence[Change]) -> None:
             recorded = sum(len(log) for (kind, _), log in disk.logs.items() if kind == "call")
             # The intent and the result of the step, and the question.
-            if recorded == 3 and any(isinstance(change, Append) and change.kind != "call" for change in changes):
+            if recorded == 3:
+                events.crash()
                 first.store.crash()
 
-        first.store.on_write = crash
+        events.on_write = crash
         call = await first.call("order", headers)
         await call.until("id: ")
         last = call.ids[0]
         await trio.sleep(1)
         assert first.store.has_crashed
-    async with process(disk, shop) as second:
+    async with process(disk, shop, event_store=StoredEvents(CrashingStore(disk))) as second:
         rest = second.resume(headers, last)
         assert (await second.answer(headers, await asked(rest), value=True)).status == 202
         await rest.end()
@@ -593,6 +604,139 @@ async def test_a_store_that_hangs_holds_up_no_call(disk: Disk, shop: Shop) -> No
         question = await asked(call)
         assert (await first.answer(headers, question, value=True)).status == 202
         assert text_of((await call.end()).last) == "accept"
+
+
+def kinds_of(changes: Sequence[Change]) -> set[str]:
+    return {change.record.kind if isinstance(change, Put) else change.kind for change in changes}
+
+
+def puts(kind: str) -> Callable[[Sequence[Change]], bool]:
+    return lambda changes: any(isinstance(change, Put) and change.record.kind == kind for change in changes)
+
+
+def removes(kind: str) -> Callable[[Sequence[Change]], bool]:
+    return lambda changes: any(isinstance(change, Remove) and change.kind == kind for change in changes)
+
+
+def late_once(concerns: Callable[[Sequence[Change]], bool], seconds: float) -> Lateness:
+    """Let the first write that this concerns be late."""
+    left = [seconds]
+    return lambda changes: left.pop() if left and concerns(changes) else None
+
+
+METAS = pytest.mark.parametrize("meta", [{}, {IDEMPOTENCY_KEY: "key"}], ids=["without a key", "with a key"])
+
+
+@METAS
+@pytest.mark.parametrize("seconds", [0.0, 2.0, NEVER])
+async def test_a_call_that_was_answered_does_not_run_again_however_late_its_record_was_made(
+    disk: Disk, shop: Shop, seconds: float, meta: Json
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        first.store.lateness = late_once(puts("call"), seconds)
+        call = first.peer.start(legacy_call("steady", _meta={"progressToken": "t", **meta}), headers)
+        assert text_of((await call.end(seconds=60)).last) == "done"
+        assert first.store.given_up == 1
+    first.store.make_late()
+    async with process(disk, shop) as second:
+        await second.peer.post(request("ping", 9), headers)
+        await trio.sleep(60)
+    assert shop.effects == ["charged"]
+    assert [kind for kind, _ in disk.records if kind == "call"] == []
+
+
+@METAS
+async def test_a_response_goes_on_after_its_record_was_made_late(disk: Disk, shop: Shop, meta: Json) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        first.store.lateness = late_once(puts("call"), 0.0)
+        call = first.peer.start(legacy_call("count", _meta={"progressToken": "t", **meta}), headers)
+        await trio.sleep(5)
+        shop.go_on.set()
+        await call.end(seconds=60)
+    assert [each["params"]["progress"] for each in call.events if "params" in each] == [1, 2, 3, 4, 5]
+    assert text_of(call.last) == "counted"
+
+
+async def test_a_step_does_not_run_while_the_record_of_its_call_may_be_made_without_it(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        first.store.lateness = lambda changes: 1.0 if "call" in kinds_of(changes) else None
+        call = await first.call("steady", headers)
+        assert (await call.end(seconds=60)).last["result"]["isError"]
+    assert shop.effects == []
+
+
+async def test_the_record_of_an_answered_call_is_removed_when_the_store_works_again(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("parked", headers)
+        question = await asked(call)
+        first.store.lateness = late_once(removes("call"), NEVER)
+        await first.answer(headers, question, value=True)
+        await call.end()
+        await trio.sleep(60)
+        assert [kind for kind, _ in disk.records] == ["session"]
+
+
+async def test_a_session_that_was_deleted_while_the_store_failed_is_removed_when_it_works_again(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        first.store.failing = True
+        await first.peer.start({}, headers, method="DELETE", sends_body=False).end()
+        first.store.failing = False
+        await trio.sleep(60)
+        assert disk.records == {}
+
+
+async def test_an_answered_call_does_not_run_again_if_the_log_in_another_store_has_lost_its_beginning(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop, event_store=short_log(disk)) as first:
+        headers = await first.peer.open_session()
+        first.store.lateness = late_once(removes("call"), NEVER)
+        call = await first.call("steady", headers)
+        await call.end(seconds=60)
+    async with process(disk, shop, event_store=short_log(disk)) as second:
+        rest = await second.resume(headers, call.ids[-2]).end()
+        await trio.sleep(60)
+    assert text_of(rest.last) == "done"
+    assert shop.effects == ["charged"]
+    assert [kind for kind, _ in disk.records] == ["session"]
+
+
+async def test_a_stream_that_has_lost_its_beginning_goes_on_with_its_numbers(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("count", headers)
+        await call.until('"progress":4')
+    ((place, log),) = ((place, log) for place, log in disk.logs.items() if place[0] == "events")
+    disk.dropped[place] = 2
+    del log[:2]
+    shop.go_on.set()
+    async with process(disk, shop) as second:
+        rest = await second.resume(headers, call.ids[-1]).end()
+    assert text_of(rest.last) == "counted"
+    assert rest.ids == ["1-5", "1-6"]
+
+
+async def test_a_call_whose_answer_may_be_in_what_a_log_has_lost_ends_with_an_error(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop, event_store=short_log(disk)) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("count", headers)
+        await call.until('"progress":4')
+    shop.go_on.set()
+    async with process(disk, shop, event_store=short_log(disk)) as second:
+        rest = await second.resume(headers, call.ids[-1]).end()
+    assert rest.last["result"]["isError"]
+
+
+def short_log(disk: Disk) -> StoredEvents:
+    """Return an event log of its own on the disk, which keeps three events of a stream."""
+    return StoredEvents(CrashingStore(disk), stream_events=3)
 
 
 async def test_without_a_durable_store_a_session_is_unknown_after_a_restart(shop: Shop) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 
 from ..protocol.jsonrpc import Request
 from ..runtime import Outbox
-from ..storage import Change, Forget, Put, Record, Remove
+from ..storage import Change, Forget, Put, Record, Remove, StoreConflict
 from .batch import BatchReplyTarget, OpenBatch
 from .calls.asks_requests import CallByRequests
 from .calls.call import Call
@@ -26,24 +26,59 @@ CALL_SECONDS: Final = 86400.0
 """For how long a store keeps what was last written of a call."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class KeptRequest:
-    """A request in the store.
+    """A request whose answer is owed, and which the next process answers if it is in the store.
 
     Attributes:
         key: of its record and of its log.
         call: what answers it; None if it had its answer at once.
-        log: where its call writes what it does; None if it must not run twice.
+        log: where its call writes what it does, from when the record may be in the store on; None before.
+        record: what the store has of it.
+        before: the log in which the call wrote before it was kept.
     """
 
     key: str
     call: CallByRequests | None
-    log: CallLog | None
+    log: CallLog | None = None
+    record: Record | None = None
+    before: CallLog | None = None
 
     @property
     def continues_elsewhere(self) -> bool:
         """Whether the next process answers it."""
         return self.call is not None and self.call.continues_elsewhere
+
+    @property
+    def may_be_stored(self) -> bool:
+        """Whether its record is in the store, or may come there."""
+        return self.log is not None and (not self.log.opening or self.log.is_uncertain)
+
+    def opened_log(self, services: CallServices[Call]) -> CallLog:
+        """Return the log, whose first commit puts the request into the store."""
+        if self.log is None:
+            assert self.record is not None
+            assert self.call is not None
+            self.log = log = services.open_log(self.key, CALL_SECONDS)
+            # The session goes on with it: no repeat may run it beside.
+            keyed, memory = self.call.keyed, self.call.memory
+            handing_over = [] if keyed is None or keyed.stored is None else keyed.stored.handing_over()
+            log.opening, log.on_opened = [Put(self.record), *handing_over], self._note_opened
+            self.before = None if memory is None else memory.log
+            # First, so that a step that begins meanwhile is written after what comes before it.
+            self.call.keep_in(log)
+        return self.log
+
+    def _note_opened(self) -> None:
+        """Note that the request is in the store, and that its idempotency key is over there."""
+        if self.call is not None and self.call.keyed is not None:
+            self.call.keyed.stored = None
+
+    def take_back(self) -> None:
+        """Let the call write where it did before: the request is not in the store, and will not be."""
+        if self.call is not None and self.call.memory is not None and self.call.memory.log is self.log:
+            self.call.memory.log = self.before
+        self.log = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,17 +90,12 @@ class LeftCall:
     run: EarlierRun
 
 
-async def keep_requests(
-    services: CallServices[Call], listener: ReplyTarget | OpenBatch | None, stream: int, owner: str
-) -> list[KeptRequest]:
-    """Put the requests whose answers are owed into the store, and from now on what their calls do.
+def requests_to_keep(listener: ReplyTarget | OpenBatch | None, stream: int, owner: str) -> list[KeptRequest]:
+    """Return the requests whose answers are owed, to be put into the store; nothing is written yet.
 
     Args:
         stream: the number of the stream on which they are owed.
         owner: of the records.
-
-    Raises:
-        StoreError: whatever the store raises; those that are not kept are lost with the process.
     """
     targets = listener.reply_targets if isinstance(listener, OpenBatch) else () if listener is None else (listener,)
     kept: list[KeptRequest] = []
@@ -74,41 +104,41 @@ async def keep_requests(
         if not isinstance(call, CallByRequests) or params is None:
             continue
         is_batch = isinstance(target, BatchReplyTarget)
-        record = CallRecord(
-            id=target.request_id, method=call.method, params=params.wire(), stream=stream, batch=is_batch
+        value = encoded_record(
+            CallRecord(id=target.request_id, method=call.method, params=params.wire(), stream=stream, batch=is_batch)
         )
         key = secrets.token_urlsafe(16)
-        kept.append(await keep_call(services, call, key, encoded_record(record), owner))
+        record = Record(LOG_KIND, key, value, owner, time.time() + CALL_SECONDS)
+        kept.append(KeptRequest(key, call, record=record))
     return kept
 
 
-async def keep_call(
-    services: CallServices[Call], call: CallByRequests, key: str, record: bytes, owner: str
-) -> KeptRequest:
-    """Put one request into the store. Raises `StoreError`."""
-    changes: list[Change] = [Put(Record(LOG_KIND, key, record, owner, time.time() + CALL_SECONDS))]
-    # The session goes on with it: no repeat may run it beside.
-    keyed, memory = call.keyed, call.memory
-    if keyed is not None and keyed.stored is not None:
-        changes += keyed.stored.handing_over()
-    if memory is None:
-        assert services.log_store is not None
-        await services.log_store.write(changes)
-        if keyed is not None:
-            keyed.stored = None
-        return KeptRequest(key, call, None)
-    log = services.open_log(key, CALL_SECONDS)
-    # First, so that a step that begins meanwhile is written after what comes before it.
-    before = memory.log
-    call.keep_in(log)
-    try:
-        await log.commit(*changes)
-    except BaseException:
-        memory.log = before
-        raise
-    if keyed is not None:
-        keyed.stored = None
-    return KeptRequest(key, call, log)
+async def keep(services: CallServices[Call], kept: list[KeptRequest], *further: Change) -> None:
+    """Put requests into the store that are not there yet, with all that their calls have recorded until now.
+
+    A request whose idempotency key is not this process's any more is left out.
+
+    Args:
+        further: changes that are made together with the last of it.
+
+    Raises:
+        StoreError: whatever the store raises; those that are not kept are lost with the process.
+    """
+    waiting = list(kept)
+    while waiting:
+        request = waiting.pop(0)
+        try:
+            await request.opened_log(services).commit(*(() if waiting else further))
+        except StoreConflict:
+            request.take_back()
+            kept.remove(request)
+            if further and not waiting:
+                await services.store.write(further)
+        except BaseException:
+            # Nothing of it is in the store: its steps need not be recorded before they run.
+            if not request.may_be_stored:
+                request.take_back()
+            raise
 
 
 def resume_requests(

@@ -111,11 +111,19 @@ class StoredEvents:
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
         """Store events, like `EventStore.append`."""
+        await self._store.write(self.appending(key, first, events))
+
+    def appending(self, key: LogKey, first: int, events: Sequence[bytes]) -> list[Change]:
+        """Return the changes that `append` makes, for a write that makes others too."""
         # Before anything is stored: what the store then refuses, the caller appends again under the same numbers.
         stream = self._note(key, first, [len(event) for event in events])
         expires_at = self._clock() + self._lifetime
-        changes: list[Change] = [Append(EVENTS, stream.name, first, events, expires_at, self._keep(stream))]
-        await self._store.write([*changes, *self._evict(key)])
+        appended = Append(EVENTS, stream.name, first, events, expires_at, self._keep(stream))
+        return [appended, *self._evict(key)]
+
+    def is_in(self, store: Store) -> bool:
+        """Return whether the events are kept in this store."""
+        return self._store is store
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
         """Return events, like `EventStore.read`."""

@@ -17,6 +17,10 @@ thing that is.
 # it took this one for dead, or as the client has gone there. The step whose intent that was does not run, and nothing of this run
 # gets into the log of the other one. The call ends here.
 #
+# The record of a call is written together with the first entries of its log, whoever writes these. If it is not known whether the
+# record was made, the next commit makes it: a conflict then says that it is there. So no step runs here that the record, when it
+# is found by another process, does not know of.
+#
 # A replay has the result of `charge` and the answer. `ship` may have run or not, so the call ends with an error that says so, or
 # runs it again if its tool may do twice what it does. A step that raised (`failed`), or was given up by its body, was not done.
 
@@ -34,7 +38,7 @@ from ...logs import RepeatedRecords
 from ...protocol.jsonrpc import RequestId
 from ...protocol.strict_json import dumps
 from ...runtime import EntryKind, JournalEntry
-from ...storage import Append, Change, Store, StoreConflict, StoreError
+from ...storage import Append, Change, Store, StoreConflict, StoreError, may_be_made
 from ...types import JsonValue
 
 LOG_KIND: Final = "call"
@@ -82,9 +86,27 @@ class CallLog:
         records: counts how often the store failed.
         count: entries that are in it already.
         holding: says that this process runs the call; None if no other one can take it over.
+
+    Attributes:
+        opening: the changes that are made with the first commit: they make the record of the call, under the same key.
+        on_opened: called when they are made.
+        is_uncertain: something is being written, or may have been: the store did not say so.
     """
 
-    __slots__ = ("_closed", "_count", "_holding", "_lock", "_pending", "_records", "_store", "expires_at", "key")
+    __slots__ = (
+        "_closed",
+        "_count",
+        "_holding",
+        "_lock",
+        "_pending",
+        "_records",
+        "_store",
+        "expires_at",
+        "is_uncertain",
+        "key",
+        "on_opened",
+        "opening",
+    )
 
     def __init__(
         self,
@@ -104,6 +126,9 @@ class CallLog:
         self._pending: list[bytes] = []
         self._closed = False
         self._lock = trio.Lock()
+        self.opening: Sequence[Change] = ()
+        self.on_opened: Callable[[], None] = lambda: None
+        self.is_uncertain = False
 
     def add(self, *entries: JournalEntry) -> None:
         """Add entries, which the next `commit` writes."""
@@ -115,13 +140,13 @@ class CallLog:
         self._closed = True
         self._pending.clear()
 
-    async def commit(self, *first: Change) -> None:
+    async def commit(self, *further: Change) -> None:
         """Return when everything that was added before is in the store.
 
         A cancel, or a failure, leaves what was not written to the next commit.
 
         Args:
-            first: further changes, which are made together with it.
+            further: changes that are made together with it.
 
         Raises:
             StoreError: whatever the store raises.
@@ -129,13 +154,47 @@ class CallLog:
         wanted = self._count + len(self._pending)
         async with self._lock:
             # Another lane may have written it while this one waited.
-            if wanted <= self._count and not first:
+            if wanted <= self._count and not further and not self.opening:
                 return
-            entries = tuple(self._pending)
-            appended = [Append(LOG_KIND, self.key, self._count + 1, entries, self.expires_at())] if entries else []
-            await self._write_held([*first, *appended])
-            del self._pending[: len(entries)]
-            self._count += len(entries)
+            try:
+                await self._write(further)
+            except TakenOver:
+                raise
+            except StoreConflict:
+                if not await self._was_opened():
+                    raise
+                await self._write(further)
+
+    async def _write(self, further: Sequence[Change]) -> None:
+        entries = tuple(self._pending)
+        appended = [Append(LOG_KIND, self.key, self._count + 1, entries, self.expires_at())] if entries else []
+        was_uncertain, self.is_uncertain = self.is_uncertain, True
+        try:
+            await self._write_held([*self.opening, *appended, *further])
+        except BaseException as error:
+            self.is_uncertain = was_uncertain or may_be_made(error)
+            raise
+        self._settle()
+        del self._pending[: len(entries)]
+        self._count += len(entries)
+
+    async def _was_opened(self) -> bool:
+        """Return whether a commit that was given up has made the record; then the next one does not make it again."""
+        if not self.opening:
+            return False
+        if await self._store.read(LOG_KIND, self.key) is None:
+            # Nor will it be: the store has refused a later write.
+            self.is_uncertain = False
+            return False
+        self._settle()
+        return True
+
+    def _settle(self) -> None:
+        """Note that everything that was ever written is in the store."""
+        self.is_uncertain = False
+        if self.opening:
+            self.opening = ()
+            self.on_opened()
 
     async def _write_held(self, changes: Sequence[Change]) -> None:
         """Write changes, if this process still runs the call. Raises `TakenOver`, or whatever the store raises."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...storage import Store
     from ..kept_results import KeptResults
     from ..raised import RaisedErrors
+    from ..removals import Removals
     from .ended import EndedCall
     from .log import CallLog, Holding
     from .stored_keys import StoredKeys
@@ -217,7 +218,7 @@ class CallServices(Generic[C]):
         new = replace(
             self, routes=routes, state=state, usage=usage, provider=None, prefers_provider=False, tools=None, mounted={}
         )
-        new.ring, new.kept = self.ring, self.kept
+        new.ring, new.kept, new.removals = self.ring, self.kept, self.removals
         if "stored_keys" in self.__dict__:
             new.stored_keys = self.stored_keys
         # Making it may log a warning, which is for the first call that asks.
@@ -255,6 +256,11 @@ class CallServices(Generic[C]):
         if not self.store.durable:
             return None
         return calls.stored_keys.StoredKeys(self.store, self.node, self.options.outcome_grace, self.records)
+
+    @cached_property
+    def removals(self) -> Removals:
+        """Tries again to remove from the store what is over."""
+        return session.removals.Removals(self.supervisor, self.records)
 
     @cached_property
     def journals(self) -> JournalStore | None:

@@ -15,7 +15,8 @@ from typing import Final, Protocol, cast
 import trio
 
 from trio_mcp.logs import RepeatedRecords
-from trio_mcp.storage import EventsGone, EventStore, LogKey, NoSuchEvent
+from trio_mcp.storage import Change, EventsGone, EventStore, LogKey, NoSuchEvent, Store
+from trio_mcp.stores.adapters import StoredEvents
 
 from ...asgi.access import HttpRejection
 from ...asgi.failures import log_failures
@@ -106,6 +107,16 @@ class EventLog:
             # cancel comes with the end of the application, so this runs for a cancelled write too.
             if self.sealed:
                 await self.forget(stream)  # noqa: ASYNC102  it has a shield and a time limit
+
+    def appending(self, stream: int, first: int, events: Sequence[bytes]) -> Sequence[Change]:
+        """Return the changes that keep events in the store of the sessions, for a write that makes others too."""
+        if self.sealed or self.is_left or not events:
+            return ()
+        return cast(StoredEvents, self._store).appending(self._key(stream), first, events)
+
+    def is_in(self, store: Store) -> bool:
+        """Return whether the events are kept in this store, together with the sessions."""
+        return isinstance(self._store, StoredEvents) and self._store.is_in(store)
 
     @property
     def is_prompt(self) -> bool:

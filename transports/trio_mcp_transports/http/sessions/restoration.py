@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from trio_mcp.protocol.meta import PROGRESS_TOKEN
 from trio_mcp.session import Peer
+from trio_mcp.session.calls.earlier import EarlierRun
 from trio_mcp.session.kept_requests import LeftCall, resume_requests
 from trio_mcp.types import ProgressToken
 
@@ -62,6 +63,9 @@ class Restoration:
     def _resume(self, number: int, calls: Sequence[LeftCall], said: LeftStream, peer: Peer) -> Sequence[str]:
         """Go on with a stream; return the keys of its calls that have their answers."""
         owed = [resumable(call, said) for call in calls if call.record.id not in said.answered]
+        if not said.is_whole and not self.entry.streams.log.is_in(self.home.store):
+            # Their answers may have been among what is no longer known.
+            owed = [replace(call, run=EarlierRun(is_readable=False)) for call in owed]
         if owed:
             stream = self.new_stream(self.entry, peer)
             stream.continue_after(number, said.last)

@@ -21,7 +21,8 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import trio
 
@@ -31,12 +32,16 @@ from trio_mcp.runtime import Account
 from trio_mcp.session import OpenBatch, Peer, ReplyTarget, ServerSession, Service
 from trio_mcp.session.calls.earlier import EarlierRun, earlier_run, read_log
 from trio_mcp.session.calls.log import LOG_KIND
-from trio_mcp.session.kept_requests import KeptRequest, LeftCall, keep_requests, removal
+from trio_mcp.session.kept_requests import KeptRequest, LeftCall, keep, removal, requests_to_keep
+from trio_mcp.session.removals import Removal
 from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
-from trio_mcp.storage import Put, Record, Remove, Store, StoreConflict, UnreadableRecord
+from trio_mcp.storage import Change, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
 
 from ...asgi.access import HttpRejection
 from .breaker import Breaker
+
+if TYPE_CHECKING:
+    from .event_log import EventLog
 
 SESSION_KIND: Final = "session"
 """The kind of the records of sessions."""
@@ -97,14 +102,14 @@ class SessionHome:
 
     def __init__(self, service: Service, store: Store, idle: float) -> None:
         self.service = service
-        self._store = store
+        self.store = store
         self._idle = idle
         self._records: RepeatedRecords = service.records
         self._breaker = Breaker(NOT_KEPT, service.records)
 
     def keeper(self, place: SessionPlace) -> StreamKeeper:
         """Return what keeps the calls of a session."""
-        return StreamKeeper(self.service, self._store, place.key, self._breaker)
+        return StreamKeeper(self, self.service, self.store, place.key, self._breaker)
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account for a session."""
@@ -135,9 +140,22 @@ class SessionHome:
         return True
 
     async def remove(self, place: SessionPlace) -> None:
-        """Remove a session and its calls; they are also forgotten by the store in time. Done although all else is cancelled."""
+        """Remove a session and its calls, soon if the store fails now. Done although all else is cancelled."""
         with trio.CancelScope(shield=True):
-            await self._breaker.run(lambda: self._remove(place))
+            await self._remove_soon(partial(self._remove, place))
+
+    async def remove_calls(self, keys: Sequence[str]) -> None:
+        """Remove requests that have their answers, soon if the store fails now, also after a cancel."""
+        if keys:
+            await self._remove_soon(partial(self.store.write, removal(keys)))
+
+    async def _remove_soon(self, remove: Removal) -> None:
+        is_done = False
+        try:
+            is_done = await self._breaker.run(remove)
+        finally:
+            if not is_done:
+                self.service.calls.removals.add(remove)
 
     async def _put(self, place: SessionPlace, session: ServerSession) -> None:
         async with place.lock:
@@ -150,18 +168,18 @@ class SessionHome:
                 snapshot=session.snapshot(),
             )
             try:
-                await self._store.write([Put(self._record(place, stored))])
+                await self.store.write([Put(self._record(place, stored))])
             except StoreConflict:
                 # A write that was given up may have been made.
                 place.version = await self._version_in_store(place)
-                await self._store.write([Put(self._record(place, stored))])
+                await self.store.write([Put(self._record(place, stored))])
             place.version += 1
             place.saved = changes
             place.touched = trio.current_time()
 
     async def _version_in_store(self, place: SessionPlace) -> int:
         """Return the version of the record, which this process has put. Raises `StoreConflict` if another one has."""
-        record = await self._store.read(SESSION_KIND, place.key)
+        record = await self.store.read(SESSION_KIND, place.key)
         if record is not None:
             stored = decoded_record(StoredSession, record.value)
             if (stored.node, stored.epoch) == (self.service.calls.node, place.epoch):
@@ -170,7 +188,7 @@ class SessionHome:
 
     async def _remove(self, place: SessionPlace) -> None:
         keys = [record.key for record in await self._calls_of(place.key)]
-        await self._store.write([Remove(SESSION_KIND, place.key), *removal(keys)])
+        await self.store.write([Remove(SESSION_KIND, place.key), *removal(keys)])
 
     def _record(self, place: SessionPlace, stored: StoredSession) -> Record:
         # A session lives for at most 1.25 times the timeout, and is put again at every quarter of it.
@@ -180,7 +198,7 @@ class SessionHome:
     async def _calls_of(self, key: str) -> Sequence[Record]:
         """Return the records of the calls of a session."""
         records: list[Record] = []
-        while page := await self._store.list(LOG_KIND, owner=key, after=records[-1].key if records else "", limit=PAGE):
+        while page := await self.store.list(LOG_KIND, owner=key, after=records[-1].key if records else "", limit=PAGE):
             records += page
         return records
 
@@ -207,19 +225,19 @@ class SessionHome:
             raise self.busy() from None
 
     async def _claim(self, key: str, principal: str | None) -> LeftSession | None:
-        record = await self._store.read(SESSION_KIND, key)
+        record = await self.store.read(SESSION_KIND, key)
         if record is None:
             return None
         left = decoded_record(StoredSession, record.value)
         if left.principal != principal:
             return None
-        if left.node != self.service.calls.node and await self._store.is_alive(left.node):
+        if left.node != self.service.calls.node and await self.store.is_alive(left.node):
             raise self.busy()
         place = SessionPlace(key, principal, left.epoch + 1, record.version, standalone=left.standalone)
         first = place.epoch * EPOCH_IDS + 1
         snapshot = left.snapshot.model_copy(update={"next_request_id": first})
         stored = left.model_copy(update={"node": self.service.calls.node, "epoch": place.epoch, "snapshot": snapshot})
-        await self._store.write([Put(self._record(place, stored))])
+        await self.store.write([Put(self._record(place, stored))])
         place.version += 1
         left_calls = [await self._left_call(each) for each in await self._calls_of(key)]
         return LeftSession(stored, place, [call for call in left_calls if call is not None])
@@ -232,16 +250,11 @@ class SessionHome:
             self._records.log(UNREADABLE_CALL, level=logging.ERROR, exc_info=error)
             return None
         try:
-            run = earlier_run(await read_log(self._store, record.key))
+            run = earlier_run(await read_log(self.store, record.key))
         except (ValueError, TypeError, UnreadableRecord) as error:
             self._records.log(UNREADABLE_CALL, level=logging.ERROR, exc_info=error)
             run = EarlierRun(is_readable=False)
         return LeftCall(record.key, call, run)
-
-    async def discard(self, keys: Sequence[str]) -> None:
-        """Remove requests that have their answers."""
-        if keys:
-            await self._breaker.run(lambda: self._store.write(removal(keys)))
 
     def busy(self) -> HttpRejection:
         """Return the rejection of a request for a session that cannot be had now."""
@@ -252,31 +265,65 @@ class SessionHome:
 class StreamKeeper:
     """Keeps the requests of one session in the store while their answers are owed on a stream."""
 
-    __slots__ = ("_breaker", "_key", "_service", "_store")
+    __slots__ = ("_breaker", "_home", "_key", "_service", "_store")
 
-    def __init__(self, service: Service, store: Store, key: str, breaker: Breaker) -> None:
+    def __init__(self, home: SessionHome, service: Service, store: Store, key: str, breaker: Breaker) -> None:
+        self._home = home
         self._service = service
         self._store = store
         self._key = key
         self._breaker = breaker
 
-    async def keep(self, kept: list[KeptRequest], stream: int, listener: ReplyTarget | OpenBatch | None) -> None:
-        """Keep the requests of a stream, if they are not kept yet, with all that their calls have recorded until now."""
-        await self._breaker.run(lambda: self._keep(kept, stream, listener))
+    def requests_to_keep(self, listener: ReplyTarget | OpenBatch | None, stream: int) -> list[KeptRequest]:
+        """Return the requests of a stream, which `append` puts into the store."""
+        return requests_to_keep(listener, stream, self._key)
 
-    async def _keep(self, kept: list[KeptRequest], stream: int, listener: ReplyTarget | OpenBatch | None) -> None:
-        if not kept:
-            kept += await keep_requests(self._service.calls, listener, stream, self._key)
-        for request in kept:
-            if request.log is not None:
-                await request.log.commit()
+    async def append(
+        self,
+        kept: list[KeptRequest],
+        log: EventLog,
+        stream: int,
+        first: int,
+        events: Sequence[bytes],
+        *,
+        is_last: bool,
+    ) -> None:
+        """Log events of a stream, and keep its requests with all that their calls have recorded until now.
+
+        With the last events the requests are removed, except for those that the next process answers: where the log is in the
+        same store, a request is there exactly as long as its answer is not.
+
+        Args:
+            first: the number of the first of these events.
+        """
+        if log.sealed:
+            return
+        if not log.is_in(self._store):
+            await self._breaker.run(lambda: keep(self._service.calls, kept))
+            await log.append(stream, first, events)
+            return
+        try:
+            await self._breaker.run(lambda: self._append(kept, log.appending(stream, first, events), is_last=is_last))
+        finally:
+            # As `EventLog.append` does: the session ended while the store was writing.
+            if log.sealed:
+                await log.forget(stream)  # noqa: ASYNC102  it has a shield and a time limit
+
+    async def _append(self, kept: list[KeptRequest], events: Sequence[Change], *, is_last: bool) -> None:
+        over = [request for request in kept if not request.continues_elsewhere] if is_last else []
+        going_on = [request for request in kept if request not in over]
+        removed = removal([request.key for request in over if request.may_be_stored])
+        if going_on:
+            await keep(self._service.calls, going_on, *events, *removed)
+        elif events or removed:
+            await self._store.write([*events, *removed])
+        kept[:] = going_on
 
     async def release(self, kept: list[KeptRequest]) -> None:
         """Remove the requests of a stream whose answers are in its log, except for those that the next process answers."""
-        over = [request.key for request in kept if not request.continues_elsewhere]
+        over = [request.key for request in kept if request.may_be_stored and not request.continues_elsewhere]
         kept.clear()
-        if over:
-            await self._breaker.run(lambda: self._store.write(removal(over)))
+        await self._home.remove_calls(over)
 
 
 def session_key(session_id: str) -> str:

@@ -194,22 +194,28 @@ class SessionStream:
         try:
             # Taken, but kept until the store has them: a cancel in the middle leaves them to the next flush.
             self._unlogged += self.outbox.take_nowait()
-            keeper = self.streams.keeper
-            kept = self.kept
-            if keeper is not None:
-                kept = self.kept = [] if kept is None else kept
-                await keeper.keep(kept, self.number, self.listener)
             events = [dump(envelope.message) for envelope in self._unlogged]
-            await self.streams.log.append(self.number, self.last + 1, events)
+            keeper = self.streams.keeper
+            if keeper is None:
+                await self.streams.log.append(self.number, self.last + 1, events)
+            else:
+                await self._keep(keeper, events)
             framed = self._counted(events)
-            if keeper is not None and kept and self.done:
-                await keeper.release(kept)
+            if keeper is not None and self.kept and self.done:
+                await keeper.release(self.kept)
         finally:
             self._writing = False
             written, self._written = self._written, None
             if written is not None:
                 written.set()
         return framed if self.consumer is consumer else b""
+
+    async def _keep(self, keeper: StreamKeeper, events: Sequence[bytes]) -> None:
+        """Log events together with what the calls of the stream have recorded."""
+        if self.kept is None:
+            self.kept = keeper.requests_to_keep(self.listener, self.number)
+        is_last = self.outbox.closed and not self.outbox.items
+        await keeper.append(self.kept, self.streams.log, self.number, self.last + 1, events, is_last=is_last)
 
     def flush_nowait(self, consumer: StreamReader | BackgroundLogger) -> bytes | None:
         """Log what is in the outbox and return it as `flush` does; None, and nothing is taken, if it has to be waited for."""
