@@ -35,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--fuzz-seconds", type=float, default=0, help="how long tests/fuzz tries new cases (0: the same few)"
     )
+    parser.addoption("--chaos-seconds", type=float, default=0, help="how long a test of chaos runs (0: as it says)")
+    parser.addoption("--chaos-seed", type=int, help="the seed of the first run of chaos; drawn if it is not given")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -13,6 +13,7 @@ from trio_mcp.storage import (
     Append,
     Change,
     EventsGone,
+    Expect,
     Forget,
     NoSuchEvent,
     Put,
@@ -139,7 +140,7 @@ class CrashingStore:
             found = self._record(change.record.kind, change.record.key)
             if (0 if found is None else found.version) != change.record.version:
                 raise StoreConflict(f"{change.record.kind} {change.record.key} has changed")
-        elif isinstance(change, Remove) and change.version is not None:
+        elif isinstance(change, Expect) or (isinstance(change, Remove) and change.version is not None):
             found = self._record(change.kind, change.key)
             if found is None or found.version != change.version:
                 raise StoreConflict(f"{change.kind} {change.key} has changed")

@@ -131,6 +131,20 @@ class Remove(NamedTuple):
     version: int | None = None
 
 
+class Expect(NamedTuple):
+    """Change nothing: a record that has another version, or is not there, is a conflict for the whole write.
+
+    A process that names with it what it owns writes nothing once another process has taken that over.
+
+    Attributes:
+        version: as read, 1 or more.
+    """
+
+    kind: str
+    key: str
+    version: int
+
+
 class Append(NamedTuple):
     """Append entries to a log, under the numbers from `first` on, in place of any that stand under these or later numbers.
 
@@ -157,7 +171,7 @@ class Forget(NamedTuple):
     key: str
 
 
-Change: TypeAlias = Put | Remove | Append | Forget
+Change: TypeAlias = Put | Remove | Expect | Append | Forget
 """One step of `Store.write`."""
 
 

@@ -190,6 +190,8 @@ async def test_a_task_that_was_taken_back_keeps_none_from_being_made() -> None:
         store.write = write_late  # type: ignore[method-assign]
         await talk.round(answered(asked, talk))
         assert not [kind for kind, _ in shop.disk.records if kind == "task"]
+        # It went on without a task, in a step: while it lives, no other process carries the call on.
+        store.crash()
         other = await stack.enter_async_context(talk_to(shop.process()[1]))
         assert await created(other, answered(asked, other))
 

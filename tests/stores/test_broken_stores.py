@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from trio_mcp.storage import Append, Change, Forget, Put, Record, Remove, Store, StoreConflict
+from trio_mcp.storage import Append, Change, Expect, Forget, Put, Record, Remove, Store, StoreConflict
 from trio_mcp.stores import MemoryStore
 from trio_mcp.testing.contract.store import StoreCase, StoreTrait, all_store_rules
 
@@ -79,6 +79,11 @@ class RemovesAnyVersion(MemoryStore):
         await super().write([each._replace(version=None) if isinstance(each, Remove) else each for each in changes])
 
 
+class ExpectsNothing(MemoryStore):
+    async def write(self, changes: Sequence[Change]) -> None:
+        await super().write([each for each in changes if not isinstance(each, Expect)])
+
+
 class FailsTogether(MemoryStore):
     """A conflict fails what was to be written in the same moment."""
 
@@ -117,6 +122,7 @@ BROKEN: dict[type[MemoryStore], str] = {
     KeepsGaps: "a_gap_makes_what_came_before_unreadable",
     ForgetsNothing: "a_forgotten_log_is_gone",
     RemovesAnyVersion: "a_removal_of_another_version_removes_nothing",
+    ExpectsNothing: "a_write_that_expects_another_version_makes_no_change",
     FailsTogether: "a_conflict_fails_no_other_write",
     BelievesThatAllLive: "a_process_lives_from_when_it_has_joined",
 }

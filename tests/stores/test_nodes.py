@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -98,6 +99,77 @@ def test_the_first_to_join_removes_the_files_of_the_dead(nodes: Nodes, folder: P
     (folder / "dead").touch()
     nodes.join("here")
     assert os.listdir(folder) == ["here"]
+
+
+def remove_file(folder: Path) -> None:
+    (folder / "here").unlink()
+
+
+def remove_folder(folder: Path) -> None:
+    shutil.rmtree(folder)
+
+
+def move_folder(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+
+
+def put_another_folder_in_its_place(folder: Path) -> None:
+    move_folder(folder)
+    folder.mkdir()
+    (folder / "here").touch()
+
+
+def put_another_file_in_its_place(folder: Path) -> None:
+    (folder / "new").touch()
+    (folder / "new").rename(folder / "here")
+
+
+GONE = [remove_file, remove_folder, move_folder, put_another_folder_in_its_place, put_another_file_in_its_place]
+
+
+@pytest.mark.parametrize("do_away", GONE, ids=lambda each: each.__name__)
+def test_a_process_whose_file_is_gone_makes_it_anew(
+    nodes: Nodes, folder: Path, do_away: Callable[[Path], None]
+) -> None:
+    nodes.join("here")
+    do_away(folder)
+    nodes.remake()
+    other = Nodes(folder)
+    assert other.is_alive("here")
+    other.join("other")
+    assert other.is_alive("here")
+    other.leave()
+    nodes.leave()
+    assert not other.is_alive("here")
+    assert os.listdir(folder) == []
+
+
+def test_a_file_that_is_there_is_not_made_anew(nodes: Nodes, folder: Path) -> None:
+    nodes.join("here")
+    before = (folder / "here").stat()
+    nodes.remake()
+    assert os.path.samestat(before, (folder / "here").stat())
+
+
+def test_a_file_that_cannot_be_made_anew_is_an_error_and_the_next_try_makes_it(nodes: Nodes, folder: Path) -> None:
+    nodes.join("here")
+    shutil.rmtree(folder)
+    folder.write_text("no folder")
+    with pytest.raises(OSError):
+        nodes.remake()
+    folder.unlink()
+    nodes.remake()
+    assert Nodes(folder).is_alive("here")
+
+
+def test_a_process_that_is_done_leaves_the_file_of_another_under_its_name(nodes: Nodes, folder: Path) -> None:
+    nodes.join("here")
+    remove_file(folder)
+    other = Nodes(folder)
+    other.join("here")
+    nodes.leave()
+    assert Nodes(folder).is_alive("here")
+    other.leave()
 
 
 @pytest.mark.wires

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
@@ -41,6 +42,12 @@ async def outcome(store: SqliteStore, *changes: Put, into: dict[str, type[StoreE
         into[changes[0].record.key] = None
 
 
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait for what a thread does."""
+    while not is_so():  # noqa: ASYNC110  no event of ours
+        await trio.sleep(0.01)
+
+
 # the file
 
 
@@ -66,11 +73,67 @@ async def test_a_file_that_is_not_there_any_more_takes_no_writes(
             await store.write([thing("b")])
 
 
+async def test_a_file_that_is_not_there_any_more_is_not_swept(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    async with open_sqlite(str(path), clock=clock) as store:
+        await store.write([thing("a", expires_at=clock.now + 1)])
+        clock.now += 2
+        os.rename(path, f"{path}.moved")
+        monkeypatch.setattr(sqlite, "SWEEP_ROWS", 1)
+        with pytest.raises(StoreError):
+            await store.write([thing("b")])
+        with trio.fail_after(5):
+            await until(lambda: "cannot drop" in caplog.text)
+        os.rename(f"{path}.moved", path)
+        with closing(sqlite3.connect(path)) as connection:
+            assert connection.execute("SELECT count(*) FROM records").fetchone() == (1,)
+    assert "deleted or replaced" in caplog.text
+
+
+async def test_a_process_whose_lock_file_is_gone_has_it_again_when_it_has_written(path: Path) -> None:
+    async with open_sqlite(str(path)) as store, open_sqlite(str(path)) as other:
+        await store.join("here")
+        shutil.rmtree(f"{path}.nodes")
+        assert not await other.is_alive("here")
+        await store.write([thing("a")])
+        assert await other.is_alive("here")
+
+
+async def test_an_idle_process_whose_lock_file_is_gone_has_it_again_after_a_while(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite, "SWEEP_SECONDS", 0.02)
+    async with open_sqlite(str(path)) as store, open_sqlite(str(path)) as other:
+        await store.join("here")
+        shutil.rmtree(f"{path}.nodes")
+        with trio.fail_after(5):
+            await until((Path(f"{path}.nodes") / "here").exists)
+        assert await other.is_alive("here")
+
+
+async def test_a_process_that_cannot_say_that_it_lives_writes_nothing(path: Path) -> None:
+    folder = Path(f"{path}.nodes")
+    async with open_sqlite(str(path)) as store:
+        await store.join("here")
+        shutil.rmtree(folder)
+        os.mkfifo(folder)
+        with pytest.raises(StoreError, match="cannot say that this process lives"):
+            await store.write([thing("a")])
+        assert await store.read("thing", "a") is None
+        os.remove(folder)
+        await store.write([thing("a")])
+
+
 async def test_a_program_may_change_its_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(path.parent)
-    async with open_sqlite(path.name) as store:
+    async with open_sqlite(path.name) as store, open_sqlite(path.name) as other:
         monkeypatch.chdir("/")
         await store.write([thing("a")])
+        await store.join("here")
+        assert await other.is_alive("here")
+    assert await trio.Path(f"{path}.nodes").is_dir()
 
 
 async def test_only_its_owner_can_read_the_file_and_those_beside_it(

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..errors import LimitExceeded, McpError, without_traceback
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail
+from ..runtime import CancelReason
 from ..storage import Change, StoreError
 from ..types import Model
 from .calls.asks_requests import CallByRequests
@@ -16,6 +17,7 @@ from .calls.call import Call, Plan
 from .calls.earlier import EarlierRun, earlier_run, failing_body, read_log
 from .calls.facts import RequestFacts, ResumeMode
 from .calls.failures import NO_REPLY_REASONS, error_detail
+from .calls.held_key import HeldKey
 from .calls.pending_asks import PendingAsks
 from .calls.repeats import CALL_LOST, CallKey, KeyedCall, Repeat, may_have_run, runs_again
 from .calls.services import CallServices
@@ -173,7 +175,8 @@ class KeyedRequests:
             return call
         keyed.stored = claiming.stored
         if call.memory is not None:
-            log = calls.open_log(claim.name, OPEN_SECONDS, 0 if run is None else run.logged)
+            held = HeldKey(calls.store, claim, partial(runs_elsewhere, call, keyed))
+            log = calls.open_log(claim.name, OPEN_SECONDS, 0 if run is None else run.logged, held)
             if run is None:
                 call.memory.keep_in(log)
             else:
@@ -192,6 +195,15 @@ def join(call: Call, request: WaitingRequest) -> None:
         call.take_over_on(requests.asks, facts, target)
     else:
         call.take_over(facts, target)
+
+
+def runs_elsewhere(call: Call, keyed: KeyedCall[Call]) -> None:
+    """End a call that another process runs now. A repeat gets there what the store has under the key."""
+    call.keyed = keyed.stored = None
+    keyed.drop()
+    if call.is_answering:
+        call.end_leg(CALL_LOST)
+    call.actor.cancel(CancelReason.EXPIRED)
 
 
 def task_answered(

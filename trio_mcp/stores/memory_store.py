@@ -19,6 +19,7 @@ from ..storage import (
     Append,
     Change,
     EventsGone,
+    Expect,
     Forget,
     NoSuchEvent,
     Put,
@@ -181,6 +182,8 @@ class MemoryStore:
                 case Remove(kind, key, version):
                     self._checked((kind, key), version, versions)
                     versions[kind, key] = 0
+                case Expect(kind, key, version):
+                    self._checked((kind, key), version, versions)
                 case Append():
                     size += sum(map(len, change.entries)) + ENTRY_SIZE * len(change.entries)
                     size += 0 if (change.kind, change.key) in self._logs else RECORD_SIZE

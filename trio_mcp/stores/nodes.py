@@ -11,6 +11,16 @@
 #
 # A process that joins holds the exclusive lock for a moment, and lives from when it has joined.
 #
+# A file may vanish while its process lives: by a program that cleans up old files, by `rm -r`, with its folder. From then on the
+# process looks dead, and others take over what it has. So it looks for its file before each write, and every few seconds, and
+# makes it anew (`remake`): it lives, and keeps what no other process has taken meanwhile. It need not know what: another process
+# that takes something over puts the record that says whose it is in a new version, and whatever a process writes about what it
+# owns names the version that it knows, in the same transaction. A file that vanishes between the look and the commit does no more
+# harm than that. To fail all writes instead, as for a database that was replaced, would be no safer, and programs that clean up
+# would stop servers.
+#
+# If the file cannot be made anew, or the folder cannot be read, all writes fail until that has changed.
+#
 # A lock belongs to the open file, and a forked child has its parent's files: it closes them, or a killed process would look alive
 # for as long as any of its children.
 
@@ -27,6 +37,9 @@ from types import ModuleType
 from typing import Final
 
 from ..errors import ConfigurationError
+from ..logs import peer_logger
+
+logger = peer_logger("trio_mcp.stores")
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 ATTEMPTS: Final = 100
@@ -82,11 +95,26 @@ class Nodes:
         finally:
             os.close(file)
 
+    def remake(self) -> None:
+        """Make the files of this process anew that are not at their places any more.
+
+        Raises:
+            OSError: one cannot be made, or it cannot be seen whether it is there.
+        """
+        for node, file in list(self._held.items()):
+            path = self._path(node)
+            if not is_at(path, file):
+                self._folder.mkdir(mode=0o700, exist_ok=True)
+                self._held[node] = _locked(path, locks())
+                os.close(file)
+                logger.warning("%s was removed while this process lived; it was made anew", path)
+
     def leave(self) -> None:
         """Say that this process is done with the store."""
         for node, file in self._held.items():
             with contextlib.suppress(OSError):
-                self._path(node).unlink()
+                if is_at(self._path(node), file):
+                    self._path(node).unlink()
             os.close(file)
         self._held.clear()
 
@@ -139,10 +167,14 @@ def disown_all() -> None:
 
 
 def is_at(path: Path, file: int) -> bool:
-    """Return whether an open file still has this path. With a lock held that does not change: who removes it needs the lock."""
+    """Return whether an open file still has this path. Of processes that use the store, only one with its lock removes it.
+
+    Raises:
+        OSError: it cannot be seen.
+    """
     try:
         return os.path.samestat(os.fstat(file), path.stat())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
 
 

@@ -15,7 +15,7 @@ import trio
 from ..groups import UnwrappedErrors
 from ..logs import RepeatedRecords, peer_logger
 from ..storage import Append, Change, Put, Record, StoreError
-from .file_places import place_of
+from .file_places import OwnFiles
 from .nodes import Nodes
 from .sqlite_reads import Reads
 
@@ -63,12 +63,12 @@ class SqliteStore:
     ) -> None:
         self.path = path
         # Whole, as it was opened: the program may change its folder.
-        self._file = path.absolute()
-        self._place = place_of(self._file)
+        file = path.absolute()
+        self._nodes = Nodes(file.with_name(f"{path.name}.nodes"))
+        self._files = OwnFiles(file, self._nodes)
         self._writer = writer
         self.reads = Reads(reader)
         self._clock = clock
-        self._nodes = Nodes(path.with_name(f"{path.name}.nodes"))
         self._waiting: list[Write] = []
         self._unwritten = 0
         """Bytes that wait, or are on their way to the file."""
@@ -178,7 +178,7 @@ class SqliteStore:
         batch, self._waiting = self._waiting, []
         self._written += sum(rows_of(change) for write in batch for change in write.changes)
         changes = [write.changes for write in batch]
-        work = partial(sqlite_file.write_in_place, self._writer, self._file, self._place, changes, self._clock())
+        work = partial(sqlite_file.write_in_place, self._writer, self._files, changes, self._clock())
         failures: Sequence[StoreError | None] = [StoreError(f"the store {self.path} was closed")] * len(batch)
         try:
             failures = await trio.to_thread.run_sync(work, limiter=self._write_thread)
@@ -198,9 +198,9 @@ class SqliteStore:
         from . import sqlite_file  # noqa: PLC0415
 
         try:
-            work = partial(sqlite_file.drop_expired, self._writer, self._clock())
+            work = partial(sqlite_file.drop_in_place, self._writer, self._files, self._clock())
             return await trio.to_thread.run_sync(work, limiter=self._write_thread)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, StoreError) as error:
             self._records.log("a store cannot drop what has expired: %s (%s)", error, self.path)
             return False
 

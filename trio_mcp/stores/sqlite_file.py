@@ -13,6 +13,7 @@ from ..storage import (
     Append,
     Change,
     EventsGone,
+    Expect,
     Forget,
     NoSuchEvent,
     Put,
@@ -22,7 +23,7 @@ from ..storage import (
     StoreError,
     StoreFull,
 )
-from .file_places import FilePlace, has_reached_limit, place_of
+from .file_places import OwnFiles, has_reached_limit
 from .sqlite_schema import BUSY_SECONDS, is_busy, primary_code
 
 SLICE: Final = 500
@@ -44,6 +45,7 @@ _PUT: Final = (
     f"WHERE kind = ? AND key = ? AND version = ? AND {_LIVE}"
 )
 _REMOVE: Final = f"DELETE FROM records WHERE kind = ? AND key = ? AND version = ? AND {_LIVE}"  # noqa: S608
+_EXPECT: Final = f"SELECT 1 FROM records WHERE kind = ? AND key = ? AND version = ? AND {_LIVE}"  # noqa: S608
 _READ: Final = (
     f"SELECT kind, key, value, owner, expires_at, version FROM records WHERE kind = ? AND key = ? AND {_LIVE}"  # noqa: S608
 )
@@ -65,17 +67,20 @@ _BAD_VALUES: Final = (
 
 
 def write_in_place(
-    connection: sqlite3.Connection,
-    path: Path,
-    place: FilePlace | None,
-    batch: Sequence[Sequence[Change]],
-    now: float,
+    connection: sqlite3.Connection, files: OwnFiles, batch: Sequence[Sequence[Change]], now: float
 ) -> list[StoreError | None]:
-    """Do what `write_together` does, unless the file that was opened is at its path no more: nobody would find what it takes."""
-    if place_of(path) == place:
-        return write_together(connection, batch, now)
-    gone = f"the file {path} was deleted or replaced while the server used it: restart the server"
-    return [StoreError(gone) for _ in batch]
+    """Do what `write_together` does, unless a file is not where it should be."""
+    try:
+        files.check()
+    except StoreError as error:
+        return [type(error)(*error.args) for _ in batch]
+    return write_together(connection, batch, now)
+
+
+def drop_in_place(connection: sqlite3.Connection, files: OwnFiles, now: float) -> bool:
+    """Do what `drop_expired` does. Raises `StoreError` if a file is not where it should be."""
+    files.check()
+    return drop_expired(connection, now)
 
 
 def write_together(
@@ -142,6 +147,9 @@ def make(connection: sqlite3.Connection, change: Change, now: float) -> None:
             connection.execute("DELETE FROM records WHERE kind = ? AND key = ?", (kind, key))
         case Remove(kind, key, version):
             if not connection.execute(_REMOVE, (kind, key, version, now)).rowcount:
+                raise StoreConflict(f"this {kind} has another version than {version}")
+        case Expect(kind, key, version):
+            if connection.execute(_EXPECT, (kind, key, version, now)).fetchone() is None:
                 raise StoreConflict(f"this {kind} has another version than {version}")
         case Append():
             _append(connection, change, now)

@@ -22,15 +22,19 @@ from ...runtime import ActorState, CancelReason, Journal, Lane
 from ...types import JsonObject, JsonValue, Model
 from ..replies import LegOutcome, ReplyTarget
 from .call import BECOMES_OUTSIDE, Call
+from .claims import HeldLeg, LegClaim
 from .ended import EndedCall, repeat_or_reject
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
 from .legs import Decision, LegBook, OpenQuestion
+from .log import CallLog
 from .memory import CallMemory, StatePayload
 from .places import claim_place
 from .timeouts import with_timeout
 
 T = TypeVar("T", bound=Model)
+
+CARRIED_ON: Final = "another process of this server carries this call on; send the request again to that one"
 
 NEXT_LEG: Final = "\0next leg"
 """The slot of a body that waits for its client to come back; no question has this key."""
@@ -202,7 +206,28 @@ class CallInRounds(Call[RequestDigest]):
             legs.call_id = self.services.directory.add(self)
         if memory.log is not None and memory.log.key == legs.call_id:
             return False
-        return memory.go_on_in(self.services.open_log(legs.call_id, self.services.options.actors.park_ttl))
+        return memory.go_on_in(self.open_log(legs))
+
+    def open_log(self, legs: LegBook, count: int = 0, claim: LegClaim | None = None) -> CallLog:
+        """Return the log of what the call does from the end of its first round on.
+
+        Args:
+            count: entries that it has already.
+            claim: that of the leg that ended last, if this process has claimed it.
+        """
+        services, name = self.services, legs.call_id
+        lifetime, claimed = services.options.actors.park_ttl, (-1, 0) if claim is None else (legs.ended, claim.version)
+        assert name is not None, "the call has a name from the end of its first round on"
+        held = HeldLeg(
+            services.store, services.node, name, lambda: legs.ended, lifetime, self._carried_on_elsewhere, claimed
+        )
+        return services.open_log(name, lifetime, count, held)
+
+    def _carried_on_elsewhere(self) -> None:
+        """End the call here: another process carries it on."""
+        if self.is_answering:
+            self.end_leg(ErrorDetail(SERVER_BUSY, CARRIED_ON))
+        self.forget()
 
     async def _store_then_send(self, legs: LegBook, number: int, payload: StatePayload) -> None:
         """Store the steps that run, and a journal that is too large to travel; end the leg unless it is over by then."""
@@ -273,9 +298,9 @@ class CallInRounds(Call[RequestDigest]):
     def forget(self) -> None:
         """Give the parked call up, outcomes and all: its next leg is a replay."""
         legs = self._book
-        assert legs.call_id is not None
-        self.services.directory.forget(legs.call_id)
-        legs.call_id = None
+        if legs.call_id is not None:
+            self.services.directory.forget(legs.call_id)
+            legs.call_id = None
         legs.was_forgotten = True
         self.actor.cancel(CancelReason.EXPIRED)
 

@@ -174,6 +174,11 @@ class LegBook:
         self.final = final
         return self.kept_bytes()
 
+    @property
+    def ended(self) -> int:
+        """The leg that ended last; 0 if none has."""
+        return self.number - 1 if self._is_running else self.number
+
     # what to do with a request
 
     def position(self, reason: CancelReason | None) -> Position:

@@ -13,6 +13,10 @@ thing that is.
 #     answer elicit-1        committed, then the client's 202
 #     intent :ship           committed, then the step runs
 #
+# Every write names what this process owns (`Holding`), so that it is a conflict once another process has taken the call over: as
+# it took this one for dead, or as the client has gone there. The step whose intent that was does not run, and nothing of this run
+# gets into the log of the other one. The call ends here.
+#
 # The record of a call is written together with the first entries of its log, whoever writes these. If it is not known whether the
 # record was made, the next commit makes it: a conflict then says that it is there. So no step runs here that the record, when it
 # is found by another process, does not know of.
@@ -25,10 +29,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import trio
 
+from ...errors import without_traceback
 from ...logs import RepeatedRecords
 from ...protocol.jsonrpc import RequestId
 from ...protocol.strict_json import dumps
@@ -50,6 +55,28 @@ NOT_COMMITTED: Final = (
 )
 
 
+class TakenOver(StoreConflict):
+    """Another process has taken over the call whose log was to be written; nothing was."""
+
+
+class Holding(Protocol):
+    """What says that this process runs a call: a record that another process puts anew when it takes the call over."""
+
+    def held(self) -> Sequence[Change]:
+        """Return the changes that are a conflict once another process has it."""
+        ...
+
+    def kept(self, changes: Sequence[Change]) -> None:
+        """These changes, which `held` returned, were made."""
+
+    async def renew(self) -> bool:
+        """Look it up after a conflict; return False if another process has it. Raises `StoreError`."""
+        ...
+
+    def lost(self) -> None:
+        """End the call, which goes on in another process."""
+
+
 class CallLog:
     """Writes the log of one call.
 
@@ -58,6 +85,7 @@ class CallLog:
         expires_at: returns when a log that is written now expires, in Unix seconds.
         records: counts how often the store failed.
         count: entries that are in it already.
+        holding: says that this process runs the call; None if no other one can take it over.
 
     Attributes:
         opening: the changes that are made with the first commit: they make the record of the call, under the same key.
@@ -68,6 +96,7 @@ class CallLog:
     __slots__ = (
         "_closed",
         "_count",
+        "_holding",
         "_lock",
         "_pending",
         "_records",
@@ -80,13 +109,20 @@ class CallLog:
     )
 
     def __init__(
-        self, store: Store, key: str, expires_at: Callable[[], float], records: RepeatedRecords, count: int = 0
+        self,
+        store: Store,
+        key: str,
+        expires_at: Callable[[], float],
+        records: RepeatedRecords,
+        count: int = 0,
+        holding: Holding | None = None,
     ) -> None:
         self.key = key
         self._records = records
         self._store = store
         self.expires_at = expires_at
         self._count = count
+        self._holding = holding
         self._pending: list[bytes] = []
         self._closed = False
         self._lock = trio.Lock()
@@ -122,6 +158,8 @@ class CallLog:
                 return
             try:
                 await self._write(further)
+            except TakenOver:
+                raise
             except StoreConflict:
                 if not await self._was_opened():
                     raise
@@ -132,7 +170,7 @@ class CallLog:
         appended = [Append(LOG_KIND, self.key, self._count + 1, entries, self.expires_at())] if entries else []
         was_uncertain, self.is_uncertain = self.is_uncertain, True
         try:
-            await self._store.write([*self.opening, *appended, *further])
+            await self._write_held([*self.opening, *appended, *further])
         except BaseException as error:
             self.is_uncertain = was_uncertain or may_be_made(error)
             raise
@@ -158,6 +196,30 @@ class CallLog:
             self.opening = ()
             self.on_opened()
 
+    async def _write_held(self, changes: Sequence[Change]) -> None:
+        """Write changes, if this process still runs the call. Raises `TakenOver`, or whatever the store raises."""
+        holding = self._holding
+        if holding is None:
+            await self._store.write(changes)
+            return
+        conflict: StoreConflict | None = None
+        held: Sequence[Change] = ()
+        # Until the conflict is that of another record.
+        while conflict is None or holding.held() != held:
+            held = holding.held()
+            try:
+                await self._store.write([*held, *changes])
+            except StoreConflict as error:
+                conflict = without_traceback(error)
+            else:
+                holding.kept(held)
+                return
+            if not await holding.renew():
+                self.close()
+                holding.lost()
+                raise TakenOver("this call goes on in another process, which has taken it over")
+        raise conflict
+
     async def commit_in_time(self) -> None:
         """Commit. Raises `StoreError`, also if it takes longer than `COMMIT_SECONDS`, and once it is closed."""
         if self._closed:
@@ -177,6 +239,8 @@ class CallLog:
             try:
                 with trio.fail_after(COMMIT_SECONDS):
                     await self.commit()
+            except TakenOver:
+                return False
             except Exception as error:  # noqa: BLE001  whatever a store raises
                 self._records.log(NOT_COMMITTED, level=logging.ERROR, exc_info=error)
                 return False

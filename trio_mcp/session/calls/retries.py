@@ -12,9 +12,9 @@ from ...runtime import Journal, JournalEntry
 from ...storage import StoreError
 from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
-from .asks_rounds import CallInRounds, decoded_answer
+from .asks_rounds import CARRIED_ON, CallInRounds, decoded_answer
 from .call import Call, Plan, Route
-from .claims import claim_leg
+from .claims import LegClaim, claim_leg
 from .earlier import earlier_run, failing_body, read_log
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
@@ -57,13 +57,16 @@ class Retry(NamedTuple):
             call.carry_on(claims.leg, self.target)
         return True
 
-    def replay(self, plan: Plan, payload: StatePayload, logged: Sequence[JournalEntry] = ()) -> None:
+    def replay(
+        self, plan: Plan, payload: StatePayload, logged: Sequence[JournalEntry] = (), claim: LegClaim | None = None
+    ) -> None:
         """Start the call on its next leg; its body runs again, and what it had recorded returns immediately.
 
         A call that must not be replayed, or has lost its journal, ends with an error; its body does not run.
 
         Args:
             logged: the log of the call: what it did after the state was sealed.
+            claim: that of this process; None without a durable store.
 
         Raises:
             RemoteProtocolError: an answer is malformed.
@@ -85,8 +88,7 @@ class Retry(NamedTuple):
         legs, journal = LegBook(claims.leg + 1, claims.call_id), Journal(run.entries)
         call = CallInRounds(services, plan, self.facts, self.target, RequestDigest(claims.digest), legs, journal)
         if call.memory is not None and call.memory.is_durable:
-            lifetime = services.options.actors.park_ttl
-            log = services.open_log(claims.call_id, lifetime, run.logged)
+            log = call.open_log(legs, run.logged, claim)
             # Before anything that the body does with them: another retry may bring other answers, and the first ones count.
             known = {(entry.kind, entry.name) for entry in logged}
             log.add(*(entry for entry in answered if (entry.kind, entry.name) not in known))
@@ -97,7 +99,8 @@ class Retry(NamedTuple):
         """Replay a call of which something is in the store. The client may disconnect, or send a copy, until it has come."""
         services = self.services
         try:
-            if (task := await self._claim(plan)) is not None:
+            claim, task = await self._claim(plan)
+            if task is not None:
                 if not self.target.finished:
                     self.target.finish(task)
                 return
@@ -107,35 +110,36 @@ class Retry(NamedTuple):
             if self.target.finished or self.join(fetched):
                 return
             self.check_not_replayed(payload.node)
-            self.replay(plan, fetched, logged)
+            self.replay(plan, fetched, logged, claim)
         except Exception as error:  # noqa: BLE001  there is no caller that could answer the request
             if not self.target.finished:
                 self.target.finish(error_detail(self.services.failures, self.facts, error))
 
-    async def _claim(self, plan: Plan) -> LegOutcome:
-        """See to it that no other process runs the call from this leg on; return its answer if it has become a task.
+    async def _claim(self, plan: Plan) -> tuple[LegClaim | None, LegOutcome]:
+        """See to it that no other process runs the call from this leg on; return the claim, and its answer if it became a task.
 
         Raises:
             LimitExceeded: one does, or the store cannot tell.
         """
         services, claims = self.services, self.claims
         if services.log_store is None or plan.resume is ResumeMode.PARKED:
-            return None
+            return None, None
         lifetime = services.options.actors.park_ttl
         try:
-            node = await claim_leg(services.log_store, services.node, claims.call_id, claims.leg, lifetime)
-            if plan.becomes is not None and services.tasks is not None:
-                task = await services.tasks.answer_of(claims.call_id)
-                if task is not None:
-                    return task
+            claim = await claim_leg(services.log_store, services.node, claims.call_id, claims.leg, lifetime)
+            task = await self._became(plan)
         except StoreError as error:
             services.records.log(NOT_CLAIMED, level=logging.ERROR, exc_info=error)
             raise LimitExceeded("the store of this server fails now; send the request again later") from None
-        if node != services.node:
-            raise LimitExceeded(
-                "another process of this server carries this call on; send the request again to that one"
-            )
-        return None
+        if task is None and claim.node != services.node:
+            raise LimitExceeded(CARRIED_ON)
+        return claim, task
+
+    async def _became(self, plan: Plan) -> LegOutcome:
+        """Return the answer of the call if it has become a task. Raises `StoreError`."""
+        if plan.becomes is None or self.services.tasks is None:
+            return None
+        return await self.services.tasks.answer_of(self.claims.call_id)
 
     def check_not_replayed(self, node: str) -> None:
         """Raise `InvalidRequestState` if the call was replayed from this very state of that process before."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ..kept_results import KeptResults
     from ..raised import RaisedErrors
     from .ended import EndedCall
-    from .log import CallLog
+    from .log import CallLog, Holding
     from .settling import Settling
     from .stored_keys import StoredKeys
 
@@ -277,13 +277,14 @@ class CallServices(Generic[C]):
         """The store, if it outlives this process."""
         return self.store if self.store.durable else None
 
-    def open_log(self, key: str, lifetime: float, count: int = 0) -> CallLog:
+    def open_log(self, key: str, lifetime: float, count: int = 0, holding: Holding | None = None) -> CallLog:
         """Return the log of a call, each part of which expires `lifetime` seconds after it was written.
 
         Args:
             count: entries that it has already.
+            holding: says that this process runs the call; None if no other one can take it over.
         """
-        return calls.log.CallLog(self.store, key, lambda: time.time() + lifetime, self.records, count)
+        return calls.log.CallLog(self.store, key, lambda: time.time() + lifetime, self.records, count, holding)
 
     @cached_property
     def sealer(self) -> Sealer:

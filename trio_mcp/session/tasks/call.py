@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import trio
 
@@ -23,6 +23,8 @@ from .open_task import OpenTask
 from .record import TaskOutcome
 
 T = TypeVar("T", bound=Model)
+
+ELSEWHERE: Final = "the task runs in another process of this server, which takes its answers"
 
 
 class CallAsTask(Call[OpenTask]):
@@ -92,7 +94,7 @@ class CallAsTask(Call[OpenTask]):
         They are recorded in the store before, as are those that came earlier. A cancel does not interrupt that.
 
         Raises:
-            LimitExceeded: the memory budget has no room for them; none was taken.
+            LimitExceeded: the memory budget has no room for them; none was taken. Or another process has taken the task over.
         """
         questions = self._origin.questions
         taken = {key: answer for key, answer in answers.items() if key in questions}
@@ -106,6 +108,8 @@ class CallAsTask(Call[OpenTask]):
         if self.memory is not None:
             # Also without a new one: a repeat must not be acknowledged before the answer that it repeats is recorded.
             await self.memory.commit()
+        if self._origin.is_forgotten:
+            raise LimitExceeded(ELSEWHERE)
         if not taken:
             return
         self._resume()

@@ -29,6 +29,7 @@ from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
 from .became import NOT_YET, OneTask, find_answer
 from .call import CallAsTask
+from .held_task import HeldTask
 from .open_task import OpenTask
 from .record import KIND, stored_form, taken_back
 
@@ -297,6 +298,6 @@ def begin_work(
     if call.memory is not None and services.is_durable:
         key = stored_form(task.record, 0).key
         if run is None:
-            call.memory.keep_in(services.open_log(key, left))
+            call.memory.keep_in(services.open_log(key, left, holding=HeldTask(task)))
         else:
-            call.memory.continue_in(services.open_log(key, left, run.logged))
+            call.memory.continue_in(services.open_log(key, left, run.logged, HeldTask(task)))

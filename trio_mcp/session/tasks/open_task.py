@@ -48,6 +48,13 @@ class TaskHome(Protocol):
     async def answer(self, task: OpenTask, answers: Mapping[str, Model | Exception], size: int = 0) -> None:
         """Hand answers, or what a client answered instead, to the lanes that asked."""
 
+    async def catch_up(self, task: OpenTask) -> bool:
+        """Take the version of its record from the store; return False if another process has it. Raises `StoreError`."""
+        ...
+
+    def taken_over(self, task: OpenTask) -> None:
+        """Another process has it: stop working on it."""
+
     def work_ended(self, task: OpenTask, outcome: TaskOutcome, reason: CancelReason | None) -> None:
         """The work is over; `reason` says why it was cancelled, None if it was not."""
 

@@ -180,9 +180,14 @@ class StoredTask(BaseModel):
 
 def stored_form(record: TaskRecord, version: int) -> Record:
     """Return a record as a store takes it, in place of the one with this version."""
+    return Record(KIND, stored_key(record), record.encode(), record.owner, record.expires_at, version)
+
+
+def stored_key(record: TaskRecord) -> str:
+    """Return the key of a record in a store, which is that of the log of its call too."""
     key = storage_key(record.id)
     assert key is not None
-    return Record(KIND, key, record.encode(), record.owner, record.expires_at, version)
+    return key
 
 
 def taken_back(record: TaskRecord, until: float) -> TaskRecord:

@@ -25,6 +25,7 @@ from ...types import (
 from ..calls.asks_rounds import decoded_answer
 from ..calls.call import Body, Call, Plan, Route
 from ..calls.facts import RequestFacts, ResumeMode
+from .call import ELSEWHERE
 from .open_task import OpenTask
 from .owners import owner_of
 from .questions import ask_until_over
@@ -149,7 +150,7 @@ async def run_update(tasks: Tasks, params: UpdateTaskRequestParams, call: Call, 
     seen = await found(tasks, facts, params.task_id)
     if seen.open is None:
         if seen.record.outcome is None:
-            raise LimitExceeded("the task runs in another process of this server, which takes its answers")
+            raise LimitExceeded(ELSEWHERE)
         return EmptyResult()
     await wait_asked(seen.open, params.input_responses)
     codec, questions = facts.terms.codec, seen.open.questions

@@ -12,12 +12,12 @@ import trio
 
 from ...logs import peer_logger
 from ...runtime import CancelReason
-from ...storage import Forget, Put, Store, StoreConflict, StoreError
+from ...storage import Forget, Put, Store, StoreConflict, StoreError, UnreadableRecord
 from ..calls.call import Call
 from ..calls.log import LOG_KIND
 from ..calls.services import CallServices
 from .open_task import OpenTask
-from .record import KIND, TaskRecord, stored_form
+from .record import KIND, TaskRecord, stored_form, stored_key
 
 logger = peer_logger("trio_mcp.tasks")
 
@@ -63,8 +63,8 @@ class TaskSaver:
                 try:
                     is_stored = await self._write(task, record)
                 except StoreConflict:
-                    if not await self._caught_up(task):
-                        self._give_up(task)
+                    if not await self._still_has(task):
+                        self.give_up(task)
                         return
                     task.is_unsaved = True
                     continue
@@ -101,26 +101,46 @@ class TaskSaver:
         except StoreError as error:
             self._services.records.log("the store did not keep a task: %s", error)
             return False
-        task.version += 1
+        # The log of its call may have caught up before.
+        task.version = max(task.version, put.record.version + 1)
         return True
 
-    async def _caught_up(self, task: OpenTask) -> bool:
-        """Take the version that the store has, if this process wrote it: a write that timed out may have been made."""
+    async def _still_has(self, task: OpenTask) -> bool:
+        """Catch up with the store, and wait for one that fails: to give a task up that no other process has would lose it."""
+        while True:
+            try:
+                return await self.catch_up(task)
+            except StoreError as error:
+                self._services.records.log("the store did not give back a task: %s", error)
+            if not await self._wait_to_save_again(task):
+                return False
+
+    async def catch_up(self, task: OpenTask) -> bool:
+        """Take the version that the store has, if this process wrote it: a write that timed out may have been made.
+
+        Returns:
+            False if the record is that of another process, is gone, or cannot be read.
+
+        Raises:
+            StoreError: whatever the store raises.
+        """
         try:
-            stored = await self._store.read(KIND, stored_form(task.record, 0).key)
+            stored = await self._store.read(KIND, stored_key(task.record))
             if stored is None or TaskRecord.decode(stored.value).node != self._services.node:
                 return False
-        except (StoreError, ValueError) as error:
+        except (UnreadableRecord, ValueError) as error:
             self._services.records.log("the store did not give back a task: %s", error)
             return False
         task.version = stored.version
         return True
 
-    def _give_up(self, task: OpenTask) -> None:
+    def give_up(self, task: OpenTask) -> None:
         """Stop working on a task that the store has no more as this process wrote it.
 
         Its time is over, or another process has taken it over, as it took this one for dead.
         """
+        if task.is_forgotten:
+            return
         if self._clock() < task.record.expires_at:
             logger.warning(
                 "another process has a task of %s now, or the clock was set beyond its ttl", task.record.tool

@@ -278,6 +278,12 @@ class Tasks:
         """Return whether the next process of this server takes over a task whose work this one cancels as it shuts down."""
         return reason is CancelReason.SHUTDOWN and self.store.durable
 
+    async def catch_up(self, task: OpenTask) -> bool:
+        return await self._saver.catch_up(task)
+
+    def taken_over(self, task: OpenTask) -> None:
+        self._saver.give_up(task)
+
     def fail(self, task: OpenTask, outcome: TaskOutcome) -> None:
         """End a task whose work cannot go on."""
         task.end(outcome, self.clock())

@@ -9,7 +9,7 @@ from typing import Final
 
 import trio
 
-from ....storage import Append, Change, EventsGone, Put, Record, Remove, Store, StoreConflict
+from ....storage import Append, Change, EventsGone, Expect, Put, Record, Remove, Store, StoreConflict
 from .cases import Opened, StoreTrait, failure, store_rule
 
 PAST: Final = 1000.0
@@ -114,6 +114,27 @@ async def a_removal_of_another_version_removes_nothing(opened: Opened) -> None:
     await put(opened.store, "a")
     await conflicts(opened.store.write([Remove("thing", "a", 2)]))
     assert await value_of(opened.store, "a") == b"value"
+
+
+@store_rule()
+async def a_write_that_expects_another_version_makes_no_change(opened: Opened) -> None:
+    store = opened.store
+    await conflicts(store.write([Expect("thing", "a", 1), Put(Record("thing", "b", b"value"))]))
+    await store.write([Put(Record("thing", "a", b"old", "me", PAST))])
+    await conflicts(store.write([Expect("thing", "a", 1), Put(Record("thing", "b", b"value"))]))
+    await put(store, "a")
+    await store.write([Expect("thing", "a", 1), Put(Record("thing", "b", b"value"))])
+    await conflicts(store.write([Append("log", "c", 1, [b"1"]), Expect("thing", "a", 2)]))
+    assert await keys(store) == ["a", "b"]
+    await failure(EventsGone, store.entries("log", "c", 0, 1))
+
+
+@store_rule()
+async def an_expectation_changes_no_version(opened: Opened) -> None:
+    await put(opened.store, "a", b"1")
+    await opened.store.write([Expect("thing", "a", 1), Expect("thing", "a", 1)])
+    await opened.store.write([Put(Record("thing", "a", b"2", version=1)), Expect("thing", "a", 2)])
+    assert await value_of(opened.store, "a") == b"2"
 
 
 @store_rule()

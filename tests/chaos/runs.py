@@ -1,0 +1,39 @@
+"""One run of chaos after the other, each with its seed; the first that breaks a promise prints what is needed to run it again."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from pathlib import Path
+from random import SystemRandom
+from typing import Final
+
+import pytest
+import trio
+
+from chaos.world import BrokenPromises, World
+
+RUN_SECONDS: Final = 20.0
+"""Seconds of faults in one run. It takes some more until all operations have ended."""
+
+
+def runs(folder: Path, config: pytest.Config, seconds: float) -> Counter[str]:
+    """Run for about so many seconds, or for those of the option; return how the operations ended."""
+    seconds = config.getoption("--chaos-seconds") or seconds
+    seed = config.getoption("--chaos-seed")
+    seed = SystemRandom().randrange(2**32) if seed is None else seed
+    end, ends = time.monotonic() + seconds, Counter[str]()
+    while (left := end - time.monotonic()) > 0:
+        home = folder / str(seed)
+        home.mkdir()
+        world = World(home, seed)
+        try:
+            trio.run(world.run, min(RUN_SECONDS, left))
+        except BrokenPromises as broken:
+            pytest.fail(f"{broken}\n\nthe logs are in {home}; again: --chaos-seed {seed}", pytrace=False)
+        ends += world.ends
+        shutil.rmtree(home)
+        seed += 1
+    print("\n".join(f"{count:6} {end}" for end, count in sorted(ends.items())))
+    return ends

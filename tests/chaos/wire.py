@@ -1,0 +1,124 @@
+"""Requests in plain JSON over HTTP, as a client of either era sends them; whatever is not an answer is `Lost`."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, NamedTuple
+
+import httpx2
+from peer import modern_meta
+
+from chaos.story import Story
+from trio_mcp.protocol.http.headers import headers_of
+
+Json = dict[str, Any]
+
+ACCEPT: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+class Lost(Exception):
+    """No answer came: the process is not there, the connection broke, or it took too long."""
+
+
+class Answer(NamedTuple):
+    """A response without a stream."""
+
+    status: int
+    headers: Mapping[str, str]
+    message: Json
+
+
+class Event(NamedTuple):
+    """An event of a stream; `id` is empty if it has none, and `message` None for one that only has an id."""
+
+    id: str
+    message: Json | None
+
+
+class Wire:
+    """Sends the requests of one operation.
+
+    Args:
+        client: with a time limit for each wait.
+    """
+
+    def __init__(self, client: httpx2.AsyncClient, story: Story) -> None:
+        self._client = client
+        self._story = story
+        self._ids = itertools.count(1)
+
+    async def modern(self, port: int, method: str, params: Json, capabilities: Json, meta: Json | None = None) -> Json:
+        """Send a modern request; return its response. Raises `Lost`."""
+        params = {**params, "_meta": modern_meta(capabilities, meta)}
+        message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
+        told = {name: value for name, value in params.items() if name != "_meta"}
+        self._story.tell(f"-> {port} {method} {json.dumps(told)} {json.dumps(meta or {})}")
+        async with self._sent(port, "POST", headers_of(method, params), message) as response:
+            async for _, found in events_of(response):
+                if found is not None and found.get("id") == message["id"] and "method" not in found:
+                    self._story.tell(f"<- {port} {response.status_code} {json.dumps(found)}")
+                    return found
+        raise self._lost(port, "the response ended without an answer")
+
+    async def post(self, port: int, message: Json, headers: Mapping[str, str]) -> Answer:
+        """Send a legacy message that is answered without a stream. Raises `Lost`."""
+        self._story.tell(f"-> {port} {json.dumps(message)}")
+        async with self._sent(port, "POST", headers, message) as response:
+            found = [each async for _, each in events_of(response) if each is not None]
+            self._story.tell(f"<- {port} {response.status_code} {json.dumps(found)}")
+            return Answer(response.status_code, response.headers, found[-1] if found else {})
+
+    @asynccontextmanager
+    async def stream(
+        self, port: int, verb: str, headers: Mapping[str, str], message: Json | None = None
+    ) -> AsyncIterator[tuple[int, AsyncIterator[Event]]]:
+        """Send a legacy request that may be answered with a stream; yield the status and the events. Raises `Lost`."""
+        self._story.tell(f"-> {port} {verb} {json.dumps(message)} {headers.get('Last-Event-ID', '')}")
+        async with self._sent(port, verb, headers, message) as response:
+            yield response.status_code, self._told(port, response)
+
+    async def _told(self, port: int, response: httpx2.Response) -> AsyncIterator[Event]:
+        async for event in events_of(response):
+            self._story.tell(f"<- {port} {response.status_code} {event.id} {json.dumps(event.message)}")
+            yield event
+        self._story.tell(f"<- {port} {response.status_code} the end")
+
+    @asynccontextmanager
+    async def _sent(
+        self, port: int, verb: str, headers: Mapping[str, str], message: Json | None
+    ) -> AsyncIterator[httpx2.Response]:
+        url, body = f"http://127.0.0.1:{port}/mcp", None if message is None else json.dumps(message)
+        try:
+            async with self._client.stream(verb, url, content=body, headers={**ACCEPT, **headers}) as response:
+                yield response
+        except (httpx2.HTTPError, httpx2.StreamError) as error:
+            raise self._lost(port, repr(error)) from None
+
+    def _lost(self, port: int, why: str) -> Lost:
+        self._story.tell(f"<- {port} lost: {why}")
+        return Lost(why)
+
+
+async def events_of(response: httpx2.Response) -> AsyncIterator[Event]:
+    """Yield what a response says: one message, or the events of a stream."""
+    if "text/event-stream" not in response.headers.get("content-type", ""):
+        data = await response.aread()
+        try:
+            yield Event("", json.loads(data))
+        except ValueError:
+            yield Event("", {"text": data.decode(errors="replace")} if data else None)
+        return
+    event_id, data_lines = "", list[str]()
+    async for line in response.aiter_lines():
+        name, _, value = line.partition(":")
+        if name == "id":
+            event_id = value.strip()
+        elif name == "data":
+            data_lines.append(value.strip())
+        elif not line and (event_id or data_lines):
+            text = "\n".join(data_lines)
+            yield Event(event_id, json.loads(text) if text else None)
+            event_id, data_lines = "", []

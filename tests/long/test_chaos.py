@@ -1,0 +1,17 @@
+"""An hour of chaos: two processes on one store, with everything that may go wrong; no effect happens twice, none is lost unreported.
+
+`--chaos-seconds` says for how long, and `--chaos-seed` which run to begin with.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from chaos.runs import runs
+
+SECONDS = 3600.0
+
+
+def test_no_effect_happens_twice_and_none_is_lost_unreported(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    runs(tmp_path, request.config, SECONDS)

@@ -1,0 +1,237 @@
+"""A process that others take for dead, as its lock file has vanished: what it owned is theirs, and it runs no step of that."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import pytest
+import trio
+import trio.testing
+from crashing_store import CrashingStore, Disk
+from talk import Talk, accept, talk_to
+from task_process import KEYS, Process, Work
+from task_talk import ModernTask
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Context, Server
+from trio_mcp.protocol.jsonrpc import RequestId
+from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
+from trio_mcp.session import ServiceOptions
+from trio_mcp.storage import StoreError
+
+
+def look_dead(process: Process) -> None:
+    """Let a process that lives look dead to others."""
+    process.store.disk.alive.discard(process.store._node)  # noqa: SLF001
+
+
+class Order(Work):
+    """Its task charges, asks, and ships."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shipped = 0
+        self.raised: list[Exception] = []
+
+    async def order(self, ctx: Context) -> str:
+        self.runs += 1
+        await ctx.step("charge", self.charge)
+        answer = await ctx.elicit("Ship it?", bool)
+        try:
+            await ctx.step("ship", self.ship)
+        except StoreError as error:
+            self.raised.append(error)
+            raise
+        return answer.action
+
+    def ship(self) -> None:
+        self.shipped += 1
+
+
+@asynccontextmanager
+async def taken_over(disk: Disk, work: Order) -> AsyncIterator[tuple[ModernTask, ModernTask]]:
+    """Yield a task at the process that began it, and at the one that has taken it over; both live."""
+    first, second = Process(disk, work), Process(disk, work)
+    async with first.task(ModernTask) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        look_dead(first)
+        async with second.task(ModernTask, task.id) as elsewhere:
+            yield task, elsewhere
+
+
+async def test_a_step_does_not_run_in_a_process_whose_task_was_taken_over() -> None:
+    disk, work = Disk(), Order()
+    async with taken_over(disk, work) as (task, elsewhere):
+        key = next(iter((await task.get())["inputRequests"]))
+        answer = {key: {"action": "accept", "content": {"value": True}}}
+        late = task.request("tasks/update", taskId=task.id, inputResponses=answer)
+        refused = (await task.reply(late))["error"]
+        assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
+        assert work.shipped == 0
+        assert await task.status() == "working"
+        await elsewhere.answer(True)
+        assert (await elsewhere.result())["content"][0]["text"] == "accept"
+        assert (await task.result())["content"][0]["text"] == "accept"
+    assert (work.charged, work.shipped, work.runs) == (1, 1, 2)
+
+
+class Slow(Order):
+    """It charges for a while, in the process that began it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = trio.Event()
+
+    async def order(self, ctx: Context) -> str:
+        self.runs += 1
+        await ctx.step("prepare", self.charge)
+        if self.runs == 1:
+            await self.go_on.wait()
+        await ctx.step("ship", self.ship)
+        return (await ctx.elicit("Bill it?", bool)).action
+
+
+async def test_a_step_that_no_answer_begins_does_not_run_there_either() -> None:
+    disk, work = Disk(), Slow()
+    async with taken_over(disk, work) as (task, elsewhere):
+        assert await elsewhere.status() == "input_required"
+        work.go_on.set()
+        await wait_all_tasks_blocked()
+        assert await task.status() == "working"
+        await elsewhere.answer(True)
+        assert await task.status() == "completed"
+    assert (work.charged, work.shipped, work.runs) == (1, 1, 2)
+
+
+class InStep(Order):
+    """The step that ships is running when its task is taken over."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go_on = trio.Event()
+
+    async def order(self, ctx: Context) -> str:
+        self.runs += 1
+        await ctx.step("ship", self.ship_slowly)
+        await ctx.step("bill", self.charge)
+        return "shipped"
+
+    async def ship_slowly(self) -> None:
+        self.shipped += 1
+        await self.go_on.wait()
+
+
+async def test_what_a_step_has_done_when_its_task_was_taken_over_is_not_done_again() -> None:
+    disk, work = Disk(), InStep()
+    async with taken_over(disk, work) as (task, elsewhere):
+        work.go_on.set()
+        assert "'ship' may have run" in str((await elsewhere.outcome())["error"])
+        await wait_all_tasks_blocked()
+        assert await task.status() == "failed"
+    assert (work.charged, work.shipped, work.runs) == (0, 1, 1)
+
+
+async def test_the_status_that_a_task_sets_meanwhile_is_no_take_over(autojump_clock: trio.testing.MockClock) -> None:
+    """Both change the record and the log, and each of them names the version of the record."""
+
+    class Busy(Order):
+        async def order(self, ctx: Context) -> str:
+            async with ctx.branches() as group:
+                for number in range(20):
+                    group.start(lambda branch, number=number: self.work(branch, number))
+            return "done"
+
+        async def work(self, ctx: Context, number: int) -> None:
+            await ctx.status(f"doing {number}")
+            await ctx.step(f"step {number}", self.charge)
+            await ctx.status(f"did {number}")
+
+    disk, work = Disk(), Busy()
+    async with Process(disk, work).task(ModernTask) as task:
+        await task.start("order")
+        assert (await task.result())["content"][0]["text"] == "done"
+    assert work.charged == 20
+
+
+# legs of a call in rounds
+
+
+class Shop:
+    """A tool that asks, and ships then, in processes that share a disk and live at the same time."""
+
+    def __init__(self) -> None:
+        self.disk, self.shipped, self.go_on = Disk(), 0, trio.Event()
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        await ctx.step("ship", self.ship)
+        await self.go_on.wait()
+        return "shipped"
+
+    def ship(self) -> None:
+        self.shipped += 1
+
+    async def process(self, stack: AsyncExitStack) -> Talk:
+        options = ServiceOptions(keys=KEYS, store=CrashingStore(self.disk))
+        server = Server("shop", version="1", options=options)
+        server.tool(resume="replay")(self.order)
+        return await stack.enter_async_context(talk_to(server))
+
+
+@pytest.mark.parametrize("first", [0, 1], ids=["where it is parked", "in another one"])
+async def test_a_leg_that_is_sent_to_two_processes_runs_its_steps_in_the_first_that_begins_one(first: int) -> None:
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        talks = [await shop.process(stack) for _ in range(2)]
+        asked = await talks[0].round(talks[0].leg("order"))
+        requests: dict[int, RequestId] = {}
+        for number in (first, 1 - first):
+            requests[number] = asked.leg({asked.key: accept(value=True)}, talk=talks[number])
+            await wait_all_tasks_blocked()
+        assert shop.shipped == 1
+        refused = await talks[1 - first].error(requests[1 - first])
+        assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
+        shop.go_on.set()
+        assert await talks[first].text(requests[first]) == "shipped"
+    assert shop.shipped == 1
+
+
+# calls with a key
+
+
+class Till(Shop):
+    """A tool that ships, and bills then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.billed = 0
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.step("ship", self.ship)
+        if self.shipped and not self.go_on.is_set():
+            await self.go_on.wait()
+        await ctx.step("bill", self.bill)
+        return "shipped"
+
+    def bill(self) -> None:
+        self.billed += 1
+
+
+async def test_a_keyed_call_that_was_taken_over_runs_its_steps_once() -> None:
+    shop = Till()
+    meta = {IDEMPOTENCY_KEY: "order-1"}
+    async with AsyncExitStack() as stack:
+        talks = [await shop.process(stack) for _ in range(2)]
+        first = talks[0].leg("order", meta=meta)
+        await wait_all_tasks_blocked()
+        shop.disk.alive.clear()
+        second = talks[1].leg("order", meta=meta)
+        await wait_all_tasks_blocked()
+        assert (shop.shipped, shop.billed) == (1, 0)
+        shop.go_on.set()
+        assert await talks[1].text(second) == "shipped"
+        assert (await talks[0].error(first))["data"] == {OUTCOME_UNKNOWN: True}
+        assert await talks[0].text(talks[0].leg("order", meta=meta)) == "shipped"
+    assert (shop.shipped, shop.billed) == (1, 1)
