@@ -26,6 +26,7 @@ from ..server.forwarded import (
 from ..server.registry import MountableItem, Registry
 from ..session.changes import LISTS, Change
 from ..types import ClientCapabilities, Model, ServerCapabilities
+from .bindings import Bindings
 from .host_links import Connect, HostLinks, close
 from .server_client import ServerClient
 
@@ -127,6 +128,7 @@ class Following:
 
     Args:
         on_updated: called with the URI of a resource that has changed.
+        bindings: for hosts with a principal.
 
     Attributes:
         links: the connections of the hosts; one more is opened for the lists.
@@ -134,14 +136,20 @@ class Following:
     """
 
     def __init__(
-        self, mirror: Mirror, connect: Connect, nursery: trio.Nursery, limit: int, on_updated: Callable[[str], None]
+        self,
+        mirror: Mirror,
+        connect: Connect,
+        nursery: trio.Nursery,
+        limit: int,
+        on_updated: Callable[[str], None],
+        bindings: Bindings,
     ) -> None:
         self._mirror = mirror
         self._on_updated = on_updated
         self._stale: dict[str, ServerClient] = {}
         self._news = trio.Event()
         self._lister: ServerClient | None = None
-        self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_change)
+        self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_change, bindings)
         self.listed = trio.Event()
 
     async def run(self) -> None:

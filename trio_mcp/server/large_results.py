@@ -16,6 +16,7 @@ from ..errors import LimitExceeded, ResourceNotFound
 from ..protocol.http.headers import SESSION_HEADER
 from ..protocol.json_limits import held_size
 from ..protocol.strict_json import dumps
+from ..protocol.uri.kept_results import PREFIX, is_kept, with_links
 from ..runtime import Actor, Lane
 from ..session import Call, Plan
 from ..types import (
@@ -34,9 +35,6 @@ from ..types import (
 from .branching import BranchTerms
 from .content import json_text
 from .results import plain_text
-
-PREFIX: Final = "trio-mcp://results/"
-"""The start of the URI of a result; a random name follows."""
 
 LEAST_MAX_RESULT: Final = 2048
 MAX_PREVIEW_META: Final = 512
@@ -121,6 +119,22 @@ async def run_read(uri: str, call: Call, _place: Actor | Lane, *_parent: BranchT
     if found is None:
         raise ResourceNotFound(uri)
     return ReadResourceResult(contents=[part.model_copy(update={"uri": part.uri or uri}) for part in found.contents])
+
+
+def with_kept_links(result: Model, rename: Callable[[str], str]) -> Model:
+    """Return the result of a tool or of a resource with other URIs for the results that were kept.
+
+    Args:
+        rename: returns the new URI.
+    """
+    match result:
+        case CallToolResult(content=content):
+            has_links = any(isinstance(block, ResourceLink) and is_kept(block.uri) for block in content)
+        case ReadResourceResult(contents=contents):
+            has_links = any(is_kept(part.uri) for part in contents)
+        case _:
+            has_links = False
+    return type(result).model_validate(with_links(result.wire(), rename)) if has_links else result
 
 
 def owner_of(call: Call) -> Hashable:

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple, cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
+from ..protocol.uri.kept_results import is_kept
 from ..protocol.uri.template import UriTemplate
 from ..protocol.uri.uris import MAX_URI, ascii_uri, check_uri, is_uri
 from ..runtime import ThreadLimiter
@@ -31,7 +32,7 @@ from .branching import BranchTerms
 from .catalog import Catalog
 from .content import to_json_text
 from .handler import Function, Handler, make_handler
-from .large_results import PREFIX, read_result
+from .large_results import read_result
 from .mounts import MountPoint, Mounts, inner_uri, mounted_body
 from .options import (
     OfferKeywords,
@@ -175,7 +176,7 @@ def read_resource(
     assert isinstance(params, ReadResourceRequestParams)
     # Before any template sees it: the time that matching takes grows with the length of the URI.
     check_uri(params.uri)
-    if params.uri.startswith(PREFIX):
+    if is_kept(params.uri):
         return read_result(params.uri)
     resource = resources.by_key.get(params.uri)
     if resource is not None:

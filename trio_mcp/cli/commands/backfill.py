@@ -15,8 +15,7 @@ from ...errors import McpError
 from ...relay import Backfill, OnForm, RelayServer
 from ...relay.server import MAX_SESSIONS
 from ...sampling import SamplingProvider
-from ...server.running import run_process
-from ...session import find_transport
+from ...server.running import run_process, serve_over
 from ..command import command
 from ..connecting import started
 from ..errors import CommandError, Status
@@ -114,9 +113,9 @@ async def serve(provider: Provider, http: dict[str, object] | None, relay: Relay
     # It keeps its connections to the API open in the block.
     async with provider:
         if http is None:
-            await find_transport("stdio").serve(relay)
+            await serve_over("stdio", relay, {})
         else:
-            await find_transport("http").serve(relay, **http)
+            await serve_over("http", relay, http)
 
 
 def read_server(words: Sequence[str]) -> CommandTarget | UrlTarget:
