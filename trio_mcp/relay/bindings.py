@@ -85,7 +85,7 @@ class Bindings:
         return found
 
     def answer(self, principal: str, result: JsonObject) -> JsonObject:
-        """Return the host's answer to a question as the server gets it. It belongs to the task of the question, or of the host."""
+        """Return the host's answer to a question as the server gets it. Its task is that of the question, or one of the host."""
         return with_related_task(result, lambda text: self._names.open(TASK, principal, text) or text)
 
     def link_of(self, principal: str, uri: str) -> str:

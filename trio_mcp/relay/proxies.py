@@ -36,6 +36,7 @@ from ..session import (
 from ..session.calls.services import CallServices
 from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
+from .behind import behind_target
 from .mirroring import Following, Mirror
 from .server import MAX_SESSIONS, RelayServer
 
@@ -101,7 +102,16 @@ class Proxy(RelayServer):
         # Made once for its checks, and not entered.
         self._connect_to()
         name = target_name(target) if name is None else check_str("name", name)
-        super().__init__(self._channel, Backfill(), options, max_sessions=max_sessions, name=name, keeps_session=True)
+        behind = behind_target(target, transport_options)
+        super().__init__(
+            self._channel,
+            Backfill(),
+            options,
+            max_sessions=max_sessions,
+            name=name,
+            keeps_session=True,
+            behind=behind,
+        )
         self._outer: list[tuple[MountPoint, Composition]] = []
         self._mirror = Mirror(name, self._forward)
 

@@ -11,6 +11,7 @@ from typing import Final, Self
 import trio
 
 from ..checks import check_int
+from ..http.open_access import Behind
 from ..logs import peer_logger
 from ..protocol.sealing.request_state import KeyRing
 from ..server.options import check_service
@@ -32,6 +33,7 @@ from .session import Connect, RelaySession
 logger = peer_logger("trio_mcp.relay")
 
 NAME = "trio-mcp backfill"
+UNKNOWN: Final = Behind()
 MAX_SESSIONS: Final = 100
 """Sessions of a proxy with several hosts: for each it may start a process."""
 
@@ -48,6 +50,7 @@ class RelayServer:
         name: of the server, for errors.
         keeps_session: the session of a legacy host on a single channel goes on in another one of the server, when that has lost
             it. The connection has to connect again by itself.
+        behind: what is known of the server, for serving without authentication.
 
     Raises:
         TypeError, ValueError: an option is invalid.
@@ -68,7 +71,9 @@ class RelayServer:
         max_sessions: int = MAX_SESSIONS,
         name: str | None = None,
         keeps_session: bool = False,
+        behind: Behind = UNKNOWN,
     ) -> None:
+        self.behind = behind
         self._keeps_session = keeps_session
         self.max_sessions = check_int("max_sessions", max_sessions, least=1)
         self.identity = Implementation(name=name or NAME, version="0")
