@@ -78,6 +78,11 @@ class SharedServer(ChannelServer, Protocol):
         ...
 
 
+def authenticates(server: object) -> bool:
+    """Return whether a server says of itself that it authenticates its callers wherever it is served over HTTP."""
+    return getattr(getattr(server, "http", None), "authenticate", None) is not None
+
+
 class Transport(Protocol):
     """One way to carry messages. The options differ from transport to transport, so each documents its own."""
 
