@@ -29,6 +29,7 @@ from ...errors import LimitExceeded
 from ...logs import RepeatedRecords
 from ...protocol.jsonrpc import Encoded, ErrorDetail
 from ...protocol.strict_json import dumps
+from ...shared_limits import STORED_OUTCOMES
 from ...storage import Change, Forget, Put, Record, Remove, Store, StoreConflict, StoreError
 from ...types import JsonValue
 from ..replies import LegOutcome
@@ -51,7 +52,7 @@ NODE_SECONDS: Final = 7 * 86400.0
 STORE_SECONDS: Final = 5.0
 """How long the store may take for one thing."""
 
-MAX_STORED_BYTES: Final = 256 * 1024 * 1024
+MAX_STORED_BYTES: Final = STORED_OUTCOMES.limit
 """Bytes of outcomes that one process keeps in the store at a time; a further one is stored without its bytes. One owner may have
 half, and a quarter while others need room."""
 
