@@ -72,6 +72,12 @@ FINISHED_CALLS: Final = SharedLimit(
     10_000,
     "the oldest of the caller is evicted: a copy of its request gets -32602",
 )
+FINISHED_BYTES: Final = SharedLimit("bytes of the results of finished calls", 64 * 1024 * 1024, FINISHED_CALLS.refusal)
+REPLAYED_STATES: Final = SharedLimit(
+    "states of earlier processes from which calls went on",
+    10_000,
+    "the oldest of the caller is forgotten: a copy of its request may run once more",
+)
 STORED_OUTCOMES: Final = SharedLimit(
     "bytes of outcomes of calls with idempotency keys that one process keeps in a durable store",
     256 * 1024 * 1024,
@@ -112,6 +118,8 @@ SHARED_LIMITS: Final = (
     AWAITED_PAGES,
     LEFT_PAGES,
     FINISHED_CALLS,
+    FINISHED_BYTES,
+    REPLAYED_STATES,
     STORED_OUTCOMES,
     SESSIONS,
     SSE_STREAMS,

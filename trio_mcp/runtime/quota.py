@@ -78,19 +78,20 @@ class Quota:
 
     def own_refusal(self, caller: Hashable | None, size: int = 1, *, capped: bool = True) -> str | None:
         """Return why a caller may not have so much more because of what it holds itself, or None if it may; see `refusal`."""
-        held, in_use, what = self._held.get(caller, 0) + size, self.in_use + size, self._what.what
-        if capped and held > self._cap:
+        what = self._what.what
+        if capped and self._held.get(caller, 0) + size > self._cap:
             return f"{self._cap} of your {what} are as many as you may have{self._named(self._what.cap)}"
-        if in_use > self._half and held > self._quarter and caller is not None:
+        if self.is_over_share(caller, size):
             return (
                 f"over half of the {self.limit} {what} that this server may have are in use, and you would have more than a "
                 f"quarter of them, {self._quarter}{self._named(self._what.option)}"
             )
         return None
 
-    def held_by(self, caller: Hashable | None) -> int:
-        """Return how much a caller holds."""
-        return self._held.get(caller, 0)
+    def is_over_share(self, caller: Hashable | None, size: int = 0) -> bool:
+        """Return whether a caller would hold more than its share with so much more, while over half of the limit is in use."""
+        in_use, held = self.in_use + size, self._held.get(caller, 0) + size
+        return in_use > self._half and held > self._quarter and caller is not None
 
     def add(self, caller: Hashable | None, size: int = 1) -> None:
         """Count so much more for a caller, whether or not it may have that."""
