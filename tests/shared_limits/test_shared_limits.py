@@ -30,11 +30,11 @@ async def test_a_caller_that_has_half_of_a_limit_gets_no_more_and_others_are_ser
             assert refused is not None
             assert unnamed(refused, limit.what) == []
             if caller != "carl":
-                assert unnamed(refused, "quarter", str(QUARTER)) == []
+                assert unnamed(refused, "quarter") == []
                 assert limit.option in refused
         refused = await hold("dora")
         assert refused is not None
-        assert unnamed(refused, limit.what, str(LIMIT)) == []
+        assert unnamed(refused, limit.what) == []
 
 
 @pytest.mark.parametrize("limit", [each for each in HOLDERS if each not in NEVER_ALONE], ids=name_of)
