@@ -57,6 +57,7 @@ from ...logs import RepeatedRecords
 from ...protocol.jsonrpc import Encoded, ErrorDetail
 from ...protocol.strict_json import dumps
 from ...runtime import Supervisor
+from ...shared_limits import STORED_OUTCOMES
 from ...storage import Change, Forget, Put, Record, Store, StoreConflict, StoreError
 from ...types import JsonValue
 from ..replies import LegOutcome
@@ -81,7 +82,7 @@ NODE_SECONDS: Final = 7 * 86400.0
 UNUSED_SECONDS: Final = 60.0
 """For how long it is kept that nothing has run under a key: longer than a write can be late."""
 
-MAX_STORED_BYTES: Final = 256 * 1024 * 1024
+MAX_STORED_BYTES: Final = STORED_OUTCOMES.limit
 """Bytes of outcomes that one process keeps in the store at a time; a further one is stored without its bytes. One owner may have
 half, and a quarter while others need room."""
 

@@ -81,7 +81,7 @@ async def adopt(tasks: Tasks, record: TaskRecord, version: int) -> None:
         await tasks.store.write([Put(stored_form(claimed, version))])
     except StoreConflict:
         return
-    task = OpenTask(claimed, tasks)
+    task = OpenTask(claimed, tasks, caller=None if claimed.call is None else claimed.call.facts().principal)
     task.version, task.is_resuming = version + 1, True
     tasks.add(task)
     try:

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -44,7 +44,7 @@ class TaskTable(Protocol):
         """Return the time in Unix seconds."""
         ...
 
-    def new(self, plan: Plan, facts: RequestFacts, params: Model) -> OpenTask:
+    def new(self, plan: Plan, facts: RequestFacts, params: Model, caller: Hashable | None) -> OpenTask:
         """Return a task that is counted as open, and not stored yet. Raises `LimitExceeded`."""
         ...
 
@@ -188,7 +188,7 @@ async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome
     run = EarlierRun(entries, logged=len(entries) if tasks.store.durable else 0)
     earlier = NOT_YET
     for _ in range(ATTEMPTS):
-        task = tasks.new(call.plan, call.facts, params)
+        task = tasks.new(call.plan, call.facts, params, call.actor.caller)
         place = stored_form(task.record, 0)
         one = None if log is None else OneTask(log.key, log.expires_at(), place, earlier.version)
         conflict: StoreConflict | None = None

@@ -402,8 +402,9 @@ class McpApp(DirectApp):
             check_upgrade(incoming.peer.headers, scope["subprotocols"])
             running = self._running or await self._ready()
             websockets = running.websockets
-            websockets.quota.check(incoming.peer.principal)
-            check_room(running.service.open_account(incoming.peer), SESSION_SIZE)
+            account = running.service.open_account(incoming.peer)
+            websockets.quota.admit(account)
+            check_room(account, SESSION_SIZE)
         except HttpRejection as rejection:
             await reject_upgrade(scope, receive, send, rejection)
             return

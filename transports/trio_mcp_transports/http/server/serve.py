@@ -152,6 +152,7 @@ def config_for(app: McpApp | McpApps) -> GuardedConfig:
         max_websocket_message=max(each.limits.body for each in apps),
         # Connections are not those of one server. Servers with separate budgets get them from the budget of the process.
         memory=memories[0] if all(each is memories[0] for each in memories) else None,
+        trusted_proxies=app.options.trusted_proxies,
         certfile=None if tls is None else tls.certfile,
         # Hypercorn wants both to speak TLS.
         keyfile=None if tls is None else tls.keyfile or tls.certfile,
