@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from os import PathLike
-from pathlib import Path
+from os import PathLike, fspath
 from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from ..checks import mistake
 from ..errors import RemoteProtocolError
 from ..protocol.strict_json import JsonLimits, dumps, loads
+from ..regular_files import FileTooLarge, NotRegularFile, read_regular
 from ..types import JsonObject, JsonValue
 from .errors import OpenApiError
 from .reading import Check, never_ends
@@ -52,8 +52,11 @@ def load_document(source: DocumentSource, max_bytes: int) -> JsonObject:
     if isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{")):
         return parse_document(source.encode(), max_bytes)
     if isinstance(source, str | PathLike):
-        with Path(source).open("rb") as file:
-            return parse_document(file.read(max_bytes + 1), max_bytes)
+        try:
+            return parse_document(read_regular(source, max_bytes), max_bytes)
+        except (NotRegularFile, FileTooLarge) as error:
+            limit = " (max_document)" if isinstance(error, FileTooLarge) else ""
+            raise OpenApiError(f"{fspath(source):.200}: {error.strerror}{limit}") from None
     value = source.openapi() if isinstance(source, MakesOpenApi) else source
     if not isinstance(value, Mapping):
         expected = "an OpenAPI document: a dict, text, the path of a file, or an application with a method openapi()"

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 from ...errors import ConfigurationError
 from ...json_value import JsonValue
@@ -20,11 +19,9 @@ from ...mcp_json import (
     without_comments,
     without_trailing_commas,
 )
+from ...regular_files import MAX_CONFIGURATION, read_regular
 from ..errors import CommandError, Status
-from .table import Host
-
-MAX_BYTES: Final = 50_000_000
-"""Bytes of the largest file that is read; Claude Code keeps its history in the same one."""
+from .table import Host, Scope
 
 
 @dataclass(frozen=True)
@@ -32,6 +29,7 @@ class ConfigFile:
     """The file of a host as it was read.
 
     Attributes:
+        path: the file itself, which the path of the host may be a link to.
         text: empty if there is no such file.
         document: what it says; of YAML the representation that keeps comments.
         member: the name of the member with the servers.
@@ -49,8 +47,9 @@ def read_file(path: Path, host: Host) -> ConfigFile:
     """Return what a file says; an empty document if there is no such file.
 
     Raises:
-        CommandError: it cannot be read or parsed, or has something else where servers should be.
+        CommandError: it cannot be read or parsed, has something else where servers should be, or is a link out of the project.
     """
+    path = file_itself(path, host)
     text = file_text(path)
     document: object = {}
     if text.strip():
@@ -105,11 +104,11 @@ def read_entries(path: Path, host: Host, *, expand: bool = False) -> list[FoundS
     Raises:
         CommandError: there is no such file, or it cannot be parsed.
     """
-    if not path.is_file():
+    if not path.exists():
         raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
     file = read_file(path, host)
     # What is relative in the file for all folders is so to the current one.
-    is_project = not any(each.path == path and each.scope == "user" for each in host.files())
+    is_project = scope_of(path, host) != "user"
     folder = path.absolute().parent if is_project else Path.cwd()
     variables = Variables({}, os.environ, folder, bare=host.style == "gemini") if expand else None
     members = {**file.servers, **folder_servers(file, host)}
@@ -124,12 +123,34 @@ def folder_servers(file: ConfigFile, host: Host) -> dict[str, JsonValue]:
     return servers if isinstance(servers, dict) else {}
 
 
+def scope_of(path: Path, host: Host) -> Scope | None:
+    """Return whether this is the file of a host for all folders or for the current one; None for another file."""
+    return next((each.scope for each in host.files() if each.path == path), None)
+
+
+def file_itself(path: Path, host: Host) -> Path:
+    """Return the file that a link leads to; a path without links stays as it is.
+
+    A user may keep the file of a host elsewhere. But a link in a project may have come with it, and could lead to any file of the
+    user.
+
+    Raises:
+        CommandError: it is in the current project, and leads out of its folder; or it leads nowhere.
+    """
+    try:
+        itself = path.resolve()
+        folder = Path.cwd().resolve()
+    except (OSError, RuntimeError):
+        raise unreadable(path, "its links lead in a circle") from None
+    if scope_of(path, host) == "project" and not itself.is_relative_to(folder):
+        raise unreadable(path, f"it leads to {itself}, out of the folder of the project; name that file with --file")
+    return path if itself == folder / path else itself
+
+
 def file_text(path: Path) -> str:
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise unreadable(path, f"it has more than {MAX_BYTES} bytes")
         # Line ends stay as they are: the file is written again.
-        return path.read_bytes().decode("utf-8")
+        return read_regular(path, MAX_CONFIGURATION).decode("utf-8")
     except FileNotFoundError:
         return ""
     except OSError as error:
