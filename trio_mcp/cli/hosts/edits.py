@@ -15,7 +15,7 @@ from typing import BinaryIO
 from ...json_value import JsonValue
 from ...regular_files import MAX_CONFIGURATION, read_regular, replacing
 from ..errors import CommandError, Status
-from .files import ConfigFile, file_text, is_yaml, yaml_files
+from .files import ConfigFile, file_text, yaml_files
 from .json_text import JsonText
 
 
@@ -41,7 +41,7 @@ class Change:
         path = self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if file_text(path) != self.before:
+            if file_text(path, str(path)) != self.before:
                 raise CommandError(f"{path} was changed meanwhile: try again", Status.UNREACHABLE)
             backup = back_up(path) if path.exists() else None
             with replacing(path) as file:
@@ -53,7 +53,7 @@ class Change:
 
 def with_server(file: ConfigFile, name: str, member: dict[str, JsonValue]) -> Change:
     """Return the change that adds a server, or replaces the one of that name."""
-    if is_yaml(file.path):
+    if file.is_yaml:
         file.servers[name] = member
         return Change(file.path, file.text, yaml_text(file))
     text = file.text if file.text.strip() else "{}\n"
@@ -69,7 +69,7 @@ def with_server(file: ConfigFile, name: str, member: dict[str, JsonValue]) -> Ch
 def without_server(file: ConfigFile, name: str) -> Change:
     """Return the change that removes a server. Raises `KeyError`."""
     del file.servers[name]
-    if is_yaml(file.path):
+    if file.is_yaml:
         return Change(file.path, file.text, yaml_text(file))
     json_text = JsonText(file.text)
     servers = json_text.find_value(json_text.root, file.member)

@@ -34,6 +34,7 @@ class ConfigFile:
         document: what it says; of YAML the representation that keeps comments.
         member: the name of the member with the servers.
         servers: its value.
+        is_yaml: it is not JSON, as the path of the host says: what that links to may have any name.
     """
 
     path: Path
@@ -41,6 +42,7 @@ class ConfigFile:
     document: dict[str, JsonValue]
     member: str
     servers: dict[str, JsonValue]
+    is_yaml: bool
 
 
 def read_file(path: Path, host: Host) -> ConfigFile:
@@ -49,20 +51,21 @@ def read_file(path: Path, host: Host) -> ConfigFile:
     Raises:
         CommandError: it cannot be read or parsed, has something else where servers should be, or is a link out of the project.
     """
-    path = file_itself(path, host)
-    text = file_text(path)
+    itself = file_itself(path, host)
+    shown = str(path) if itself == path else f"{path} (a link to {itself})"
+    text = file_text(itself, shown)
     document: object = {}
     if text.strip():
-        document = yaml_document(path, text) if is_yaml(path) else json_document(path, text)
+        document = yaml_document(itself, text, shown) if is_yaml(path) else json_document(text, shown)
     if not isinstance(document, dict):
-        raise unreadable(path, "it is not an object")
+        raise unreadable(shown, "it is not an object")
     member = next((each for each in host.members if each in document), host.members[0])
     servers = document.get(member)
     if servers is None:
         servers = document[member] = {}
     if not isinstance(servers, dict):
-        raise unreadable(path, f"{member} is not an object")
-    return ConfigFile(path, text, document, member, servers)
+        raise unreadable(shown, f"{member} is not an object")
+    return ConfigFile(itself, text, document, member, servers, is_yaml(path))
 
 
 def read_for_change(path: Path, host: Host) -> ConfigFile:
@@ -72,7 +75,7 @@ def read_for_change(path: Path, host: Host) -> ConfigFile:
         CommandError: also if it has comments or trailing commas that its host does not read.
     """
     file = read_file(path, host)
-    if not is_yaml(path) and (found := unread(file.text, host)) is not None:
+    if not file.is_yaml and (found := unread(file.text, host)) is not None:
         what, at = found
         line = file.text.count("\n", 0, at) + 1
         why = f"line {line} has {what}, which {host.title} does not read or does not document"
@@ -147,35 +150,36 @@ def file_itself(path: Path, host: Host) -> Path:
     return path if itself == folder / path else itself
 
 
-def file_text(path: Path) -> str:
+def file_text(path: Path, shown: str) -> str:
+    """Return what is in a file, or an empty text if there is none. Raises `CommandError`, which names the file as it is shown."""
     try:
         # Line ends stay as they are: the file is written again.
         return read_regular(path, MAX_CONFIGURATION).decode("utf-8")
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from error
+        raise unreadable(shown, error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
-        raise unreadable(path, "it is not UTF-8") from error
+        raise unreadable(shown, "it is not UTF-8") from error
 
 
-def json_document(path: Path, text: str) -> object:
+def json_document(text: str, shown: str) -> object:
     try:
-        return parse_jsonc(text.removeprefix("\ufeff"), str(path))
+        return parse_jsonc(text.removeprefix("\ufeff"), shown)
     except ConfigurationError as error:
-        raise unreadable(path, str(error).removeprefix(f"{path}: ")) from error
+        raise unreadable(shown, str(error).removeprefix(f"{shown}: ")) from error
 
 
 def is_yaml(path: Path) -> bool:
     return path.suffix in (".yaml", ".yml")
 
 
-def yaml_document(path: Path, text: str) -> object:
+def yaml_document(path: Path, text: str, shown: str) -> object:
     parse = yaml_files(path).parse
     try:
         return parse(text)
     except ValueError as error:
-        raise unreadable(path, str(error)) from error
+        raise unreadable(shown, str(error)) from error
 
 
 def yaml_files(path: Path) -> ModuleType:
@@ -188,5 +192,5 @@ def yaml_files(path: Path) -> ModuleType:
         raise CommandError(f"{path} is YAML: {advice}", Status.UNREACHABLE) from error
 
 
-def unreadable(path: Path, why: str) -> CommandError:
+def unreadable(path: Path | str, why: str) -> CommandError:
     return CommandError(f"{path} cannot be read, and was left as it is: {why}", Status.UNREACHABLE)
