@@ -46,7 +46,11 @@ class JsonLimits:
             raise ValueError(f"max_number_chars must be from 1 to {_MAX_DIGITS}, not {self.max_number_chars}")
 
 
-DEFAULT_LIMITS = JsonLimits()
+DEFAULT_LIMITS: Final = JsonLimits()
+"""Those of a message to a server."""
+
+CLIENT_LIMITS: Final = JsonLimits(max_bytes=16 * 1024 * 1024, max_values=1_000_000)
+"""Those of a message to a client: it has chosen its server, and may read long lists and large results."""
 
 VALUE_SIZE: Final = 120
 """Bytes of memory that a value takes besides its text, at most; measured with CPython 3.11 to 3.13."""
