@@ -75,7 +75,9 @@ def counted(values: int) -> Envelope:
     return Envelope(Notification("note", Encoded(b'{"x":[%b0]}' % (b"0," * values))))
 
 
-@pytest.mark.parametrize(("within", "over"), [(sized(5 * MIB), sized(16 * MIB)), (counted(200_000), counted(1_000_000))])
+@pytest.mark.parametrize(
+    ("within", "over"), [(sized(5 * MIB), sized(16 * MIB)), (counted(200_000), counted(1_000_000))]
+)
 async def test_each_end_has_the_limits_that_it_has_on_other_wires(within: Envelope, over: Envelope) -> None:
     client, server = memory_pair()
     for sender, envelope in ((server, within), (server, over), (client, within), (client, sized(3 * MIB))):
