@@ -26,7 +26,8 @@ from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..protocol.meta import IDEMPOTENCY_KEY, RELATED_TASK
 from ..protocol.sealing.owned_names import OwnedNames
 from ..protocol.sealing.request_state import KeyRing, to_base64url
-from ..protocol.uri.kept_results import PREFIX, is_kept, with_links
+from ..protocol.uri.kept_results import with_links
+from ..protocol.uri.uris import KEPT, KEPT_HERE, is_kept
 from ..server.large_results import with_kept_links
 from ..session.calls.repeats import MAX_KEY, malformed
 from ..session.tasks.requests import unknown_task
@@ -90,10 +91,10 @@ class Bindings:
 
     def link_of(self, principal: str, uri: str) -> str:
         """Return the URI at the server of a result that was kept for this principal. Raises `ResourceNotFound` if it was not."""
-        name = self._names.open(LINK, principal, uri.removeprefix(PREFIX))
+        name = self._names.open(LINK, principal, uri.removeprefix(KEPT_HERE))
         if name is None:
             raise ResourceNotFound(uri)
-        return PREFIX + name
+        return KEPT + name
 
     def _task(self, principal: str, text: str) -> str:
         name = self._names.open(TASK, principal, text)
@@ -147,7 +148,7 @@ class Bindings:
         return with_links(result, partial(self._link, principal))
 
     def _link(self, principal: str, uri: str) -> str:
-        return PREFIX + self._names.seal(LINK, principal, uri.removeprefix(PREFIX))
+        return KEPT_HERE + self._names.seal(LINK, principal, uri.removeprefix(KEPT))
 
     # the same as models, where a client of the proxy calls the server
 

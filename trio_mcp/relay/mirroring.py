@@ -22,6 +22,7 @@ from ..server.forwarded import (
     forwarded_resource,
     forwarded_template,
     forwarded_tool,
+    forwarding_reader,
 )
 from ..server.registry import MountableItem, Registry
 from ..session.changes import LISTS, Change
@@ -55,6 +56,7 @@ class Mirror:
         self._forward = forward
         self.registry = Registry(lambda _change: None, f"the server {name!r}")
         made = self.registry
+        made.kept = forwarding_reader(forward)
         self._left_out: dict[int, dict[str, str]] = {}
         """What is not offered, and why, by catalog: each is logged once."""
         self._completions = made.completions = ForwardedCompletions(made.prompts, made.resources, made.templates)

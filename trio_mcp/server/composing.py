@@ -156,7 +156,13 @@ class Composition(Registration):
         self._check_search(other)
         self._check_routes(routes_below(prefix, other))
         point = server.mounts.MountPoint(
-            prefix, other, other.identity.name, lambda: other.layers, other.registry.offers, self._fulfilled
+            prefix,
+            other,
+            other.identity.name,
+            lambda: other.layers,
+            other.registry.offers,
+            lambda uri: other.registry.reader_of_kept(uri) is not None,
+            self._fulfilled,
         )
         self._registry.mount(point, other.registry)
         other.add_outer(point, self)

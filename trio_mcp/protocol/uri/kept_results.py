@@ -1,19 +1,15 @@
-"""The URIs of results that were too large to be sent, in the JSON of the results that link to them."""
+"""The URIs of results that were too large to be sent, in the JSON of the results that link to them.
+
+trio-mcp://results/9fK...          kept by the server itself
+trio-mcp://notes/results/9fK...    kept by the one behind a proxy that is mounted as "notes"
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from ...types import JsonObject, JsonValue
-
-PREFIX: Final = "trio-mcp://results/"
-"""The start of the URI of a result; a random name follows."""
-
-
-def is_kept(uri: object) -> bool:
-    """Return whether something is the URI of a result that was kept."""
-    return isinstance(uri, str) and uri.startswith(PREFIX)
+from .uris import is_kept
 
 
 def with_links(result: JsonObject, rename: Callable[[str], str]) -> JsonObject:
