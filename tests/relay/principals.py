@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -11,10 +11,11 @@ import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, modern_request, served
 from relaying import ALL_SECONDS, Json
 
-from trio_mcp import Server
+from trio_mcp import Server, ServiceOptions
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.meta import TASKS_EXTENSION
 from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import Envelope, MessageChannel, MessageFacts, Peer, Received, Service, serve_channel
 from trio_mcp_transports.http import asgi_app
@@ -112,17 +113,24 @@ class Principal:
 
 @asynccontextmanager
 async def principals(
-    server: Server, *, host: str = "modern", way: str = "alone", names: tuple[str, ...] = ("alice", "bob")
+    server: Server, *, host: str = "modern", way: str = "alone", keys: Sequence[KeyRing | None] = (None,)
 ) -> AsyncIterator[list[Principal]]:
-    """Serve a proxy of a server, or a proxy of a proxy, to principals over HTTP."""
+    """Serve a proxy of a server, or a proxy of a proxy, to alice and bob over HTTP.
+
+    Args:
+        keys: of the proxy; for each there is one more that is served to both.
+    """
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(ALL_SECONDS))
         relay = behind_a_proxy(await stack.enter_async_context(server.open_service()))
         if way == "chain":
             opened: AbstractAsyncContextManager[Service] = relay.open_service()
             relay = behind_a_proxy(await stack.enter_async_context(opened))
-        peer = await stack.enter_async_context(served(asgi_app(relay, authenticate=authenticate)))
-        found = [Principal(peer, name, host) for name in names]
+        found: list[Principal] = []
+        for ring in keys:
+            again = relay.with_options(ServiceOptions(keys=ring))
+            peer = await stack.enter_async_context(served(asgi_app(again, authenticate=authenticate)))
+            found += [Principal(peer, name, host) for name in ("alice", "bob")]
         for each in found:
             await each.open()
         yield found

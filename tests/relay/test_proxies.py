@@ -18,7 +18,7 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
 from trio_mcp.client.options import ClientOptions
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.errors import ConfigurationError, RemoteProtocolError
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.relay import Proxy
 from trio_mcp.relay.host_links import IDLE_SECONDS
@@ -714,9 +714,27 @@ async def test_a_large_result_behind_a_mounted_proxy_is_that_of_its_principal(se
             (*_, link) = (await player.result())["content"]
             for name, is_hers in (("bob", False), ("ann", True)):
                 player.talk.peer = Peer(name)
-                await player.talk.ask("resources/read", uri=link["uri"])
+                player.talk.ask("resources/read", uri=link["uri"])
                 reply = await player.talk.receive()
-                assert ("result" in reply) is is_hers, reply
+                assert ("result" in reply) is is_hers
+
+
+async def test_wrong_keys_are_an_error_of_the_one_who_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_MCP_KEYS", "secret")
+    far = proxy(Far("modern").server)
+    for transport in ("stdio", "http"):
+        with pytest.raises(ConfigurationError, match="TRIO_MCP_KEYS"), trio.fail_after(SECONDS):
+            await far.serve(transport)
+    with pytest.raises(ConfigurationError, match="TRIO_MCP_KEYS"), trio.fail_after(SECONDS):
+        async with far.open_service():
+            raise AssertionError("it is served")
+
+
+def test_options_that_are_none_are_rejected() -> None:
+    with pytest.raises(TypeError):
+        proxy(Far("modern").server, options={"actors": 1})  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        proxy(Far("modern").server).with_options({"actors": 1})  # type: ignore[arg-type]
 
 
 class OneService:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import trio
 import trio.testing
-from asgi_peer import JSON_HEADERS
-from principals import TALKS, Principal, one_era, principals
-from relaying import Json
+from asgi_peer import JSON_HEADERS, legacy_call, modern_call
+from hosts import proxied
+from principals import TALKS, Principal, authenticate, one_era, principals
+from relaying import PROMPT, Json, ask
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, RELATED_TASK
+from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.relay.rounds import MAX_SEALED
 
 ERAS = ("legacy", "modern")
 hosts = pytest.mark.parametrize("host", ERAS)
@@ -257,6 +262,25 @@ async def test_tasks_that_may_be_those_of_other_principals_are_not_listed() -> N
         assert "list" not in reply["result"]["capabilities"]["tasks"]
 
 
+# keys
+
+
+async def test_proxies_that_share_their_keys_take_what_the_others_have_sealed_and_no_others_do() -> None:
+    """The proxy stores nothing: another process of it goes on."""
+    ring = KeyRing.random()
+    async with principals(shop("modern"), keys=(ring, ring, KeyRing.random())) as found:
+        (alice, _, alice_again, bob_again, alice_elsewhere, _) = found
+        asked = await alice.call("ask", what="who?")
+        state = str(asked["result"]["requestState"])
+        tried = {"name": "ask", "arguments": {"what": "who?"}, **answer(asked, "alice"), "requestState": state}
+        link = link_of(await alice.call("big", text="private "))
+        for each in (bob_again, alice_elsewhere):
+            assert "error" in await each.request("resources/read", uri=link)
+            assert (await each.request("tools/call", **tried))["error"]["code"] == -32602
+        assert "result" in await alice_again.request("resources/read", uri=link)
+        assert text_of(await alice_again.request("tools/call", **tried)) == "who? alice"
+
+
 # sessions
 
 
@@ -267,3 +291,105 @@ async def test_a_session_is_unknown_to_another_principal(server: str) -> None:
         reply = await bob.peer.post(body, {**alice.headers, **bob.who})
         assert reply.status == 404
         assert text_of(await alice.call("pay", order=1)) == "receipt 1"
+
+
+# what a server may send, line by line
+
+ALICE = {"authorization": "Bearer alice"}
+BOB = {"authorization": "Bearer bob"}
+
+
+def call_of(who: dict[str, str], id: int = 1, **more: object) -> tuple[Json, dict[str, str]]:
+    body, headers = modern_call("look", id=id, **more)
+    return body, {**headers, **who}
+
+
+def interim(request_id: object, state: str) -> Json:
+    question = {"method": "elicitation/create", "params": {"message": "who?", "requestedSchema": {"type": "object"}}}
+    asked = {"resultType": "input_required", "inputRequests": {"q": question}, "requestState": state}
+    return {"jsonrpc": "2.0", "id": request_id, "result": asked}
+
+
+async def test_a_state_as_large_as_a_server_makes_it_passes_and_a_larger_one_is_an_error_that_names_the_limit() -> None:
+    async with proxied(authenticate=authenticate) as hosts:
+        server = await hosts.discovered(ALICE)
+        reply = hosts.peer.start(*call_of(ALICE))
+        await server.send(interim((await server.receive())["id"], "s" * 64 * 1024))
+        sealed = (await reply.end()).json["result"]["requestState"]
+        again = hosts.peer.start(*call_of(ALICE, requestState=sealed, inputResponses={"q": {"action": "decline"}}))
+        got = await server.receive()
+        assert got["params"]["requestState"] == "s" * 64 * 1024
+        assert got["params"]["inputResponses"] == {"q": {"action": "decline"}}
+        await server.send(interim(got["id"], "s" * 1024 * 1024))
+        error = (await again.end()).json["error"]
+        assert error["code"] == -32603
+        assert str(MAX_SEALED) in error["message"]
+
+
+async def test_a_round_that_the_proxy_answers_in_part_is_that_of_its_principal() -> None:
+    async with proxied(authenticate=authenticate) as hosts:
+        server = await hosts.discovered(ALICE)
+        reply = hosts.peer.start(*call_of(ALICE))
+        asked = interim((await server.receive())["id"], "secret")
+        asked["result"]["inputRequests"]["s"] = {"method": "sampling/createMessage", "params": PROMPT}
+        await server.send(asked)
+        shown = (await reply.end()).json["result"]
+        assert list(shown["inputRequests"]) == ["q"]
+        given = {"requestState": shown["requestState"], "inputResponses": {"q": {"action": "decline"}}}
+        refused = (await hosts.peer.start(*call_of(BOB, **given)).end()).json["error"]
+        made_up = (await hosts.peer.start(*call_of(BOB, **{**given, "requestState": "x"})).end()).json["error"]
+        assert refused == made_up
+        hosts.peer.start(*call_of(ALICE, **given))
+        got = await server.receive()
+        assert (got["params"]["requestState"], set(got["params"]["inputResponses"])) == ("secret", {"q", "s"})
+
+
+async def test_what_belongs_to_a_task_names_it_as_its_principal_knows_it() -> None:
+    """In questions, progress, results and answers. A task of the host is left alone, and so is an unknown method."""
+    async with proxied(authenticate=authenticate) as hosts:
+        headers, server = await hosts.open_session(ALICE)
+        stream = hosts.peer.start(b"", {**headers, "accept": "text/event-stream"}, method="GET")
+        reply = hosts.peer.start({**legacy_call("look", id=2), "params": {"name": "look", "task": {}}}, headers)
+        got = await server.receive()
+        task = {"taskId": "t-1", "status": "working"}
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": {"task": task, "_meta": related("t-1")}})
+        created = (await reply.end()).last["result"]
+        task_id = created["task"]["taskId"]
+        assert "t-1" not in json.dumps(created)
+        assert created["_meta"] == related(task_id)
+        note = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"data": 1, "_meta": related("t-1")}}
+        await server.send(note)
+        await server.send(ask("q", "elicitation/create", {"message": "?", "_meta": related("t-1")}))
+        await server.send(ask("g", "tasks/get", {"taskId": "of the host"}))
+        await stream.until("tasks/get")
+        told, asked, about = stream.events
+        assert told["params"]["_meta"] == asked["params"]["_meta"] == related(task_id)
+        assert about["params"] == {"taskId": "of the host"}
+        await hosts.peer.post({"jsonrpc": "2.0", "id": "q", "result": {"_meta": related(task_id)}}, headers)
+        assert (await server.receive())["result"] == {"_meta": related("t-1")}
+        own = {"taskId": "of the host", "_meta": related("of the host")}
+        await hosts.peer.post({"jsonrpc": "2.0", "id": "g", "result": own}, headers)
+        assert (await server.receive())["result"] == own
+        other = hosts.peer.start({"jsonrpc": "2.0", "id": 3, "method": "x/y", "params": {"taskId": "t-1"}}, headers)
+        got = await server.receive()
+        assert got["params"] == {"taskId": "t-1"}
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": {"taskId": "t-1", "requestState": "s"}})
+        assert (await other.end()).last["result"] == {"taskId": "t-1", "requestState": "s"}
+
+
+async def test_the_tasks_of_a_process_that_a_session_has_for_itself_are_listed() -> None:
+    async with proxied(authenticate=authenticate) as hosts:
+        headers, server = await hosts.open_session(ALICE)
+        reply = hosts.peer.start({"jsonrpc": "2.0", "id": 2, "method": "tasks/list"}, headers)
+        got = await server.receive()
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": {"tasks": [{"taskId": "t-1"}], "x": 1}})
+        listed = (await reply.end()).last["result"]
+        task_id = listed["tasks"][0]["taskId"]
+        assert listed == {"tasks": [{"taskId": task_id}], "x": 1}
+        body = {"jsonrpc": "2.0", "id": 3, "method": "tasks/get", "params": {"taskId": task_id}}
+        hosts.peer.start(body, headers)
+        assert (await server.receive())["params"] == {"taskId": "t-1"}
+
+
+def related(task_id: str) -> Json:
+    return {RELATED_TASK: {"taskId": task_id}}
