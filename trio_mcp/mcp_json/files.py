@@ -68,8 +68,8 @@ def read_mcp_json(path: str | os.PathLike[str], *, variables: Mapping[str, str] 
 
     Raises:
         OSError: the file cannot be read.
-        ConfigurationError: it is no regular file, has more than 4 MiB, is not JSON, or has no servers. What is wrong with a single
-            server is in `errors`.
+        ConfigurationError: it is no regular file, is larger than 4 MiB, is not JSON, or has no servers. What is wrong with a
+            single server is in `errors`.
     """
     source = Path(path)
     try:

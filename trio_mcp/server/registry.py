@@ -172,13 +172,15 @@ class Registry:
         other.tools = Catalog("tool", lambda: None)
         for each in (*self.tools, tool):
             other.tools.add(each.name, each)
+        other._note_tool(tool)  # noqa: SLF001  it is of this class
         return other
 
     @property
     def capabilities(self) -> ServerCapabilities:
         """The capabilities to declare."""
         # By what was ever offered and not by what is: a client that read the declaration may call a method of it, and
-        # would get "method not found" instead of an empty list.
+        # would get "method not found" instead of an empty list. Tools are declared from the beginning: many hosts ask for their
+        # list whatever is declared, and the declaration of a legacy session cannot change when the first one is added.
         resources = self.resources.was_ever_filled or self.templates.was_ever_filled or self.keeps_results
         return ServerCapabilities(
             logging={},
