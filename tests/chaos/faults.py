@@ -93,22 +93,28 @@ async def full(world: World, random: Random) -> None:
 
 async def vanish(world: World, random: Random) -> None:
     """Remove lock files of living processes, or their folder."""
-    folder, how = Path(f"{world.store}.nodes"), random.choice(("one", "all", "folder", "moved", "replaced"))
+    how = random.choice(("one", "all", "folder", "moved", "replaced"))
     world.story.tell(f"lock files vanish: {how}")
     try:
-        names = os.listdir(folder)
-        if how in ("one", "all"):
-            for name in names[:1] if how == "one" else names:
-                (folder / name).unlink(missing_ok=True)
-        elif how == "folder":
-            shutil.rmtree(folder, ignore_errors=True)
-        else:
-            folder.rename(f"{folder}-{random.random()}")
-            if how == "replaced":
-                folder.mkdir(exist_ok=True)
+        do_away(Path(f"{world.store}.nodes"), how)
     except FileNotFoundError:
         world.story.tell("they had vanished already")
     await trio.lowlevel.checkpoint()
+
+
+def do_away(folder: Path, how: str) -> None:
+    """Do away with lock files. Raises `FileNotFoundError` if something else has."""
+    names = os.listdir(folder)
+    match how:
+        case "one" | "all":
+            for name in names[:1] if how == "one" else names:
+                (folder / name).unlink()
+        case "folder":
+            shutil.rmtree(folder, ignore_errors=True)
+        case _:
+            folder.rename(f"{folder}-{os.urandom(4).hex()}")
+            if how == "replaced":
+                folder.mkdir()
 
 
 async def jump(world: World, random: Random) -> None:

@@ -1,7 +1,8 @@
 """What clients do in a chaos run, and what they were promised.
 
-Each operation has two effects, `charge` and `ship`. Its client goes on until it has a result or an error; a request without an answer
-is sent again where that is allowed: with an idempotency key, with a `requestState`, about a task, or for the rest of a stream.
+Each operation has two effects, `charge` and `ship`. Its client goes on until it has a result or an error. A request without an
+answer is sent again where that is allowed: with an idempotency key, with a `requestState`, about a task, or for the rest of a
+stream.
 
 | what the client has at the end      | what the ledger has                                                          |
 |-------------------------------------|------------------------------------------------------------------------------|

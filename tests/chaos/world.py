@@ -100,7 +100,7 @@ class ServerProcess:
                 # It may be stopped.
                 process.send_signal(signal.SIGCONT)
                 with trio.move_on_after(DRAIN):
-                    while process.poll() is None:
+                    while process.poll() is None:  # noqa: ASYNC110  no event of ours
                         await trio.sleep(0.02)
                 if process.poll() is None:
                     self.slow_ends += 1

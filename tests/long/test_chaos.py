@@ -1,4 +1,4 @@
-"""An hour of chaos: two processes on one store, with everything that may go wrong; no effect happens twice, none is lost unreported.
+"""An hour of chaos: two processes on one store, and everything goes wrong. No effect happens twice, none is lost unreported.
 
 `--chaos-seconds` says for how long, and `--chaos-seed` which run to begin with.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pytest
@@ -553,6 +553,45 @@ async def test_a_process_that_lost_its_session_ends_it_and_leaves_the_store_alon
             assert (await second.answer(headers, question, value=True)).status == 202
             assert text_of((await rest.end()).last) == "accept"
     assert shop.effects == ["charged", "shipped"]
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["opened here", "taken over before"])
+async def test_a_process_that_lost_its_session_runs_no_further_step_of_it(
+    disk: Disk, shop: Shop, restored: bool
+) -> None:
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(process(disk, shop))
+        headers = await first.peer.open_session()
+        call = await first.call("order", headers)
+        question, last = await asked(call), call.ids[-1]
+        if restored:
+            first.store.crash()
+            first = await stack.enter_async_context(process(disk, shop))
+            call = first.resume(headers, last)
+            await trio.sleep(1)
+        disk.alive.clear()
+        second = await stack.enter_async_context(process(disk, shop))
+        rest = second.resume(headers, last)
+        await trio.sleep(1)
+        await first.answer(headers, question, value=True)
+        await call.end()
+        assert shop.effects == ["charged"]
+        assert (await second.answer(headers, question, value=True)).status == 202
+        assert text_of((await rest.end()).last) == "accept"
+    assert shop.effects == ["charged", "shipped"]
+
+
+async def test_a_process_that_lost_its_session_does_not_remove_it_when_it_is_idle(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        disk.alive.clear()
+        async with process(disk, shop) as second:
+            call = await second.call("order", headers)
+            question = await asked(call)
+            await trio.sleep(1.5 * LIMITS.session_idle)
+            assert (await first.peer.post(legacy_call("missing"), headers)).status in (404, 503)
+            assert (await second.answer(headers, question, value=True)).status == 202
+            assert text_of((await call.end()).last) == "accept"
 
 
 async def test_the_requests_of_a_batch_are_answered_together(disk: Disk, shop: Shop) -> None:

@@ -15,7 +15,7 @@ from .batch import BatchReplyTarget, OpenBatch
 from .calls.asks_requests import CallByRequests
 from .calls.call import Call
 from .calls.earlier import EarlierRun
-from .calls.log import LOG_KIND, CallLog
+from .calls.log import LOG_KIND, CallLog, Holding, TakenOver
 from .calls.services import CallServices
 from .envelope import Envelope, Peer
 from .replies import ReplyTarget
@@ -36,6 +36,7 @@ class KeptRequest:
         log: where its call writes what it does, from when the record may be in the store on; None before.
         record: what the store has of it.
         before: the log in which the call wrote before it was kept.
+        holding: says that this process has the session; None if no other one can take it over.
     """
 
     key: str
@@ -43,6 +44,7 @@ class KeptRequest:
     log: CallLog | None = None
     record: Record | None = None
     before: CallLog | None = None
+    holding: Holding | None = None
 
     @property
     def continues_elsewhere(self) -> bool:
@@ -59,7 +61,7 @@ class KeptRequest:
         if self.log is None:
             assert self.record is not None
             assert self.call is not None
-            self.log = log = services.open_log(self.key, CALL_SECONDS)
+            self.log = log = services.open_log(self.key, CALL_SECONDS, holding=self.holding)
             # The session goes on with it: no repeat may run it beside.
             keyed, memory = self.call.keyed, self.call.memory
             handing_over = [] if keyed is None or keyed.stored is None else keyed.stored.handing_over()
@@ -90,12 +92,15 @@ class LeftCall:
     run: EarlierRun
 
 
-def requests_to_keep(listener: ReplyTarget | OpenBatch | None, stream: int, owner: str) -> list[KeptRequest]:
+def requests_to_keep(
+    listener: ReplyTarget | OpenBatch | None, stream: int, owner: str, holding: Holding | None = None
+) -> list[KeptRequest]:
     """Return the requests whose answers are owed, to be put into the store; nothing is written yet.
 
     Args:
         stream: the number of the stream on which they are owed.
         owner: of the records.
+        holding: says that this process has the session; None if no other one can take it over.
     """
     targets = listener.reply_targets if isinstance(listener, OpenBatch) else () if listener is None else (listener,)
     kept: list[KeptRequest] = []
@@ -109,7 +114,7 @@ def requests_to_keep(listener: ReplyTarget | OpenBatch | None, stream: int, owne
         )
         key = secrets.token_urlsafe(16)
         record = Record(LOG_KIND, key, value, owner, time.time() + CALL_SECONDS)
-        kept.append(KeptRequest(key, call, record=record))
+        kept.append(KeptRequest(key, call, record=record, holding=holding))
     return kept
 
 
@@ -122,6 +127,7 @@ async def keep(services: CallServices[Call], kept: list[KeptRequest], *further: 
         further: changes that are made together with the last of it.
 
     Raises:
+        TakenOver: another process has the session.
         StoreError: whatever the store raises; those that are not kept are lost with the process.
     """
     waiting = list(kept)
@@ -129,6 +135,8 @@ async def keep(services: CallServices[Call], kept: list[KeptRequest], *further: 
         request = waiting.pop(0)
         try:
             await request.opened_log(services).commit(*(() if waiting else further))
+        except TakenOver:
+            raise
         except StoreConflict:
             request.take_back()
             kept.remove(request)
@@ -142,13 +150,18 @@ async def keep(services: CallServices[Call], kept: list[KeptRequest], *further: 
 
 
 def resume_requests(
-    session: ServerSession, outbox: Outbox[Envelope], calls: Sequence[LeftCall], peer: Peer
+    session: ServerSession,
+    outbox: Outbox[Envelope],
+    calls: Sequence[LeftCall],
+    peer: Peer,
+    holding: Holding | None = None,
 ) -> tuple[ReplyTarget | OpenBatch, list[KeptRequest]]:
     """Serve the requests of one stream that an earlier process has not answered; return what waits for their answers.
 
     Args:
         outbox: for what is sent about them; it is closed after the last answer.
         peer: who asks for the answers.
+        holding: says that this process has the session; None if no other one can take it over.
     """
     services = session.service.calls
     batch = OpenBatch(outbox, owns_outbox=True) if any(call.record.batch for call in calls) else None
@@ -161,7 +174,7 @@ def resume_requests(
         else:
             listener = target = ReplyTarget(record.id, outbox, owns_outbox=True, open_requests=session.requests)
         session.requests.add(target)
-        log = services.open_log(left.key, CALL_SECONDS, left.run.logged)
+        log = services.open_log(left.key, CALL_SECONDS, left.run.logged, holding)
         session.resume(Request(record.id, record.method, record.params), target, peer, left.run, log)
         call = target.work
         kept.append(KeptRequest(left.key, call if isinstance(call, CallByRequests) else None, log))

@@ -77,6 +77,31 @@ class Holding(Protocol):
         """End the call, which goes on in another process."""
 
 
+async def write_held(store: Store, holding: Holding, changes: Sequence[Change]) -> None:
+    """Write changes to what this process has, if it still has it.
+
+    Raises:
+        TakenOver: another process has it; `Holding.lost` was called.
+        StoreError: whatever the store raises.
+    """
+    conflict: StoreConflict | None = None
+    held: Sequence[Change] = ()
+    # Until the conflict is that of another record.
+    while conflict is None or holding.held() != held:
+        held = holding.held()
+        try:
+            await store.write([*held, *changes])
+        except StoreConflict as error:
+            conflict = without_traceback(error)
+        else:
+            holding.kept(held)
+            return
+        if not await holding.renew():
+            holding.lost()
+            raise TakenOver("this goes on in another process, which has taken it over")
+    raise conflict
+
+
 class CallLog:
     """Writes the log of one call.
 
@@ -198,27 +223,14 @@ class CallLog:
 
     async def _write_held(self, changes: Sequence[Change]) -> None:
         """Write changes, if this process still runs the call. Raises `TakenOver`, or whatever the store raises."""
-        holding = self._holding
-        if holding is None:
+        if self._holding is None:
             await self._store.write(changes)
             return
-        conflict: StoreConflict | None = None
-        held: Sequence[Change] = ()
-        # Until the conflict is that of another record.
-        while conflict is None or holding.held() != held:
-            held = holding.held()
-            try:
-                await self._store.write([*held, *changes])
-            except StoreConflict as error:
-                conflict = without_traceback(error)
-            else:
-                holding.kept(held)
-                return
-            if not await holding.renew():
-                self.close()
-                holding.lost()
-                raise TakenOver("this call goes on in another process, which has taken it over")
-        raise conflict
+        try:
+            await write_held(self._store, self._holding, changes)
+        except TakenOver:
+            self.close()
+            raise
 
     async def commit_in_time(self) -> None:
         """Commit. Raises `StoreError`, also if it takes longer than `COMMIT_SECONDS`, and once it is closed."""

@@ -83,4 +83,4 @@ class Claims:
             session.close(CancelReason.SHUTDOWN)
             raise
         sessions.add(entry)
-        await self.home.remove_calls(answered)
+        await self.home.remove_calls(left.place, answered)

@@ -69,7 +69,7 @@ class Restoration:
         if owed:
             stream = self.new_stream(self.entry, peer)
             stream.continue_after(number, said.last)
-            listener, stream.kept = resume_requests(self.entry.session, stream.outbox, owed, peer)
+            listener, stream.kept = resume_requests(self.entry.session, stream.outbox, owed, peer, self.entry.holding)
             stream.listener = listener
             self.on_unread(self.entry, stream)
         return [call.key for call in calls if call.record.id in said.answered]

@@ -22,7 +22,7 @@ from ...asgi.quota import HttpQuota
 from ...asgi.sessions import OpenSession, SessionTable
 from .breaker import Breaker
 from .event_log import EventLog
-from .stored import SessionHome, SessionPlace
+from .stored import HeldSession, SessionHome, SessionPlace
 from .streams import SessionStreams
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
@@ -36,9 +36,11 @@ class LegacySession(OpenSession):
         used: requests that named it; `notifications/initialized` is the first.
         seen: when the last of them came, or was answered.
         place: where it is stored; None if it ends with the process.
+        holding: says that this process has it; None if it ends with the process.
+        on_lost: called when another process has it.
     """
 
-    __slots__ = ("place", "seen", "streams", "used")
+    __slots__ = ("holding", "on_lost", "place", "seen", "streams", "used")
 
     def __init__(
         self,
@@ -57,11 +59,18 @@ class LegacySession(OpenSession):
         self.streams = SessionStreams(EventLog(store, principal, self.id, session.service.records, breaker))
         self.used = 0
         self.place: SessionPlace | None = None
+        self.holding: HeldSession | None = None
+        self.on_lost: Callable[[], None] = lambda: None
 
     def store_in(self, home: SessionHome, place: SessionPlace) -> None:
         """Keep it, and what its calls do, at this place."""
         self.place = place
-        self.streams.keeper = home.keeper(place)
+        self.holding = HeldSession(home, place, self._lost)
+        self.streams.keeper = home.keeper(place, self.holding)
+
+    def _lost(self) -> None:
+        # Looked up now: it is set when the session comes into a table.
+        self.on_lost()
 
     def close_streams(self) -> None:
         standalone = self.streams.standalone
@@ -95,6 +104,16 @@ class LegacySessions(SessionTable[LegacySession]):
         self._idle_timeout = limits.session_idle
         self._spawn = spawn
         self._home = home
+
+    def add(self, entry: LegacySession) -> LegacySession:
+        """Add a session, and return it; it is left as soon as another process has it."""
+        entry.on_lost = partial(self.leave, entry)
+        return super().add(entry)
+
+    def leave(self, entry: LegacySession) -> None:
+        """End a session that another process has, and leave to it what is stored."""
+        entry.streams.leave()
+        self.end(entry, CancelReason.SHUTDOWN)
 
     def make_room(self, account: Account) -> None:
         """Make room for one more session, which will draw from this account.
@@ -165,8 +184,7 @@ class LegacySessions(SessionTable[LegacySession]):
         if entry.place is None or self._home is None or entry.ended:
             return
         if not await self._home.save(entry.place, entry.session):
-            entry.streams.leave()
-            self.end(entry, CancelReason.SHUTDOWN)
+            self.leave(entry)
 
     async def _touch(self, entry: LegacySession) -> None:
         """Let the store keep a session that was used since it was last put, or is in use."""

@@ -20,6 +20,7 @@ import hashlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -31,10 +32,10 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account
 from trio_mcp.session import OpenBatch, Peer, ReplyTarget, ServerSession, Service
 from trio_mcp.session.calls.earlier import EarlierRun, earlier_run, read_log
-from trio_mcp.session.calls.log import LOG_KIND
+from trio_mcp.session.calls.log import LOG_KIND, TakenOver, write_held
 from trio_mcp.session.kept_requests import KeptRequest, LeftCall, keep, removal, requests_to_keep
 from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
-from trio_mcp.storage import Change, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
+from trio_mcp.storage import Change, Expect, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
 
 from ...asgi.access import HttpRejection
 from .breaker import Breaker
@@ -106,9 +107,9 @@ class SessionHome:
         self._records: RepeatedRecords = service.records
         self._breaker = Breaker(NOT_KEPT, service.records)
 
-    def keeper(self, place: SessionPlace) -> StreamKeeper:
+    def keeper(self, place: SessionPlace, holding: HeldSession) -> StreamKeeper:
         """Return what keeps the calls of a session."""
-        return StreamKeeper(self, self.service, self.store, place.key, self._breaker)
+        return StreamKeeper(self.service, self.store, place.key, self._breaker, holding)
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account for a session."""
@@ -143,10 +144,12 @@ class SessionHome:
         with trio.CancelScope(shield=True):
             await self._remove_soon(partial(self._remove, place))
 
-    async def remove_calls(self, keys: Sequence[str]) -> None:
-        """Remove requests that have their answers, soon if the store fails now, also after a cancel."""
+    async def remove_calls(self, place: SessionPlace, keys: Sequence[str]) -> None:
+        """Remove requests of a session that have their answers, soon if the store fails now, also after a cancel."""
         if keys:
-            await self._remove_soon(partial(self.store.write, removal(keys)))
+            # Those of another process that has the session now have the same keys.
+            with suppress(TakenOver):
+                await self._remove_soon(partial(write_held, self.store, HeldSession(self, place), removal(keys)))
 
     async def _remove_soon(self, remove: Callable[[], Awaitable[None]]) -> None:
         is_done = False
@@ -176,6 +179,18 @@ class SessionHome:
             place.saved = changes
             place.touched = trio.current_time()
 
+    async def catch_up(self, place: SessionPlace) -> bool:
+        """Take the version of the record from the store; return False if another process has put it. Raises `StoreError`."""
+        known = place.version
+        async with place.lock:
+            # Put meanwhile: then it is known.
+            if place.version == known:
+                try:
+                    place.version = await self._version_in_store(place)
+                except (StoreConflict, UnreadableRecord, ValueError):
+                    return False
+        return True
+
     async def _version_in_store(self, place: SessionPlace) -> int:
         """Return the version of the record, which this process has put. Raises `StoreConflict` if another one has."""
         record = await self.store.read(SESSION_KIND, place.key)
@@ -187,7 +202,11 @@ class SessionHome:
 
     async def _remove(self, place: SessionPlace) -> None:
         keys = [record.key for record in await self._calls_of(place.key)]
-        await self.store.write([Remove(SESSION_KIND, place.key), *removal(keys)])
+        try:
+            await write_held(self.store, HeldSession(self, place), [Remove(SESSION_KIND, place.key), *removal(keys)])
+        except TakenOver:
+            # What another process has is not removed, nor what is gone already.
+            return
 
     def _record(self, place: SessionPlace, stored: StoredSession) -> Record:
         # A session lives for at most 1.25 times the timeout, and is put again at every quarter of it.
@@ -261,13 +280,43 @@ class SessionHome:
         return HttpRejection(503, text, code=SERVER_BUSY)
 
 
+@dataclass(frozen=True, slots=True)
+class HeldSession:
+    """Says that this process has a session, and runs its calls (`Holding`).
+
+    Args:
+        on_lost: called when another process has it.
+    """
+
+    _home: SessionHome
+    _place: SessionPlace
+    _on_lost: Callable[[], None] = lambda: None
+
+    def held(self) -> Sequence[Change]:
+        place = self._place
+        return [Expect(SESSION_KIND, place.key, place.version)] if place.version else []
+
+    def kept(self, changes: Sequence[Change]) -> None:
+        """Nothing: the record stays as it is."""
+
+    async def renew(self) -> bool:
+        return await self._home.catch_up(self._place)
+
+    def lost(self) -> None:
+        self._on_lost()
+
+    async def remove_calls(self, keys: Sequence[str]) -> None:
+        """Remove requests that have their answers, as `SessionHome.remove_calls` does."""
+        await self._home.remove_calls(self._place, keys)
+
+
 class StreamKeeper:
     """Keeps the requests of one session in the store while their answers are owed on a stream."""
 
-    __slots__ = ("_breaker", "_home", "_key", "_service", "_store")
+    __slots__ = ("_breaker", "_holding", "_key", "_service", "_store")
 
-    def __init__(self, home: SessionHome, service: Service, store: Store, key: str, breaker: Breaker) -> None:
-        self._home = home
+    def __init__(self, service: Service, store: Store, key: str, breaker: Breaker, holding: HeldSession) -> None:
+        self._holding = holding
         self._service = service
         self._store = store
         self._key = key
@@ -275,7 +324,7 @@ class StreamKeeper:
 
     def requests_to_keep(self, listener: ReplyTarget | OpenBatch | None, stream: int) -> list[KeptRequest]:
         """Return the requests of a stream, which `append` puts into the store."""
-        return requests_to_keep(listener, stream, self._key)
+        return requests_to_keep(listener, stream, self._key, self._holding)
 
     async def append(
         self,
@@ -298,11 +347,17 @@ class StreamKeeper:
         if log.sealed:
             return
         if not log.is_in(self._store):
-            await self._breaker.run(lambda: keep(self._service.calls, kept))
+            try:
+                await self._breaker.run(lambda: keep(self._service.calls, kept))
+            except TakenOver:
+                return
             await log.append(stream, first, events)
             return
         try:
             await self._breaker.run(lambda: self._append(kept, log.appending(stream, first, events), is_last=is_last))
+        except TakenOver:
+            # The session has ended here.
+            return
         finally:
             # As `EventLog.append` does: the session ended while the store was writing.
             if log.sealed:
@@ -315,14 +370,14 @@ class StreamKeeper:
         if going_on:
             await keep(self._service.calls, going_on, *events, *removed)
         elif events or removed:
-            await self._store.write([*events, *removed])
+            await write_held(self._store, self._holding, [*events, *removed])
         kept[:] = going_on
 
     async def release(self, kept: list[KeptRequest]) -> None:
         """Remove the requests of a stream whose answers are in its log, except for those that the next process answers."""
         over = [request.key for request in kept if request.may_be_stored and not request.continues_elsewhere]
         kept.clear()
-        await self._home.remove_calls(over)
+        await self._holding.remove_calls(over)
 
 
 def session_key(session_id: str) -> str:
