@@ -12,7 +12,7 @@ import trio
 from crashing_store import Disk
 from late_store import NEVER, LateStore
 from peer import EVERYTHING, Json
-from talk import Modern, Talk, talk_to
+from talk import Talk, talk_to
 from task_talk import DECLARES
 
 from trio_mcp import Server, ServiceOptions
@@ -60,7 +60,9 @@ class Program:
     # the server
 
     def server(self, store: LateStore) -> Server:
-        server = Server("shop", options=ServiceOptions(store=store, keys=KeyRing([bytes(32)]), outcome_grace=self.grace))
+        server = Server(
+            "shop", options=ServiceOptions(store=store, keys=KeyRing([bytes(32)]), outcome_grace=self.grace)
+        )
         server.tool(self.pay)
         server.tool(task=True)(self.report)
         return server
@@ -100,9 +102,7 @@ class Program:
         seconds = {"key 0": 0.0, "key 1": 0.5, "key 2": 8.0}[key]
         capabilities = DECLARES if self.tool == "report" else EVERYTHING
         arguments = {"key": key, "seconds": seconds}
-        request_id = process.talk.leg(
-            self.tool, arguments, meta={IDEMPOTENCY_KEY: key}, capabilities=capabilities
-        )
+        request_id = process.talk.leg(self.tool, arguments, meta={IDEMPOTENCY_KEY: key}, capabilities=capabilities)
         assert isinstance(request_id, int)
         self.sent.append((key, process.talk, request_id))
 
@@ -178,6 +178,3 @@ class Program:
 def text_of(answer: Json) -> Any:
     content = answer.get("content")
     return content[0]["text"] if content else None
-
-
-__all__ = ["Modern", "Program"]
