@@ -21,7 +21,7 @@ from .calls.held_key import HeldKey
 from .calls.pending_asks import PendingAsks
 from .calls.repeats import CALL_LOST, CallKey, KeyedCall, Repeat, may_have_run, runs_again
 from .calls.services import CallServices
-from .calls.stored_keys import OPEN_SECONDS, STILL_RUNS, Claim, StoredKey, StoredKeys
+from .calls.stored_keys import OPEN_SECONDS, STILL_RUNS, Claim, StoredKey, StoredKeys, Wanted
 from .replies import LegOutcome, ReplyTarget
 from .service import Service
 from .tasks.owners import owner_of
@@ -282,14 +282,14 @@ class Claiming:
         is_lost = self.plan.resume is ResumeMode.PARKED and not services.options.always_replay and not self.as_task
         is_lost = (is_lost and claim.is_adopted) or (is_foreign and not claim.is_adopted)
         if is_lost and not runs_again(self.plan):
-            await self._keys.end(claim, None)
+            await self._keys.settle(self._keys.end(claim, None))
             return CALL_LOST
         self.stored = StoredCall(self._keys, claim, services.supervisor.spawn)
         try:
             run = None
             if claim.is_adopted and not self.as_task:
                 if (task := await self.first.requests.task_of(claim)) is not None:
-                    await self._keys.end(claim, task)
+                    await self._keys.settle(self._keys.end(claim, task))
                     return task
                 run = earlier_run(await read_log(services.store, claim.name))
             if self.waiting.requests:
@@ -346,12 +346,14 @@ class StoredCall:
         keyed.waiting = WaitingRequests()
         for target in targets:
             keyed.waiting.add_target(target)
-        self._spawn(self._store_and_answer, keyed, keyed.waiting, outcome)
+        ended = self._keys.end(self._claim, outcome)
+        self._spawn(self._store_and_answer, ended, keyed, keyed.waiting, outcome)
 
-    async def _store_and_answer(self, keyed: KeyedCall[Any], waiting: WaitingRequests, outcome: LegOutcome) -> None:
-        await self._keys.end(self._claim, outcome)
-        keyed.keep(outcome)
-        keyed.waiting = None
+    async def _store_and_answer(
+        self, ended: Wanted, keyed: KeyedCall[Any], waiting: WaitingRequests, outcome: LegOutcome
+    ) -> None:
+        await self._keys.settle(ended)
+        keyed.outcome_stored(outcome)
         waiting.answer(outcome)
 
     def leave(self) -> None:
@@ -364,10 +366,10 @@ class StoredCall:
     def handing_over(self) -> list[Change]:
         return self._keys.ending(self._claim, None)
 
-    def creating(self, outcome: LegOutcome) -> list[Change]:
+    def creating(self, outcome: LegOutcome, undo: Sequence[Change]) -> list[Change]:
         """Return the changes that store the answer of a request that creates a task."""
-        return self._keys.ending(self._claim, outcome, self.owner)
+        return self._keys.ending(self._claim, outcome, self.owner, undo)
 
-    async def take_back(self, removal: Sequence[Change]) -> None:
-        """Leave the key of a task that was not created to the next request, and remove what was to be written with it."""
-        await self._keys.take_back(self._claim, removal)
+    async def take_back(self) -> None:
+        """Leave the key of a task that was not created to the next request, and undo what was written with it."""
+        await self._keys.take_back(self._claim)

@@ -31,10 +31,17 @@ from ...storage import Change, Put, Record, Store, StoreConflict, StoreFull, Unr
 
 
 class Attempt(NamedTuple):
-    """A write that may have been made, or may be made yet: what it puts there, and what it changes in the same step."""
+    """A write that may have been made, or may be made yet.
+
+    Attributes:
+        value: what it puts there.
+        along: what it changes in the same step.
+        undo: what is changed with the next write if it was made, and is not wanted any more.
+    """
 
     value: bytes
     along: Sequence[Change] = ()
+    undo: Sequence[Change] = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -68,9 +75,13 @@ class FencedRecord:
         """Whether, besides, everything was made that was to be made along with a write."""
         return not self._unknown and not self._along
 
-    def begin(self, value: bytes, expires_at: float) -> Put:
-        """Return the change that replaces it, for a write that is made elsewhere. Until `made` it is unknown."""
-        self._unknown.append(Attempt(value))
+    def begin(self, value: bytes, expires_at: float, undo: Sequence[Change] = ()) -> Put:
+        """Return the change that replaces it, for a write that is made elsewhere. Until `made` it is unknown.
+
+        Args:
+            undo: changes that undo the others of that write; a later `put` makes them if it finds that it was made.
+        """
+        self._unknown.append(Attempt(value, undo=undo))
         return self._change(value, expires_at)
 
     def made(self, value: bytes) -> None:
@@ -119,7 +130,9 @@ class FencedRecord:
             made = [attempt for attempt in self._unknown if attempt.value == found.value]
             if made:
                 # Of two with one value, the one that did less: what it did not do is done again.
-                self._landed(min(made, key=lambda attempt: len(attempt.along)))
+                found_attempt = min(made, key=lambda attempt: len(attempt.along))
+                self._landed(found_attempt)
+                self._along += found_attempt.undo
                 return
         raise StoreConflict(f"another process has written this {self.kind}, or its time is over")
 

@@ -227,6 +227,13 @@ class KeyedCall(Generic[C]):
         self.outcome = outcome
         self._calls.draw(self, len(outcome.raw) if isinstance(outcome, Encoded) else 0)
 
+    def outcome_stored(self, outcome: LegOutcome) -> None:
+        """Give this outcome to repeats, none of which waits any more."""
+        self.keep(outcome)
+        self.waiting = None
+        if self.call is None:
+            self._calls.ended(self)
+
     def end_with(self, outcome: LegOutcome) -> None:
         """The request was answered with this, and no call is left that could be joined."""
         self.end_leg(outcome)
@@ -238,7 +245,7 @@ class KeyedCall(Generic[C]):
         if self.stored is not None and not self.answered:
             self.stored.leave()
             self.drop()
-        else:
+        elif self.waiting is None:
             self._calls.ended(self)
 
     def drop(self) -> None:
@@ -316,14 +323,11 @@ class KeyedCalls(Generic[C]):
         return keyed
 
     def draw(self, keyed: KeyedCall[C], size: int) -> None:
-        """Count the bytes of an outcome, unless its key was dropped while the outcome was stored."""
-        digest = keyed.key.digest
-        if self._kept.get(digest) is keyed:
-            self._kept_bytes += size
-        elif self._open.get(digest) is not keyed:
-            return
+        """Count the bytes of an outcome."""
         keyed.size += size
         self._account.draw(size)
+        if self._kept.get(keyed.key.digest) is keyed:
+            self._kept_bytes += size
 
     def drop(self, keyed: KeyedCall[C]) -> None:
         """Forget a key without an outcome."""

@@ -97,6 +97,7 @@ class StoredKey(NamedTuple):
         outcome: of the first leg; None if it is not known.
         owner: who may ask for the task that the outcome names; None if it names none.
         is_unused: nothing has run under the key.
+        claim: tells the claims of one process apart.
     """
 
     request: str
@@ -105,6 +106,7 @@ class StoredKey(NamedTuple):
     outcome: LegOutcome = None
     owner: str | None = None
     is_unused: bool = False
+    claim: int = 0
 
     def encode(self) -> bytes:
         members: dict[str, JsonValue] = {"request": self.request, "node": self.node, "over": self.is_over}
@@ -112,6 +114,8 @@ class StoredKey(NamedTuple):
             members["owner"] = self.owner
         if self.is_unused:
             members["unused"] = True
+        if self.claim:
+            members["claim"] = self.claim
         if isinstance(self.outcome, Encoded):
             members["result"] = self.outcome.raw.decode()
         elif self.outcome is not None:
@@ -194,6 +198,7 @@ class StoredKeys:
     _settling: Settling
     _clock: Callable[[], float] = time.time
     _room: OutcomeRoom = field(init=False)
+    _claims: int = field(default=0, init=False)
     _wanted: dict[bytes, Wanted] = field(default_factory=dict, init=False)
     """What is being written, or has to be written again, by the digests of the keys."""
 
@@ -227,7 +232,8 @@ class StoredKeys:
             LimitExceeded: a process that lives runs the call, or too many records are not settled.
             StoreError: whatever the store raises; nothing may be run.
         """
-        mine, known = StoredKey(key.request.hex(), self._node), self._wanted.get(key.digest)
+        self._claims += 1
+        mine, known = StoredKey(key.request.hex(), self._node, claim=self._claims), self._wanted.get(key.digest)
         if known is None:
             self._settling.check_room()
             claim = Claim(key, FencedRecord(self._store, KEY_KIND, key.digest.hex()))
@@ -263,9 +269,7 @@ class StoredKeys:
             raise
 
     def _give_up(self, claim: Claim) -> None:
-        wanted = self._left(claim) if claim.is_adopted else self._unused(claim)
-        self._wanted[claim.key.digest] = wanted
-        self._settle_later(wanted)
+        self._settle_later(self._note(self._left(claim) if claim.is_adopted else self._unused(claim)))
 
     async def _adopt(self, key: CallKey, mine: StoredKey) -> Claim | StoredKey:
         stored = await self._store.read(KEY_KIND, key.digest.hex())
@@ -290,35 +294,34 @@ class StoredKeys:
             raise LimitExceeded(STILL_RUNS) from None
         return claim
 
-    def ending(self, claim: Claim, outcome: LegOutcome, owner: str | None = None) -> list[Change]:
+    def ending(
+        self, claim: Claim, outcome: LegOutcome, owner: str | None = None, undo: Sequence[Change] = ()
+    ) -> list[Change]:
         """Return the changes that store an outcome, and remove what would have been needed to go on, for a write with others.
 
         Args:
             owner: who may ask for the task that the outcome names.
+            undo: changes that undo the others of that write.
         """
         wanted = self._over(claim, outcome, owner)
-        put = claim.record.begin(wanted.stored.encode(), self._clock() + wanted.seconds)
+        put = claim.record.begin(wanted.stored.encode(), self._clock() + wanted.seconds, undo)
         return [put, *wanted.along]
 
-    async def end(self, claim: Claim, outcome: LegOutcome) -> None:
-        """Store the outcome of a call; return after the first attempt, also if it fails."""
-        await self._settle(self._over(claim, outcome))
+    def end(self, claim: Claim, outcome: LegOutcome) -> Wanted:
+        """Note the outcome of a call, which repeats get from now on; `settle` stores it."""
+        return self._note(self._over(claim, outcome))
 
     def leave(self, claim: Claim) -> None:
         """Leave a call that was cancelled for its client to a repeat."""
-        self._settle_soon(self._left(claim))
+        self._supervisor.spawn(self.settle, self._note(self._left(claim)))
 
     def remove(self, claim: Claim) -> None:
         """Leave a key under which nothing has run to the next request."""
-        self._settle_soon(self._unused(claim))
+        self._supervisor.spawn(self.settle, self._note(self._unused(claim)))
 
-    async def take_back(self, claim: Claim, removal: Sequence[Change]) -> None:
-        """Leave the key of a task that was not created to the next request; return after the first attempt.
-
-        Args:
-            removal: of what was to be written with the answer.
-        """
-        await self._settle(self._unused(claim, removal))
+    async def take_back(self, claim: Claim) -> None:
+        """Leave the key of a task that was not created to the next request; return after the first attempt."""
+        await self.settle(self._note(self._unused(claim)))
 
     def _over(self, claim: Claim, outcome: LegOutcome, owner: str | None = None) -> Wanted:
         outcome = self._bounded(claim.key.owner, outcome)
@@ -328,16 +331,19 @@ class StoredKeys:
     def _left(self, claim: Claim) -> Wanted:
         return Wanted(claim, StoredKey(claim.key.request.hex()), OPEN_SECONDS)
 
-    def _unused(self, claim: Claim, along: Sequence[Change] = ()) -> Wanted:
-        return Wanted(claim, StoredKey(claim.key.request.hex(), is_unused=True), UNUSED_SECONDS, along)
+    def _unused(self, claim: Claim) -> Wanted:
+        return Wanted(claim, StoredKey(claim.key.request.hex(), is_unused=True), UNUSED_SECONDS)
 
-    def _settle_soon(self, wanted: Wanted) -> None:
+    def _note(self, wanted: Wanted) -> Wanted:
+        """Go by this from now on, whatever the store has."""
         self._wanted[wanted.claim.key.digest] = wanted
-        self._supervisor.spawn(self._settle, wanted)
+        return wanted
 
-    async def _settle(self, wanted: Wanted) -> None:
-        """Write what is wanted, also while the caller is cancelled: a call may end because the server does."""
-        self._wanted[wanted.claim.key.digest] = wanted
+    async def settle(self, wanted: Wanted) -> None:
+        """Write what is wanted; return after the first attempt, also if it fails.
+
+        It is made also while the caller is cancelled: a call may end because the server does.
+        """
         with trio.CancelScope(shield=True):
             if await self._settling.has_settled(partial(self._write, wanted)):
                 return

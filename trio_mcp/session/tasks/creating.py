@@ -59,16 +59,16 @@ class TaskTable(Protocol):
 class StoredAnswer(Protocol):
     """The answer of a request that creates a task, in the store: a repeat gets it from the next process too."""
 
-    def creating(self, outcome: LegOutcome) -> Sequence[Change]:
-        """Return the changes that store the answer."""
-        ...
-
-    async def take_back(self, removal: Sequence[Change]) -> None:
-        """Make it unknown, also if it is written late; return after the first attempt.
+    def creating(self, outcome: LegOutcome, undo: Sequence[Change]) -> Sequence[Change]:
+        """Return the changes that store the answer.
 
         Args:
-            removal: of what was to be written with it, for the same step.
+            undo: changes that undo the others of the same write, for `take_back`.
         """
+        ...
+
+    async def take_back(self) -> None:
+        """Make it unknown again, whether it was written or will be late; return after the first attempt."""
 
 
 @dataclass(slots=True, eq=False)
@@ -113,7 +113,7 @@ class NewTask:
             changes: list[Change] = [self._fence.begin(place.value, place.expires_at)]
             # In one step: else a repeat after a crash would create a second task.
             if self._stored is not None:
-                changes += self._stored.creating(answer)
+                changes += self._stored.creating(answer, self._removal)
             if self._one is not None:
                 changes += self._one.creating(answer)
             if self.run is not None and self.run.logged:
@@ -147,27 +147,31 @@ class NewTask:
         task = self.task
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)
-        key = stored_form(task.record, 0).key
-        removal: list[Change] = [Remove(KIND, key), Forget(LOG_KIND, key)]
         with trio.CancelScope(shield=True):
             if self._stored is not None:
-                await self._stored.take_back(removal)
+                await self._stored.take_back()
                 return
-            settling, attempt, is_settled = self.services.settling, partial(self._remove, removal), False
+            settling, is_settled = self.services.settling, False
             with trio.move_on_after(TAKE_BACK_SECONDS):
-                is_settled = await settling.has_settled(attempt)
+                is_settled = await settling.has_settled(self._remove)
         if not is_settled:
-            settling.begin(attempt)
+            settling.begin(self._remove)
 
-    async def _remove(self, removal: Sequence[Change]) -> None:
-        fence = self._fence
-        if not fence.is_known and self._tasks.store.durable:
-            instead = stored_form(taken_back(self.task.record, self._tasks.clock() + TAKEN_BACK_SECONDS), 0)
-            # Not in the list of its owner.
-            fence.owner = instead.owner
-            await fence.put(instead.value, instead.expires_at, removal[1:])
-        else:
-            await self._tasks.store.write(removal)
+    async def _remove(self) -> None:
+        fence, store = self._fence, self._tasks.store
+        if fence.is_known or not store.durable:
+            await store.write(self._removal)
+            return
+        instead = stored_form(taken_back(self.task.record, self._tasks.clock() + TAKEN_BACK_SECONDS), 0)
+        # Not in the list of its owner.
+        fence.owner = instead.owner
+        await fence.put(instead.value, instead.expires_at, self._removal[1:])
+
+    @property
+    def _removal(self) -> list[Change]:
+        """The changes that remove what was written, unless the next process has taken it over."""
+        key = stored_form(self.task.record, 0).key
+        return [Remove(KIND, key, 1 if self._tasks.store.durable else None), Forget(LOG_KIND, key)]
 
 
 async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome:
