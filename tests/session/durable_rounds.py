@@ -88,6 +88,7 @@ class Machine:
     keyed: dict[Case, Known] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
     sent: dict[tuple[Talk, RequestId], Sent] = field(default_factory=dict)
+    lateness: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
     _attempts: int = 0
 
     # processes
@@ -103,8 +104,8 @@ class Machine:
 
     async def _serve(self, slot: int, *, task_status: trio.TaskStatus[Process]) -> None:
         life = HOSTS[slot].world
-        store = MortalStore(self.disk, lambda: self._die(process, life), self.stores)
-        budget = MemoryBudget(64 * 1024 * 1024)
+        store = MortalStore(self.disk, lambda: self._die(process, life), self.stores, self.lateness[slot])
+        budget = MemoryBudget(2**26)
         self.stores.append(store)
         async with SERVERS[slot]._open_service(replace(OPTIONS, store=store, memory=budget)) as service:  # noqa: SLF001
             process = Process(service, store, budget)

@@ -78,6 +78,12 @@ class Machine(Rules):
         if not any(store.given_up for store in stores):
             return
         services = self.process.service.calls
+        for _ in range(10):
+            # The pauses between attempts to take tasks over grow.
+            if not any(self.is_left(task) for task in self.tasks.values()):
+                break
+            await self.pass_time(5)
+            await self.after_each()
         while (
             any(store.next_time() < NEVER for store in stores)
             or len(services.settling)
@@ -94,6 +100,11 @@ class Machine(Rules):
                 assert stored.outcome is not None or not is_mine or stored.id in works, f"nobody works on {stored}"
         for case in self.first_sent:
             await self.repeat_settled(case)
+
+    def is_left(self, task: Task) -> bool:
+        """Return whether a task waits to be taken over."""
+        stored = self.stored_task(task)
+        return stored is not None and stored.outcome is None and stored.node != self.process.service.calls.node
 
     async def repeat_settled(self, case: Case) -> None:
         """No key is blocked now: a repeat runs, joins, or hears the outcome or that it is not known."""

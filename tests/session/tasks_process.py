@@ -63,22 +63,25 @@ class MortalStore(LateStore):
 
     Args:
         on_crash: called at that moment.
-        elders: the stores of earlier processes, whose late writes may come now.
+        others: all stores on the disk, also of processes that have ended: their late writes may come now.
+        lateness: how late each of the next writes is, the next one last; the process that comes after this one goes on with it.
     """
 
-    def __init__(self, disk: Disk, on_crash: Callable[[], None], elders: Sequence[MortalStore] = ()) -> None:
+    def __init__(
+        self, disk: Disk, on_crash: Callable[[], None], others: Sequence[MortalStore], lateness: list[float]
+    ) -> None:
         super().__init__(disk, self._next_lateness)
         self._on_crash = on_crash
-        self._elders = elders
+        self._others = others
         self._left = 0
         self._after = False
-        self._next: list[float] = []
+        self._next = lateness
         self._busy_until = -NEVER
         self.on_write = self._count
 
     def be_late(self, writes: int, by: float) -> None:
         """Let so many of the next writes time out, to be made after that time; 0 for none."""
-        self._next = [by] * writes
+        self._next[:] = [by] * writes
 
     @property
     def is_waiting(self) -> bool:
@@ -93,7 +96,7 @@ class MortalStore(LateStore):
         return min(times, default=NEVER)
 
     def make_due(self) -> None:
-        for store in self._elders:
+        for store in self._others:
             LateStore.make_due(store)
         super().make_due()
 

@@ -50,6 +50,7 @@ class Rules(Told):
         """When a call with a key was first made, on both clocks, and in which process."""
         self.elders: list[MortalStore] = []
         """The stores of the processes that have ended; what they have given up may still be made."""
+        self._lateness: list[float] = []
         self._attempts = 0
         HOST.world = self.world
 
@@ -61,7 +62,7 @@ class Rules(Told):
         await wait_all_tasks_blocked()
 
     async def _serve(self, *, task_status: trio.TaskStatus[Process]) -> None:
-        store, budget = MortalStore(self.disk, self._die, self.elders), MemoryBudget(64 * 1024 * 1024)
+        store, budget = MortalStore(self.disk, self._die, self.elders, self._lateness), MemoryBudget(2**26)
         options = replace(OPTIONS, store=store, memory=budget)
         async with SERVER._open_service(options) as service:  # noqa: SLF001  a server is dear to make
             process = Process(service, store, budget)

@@ -309,6 +309,9 @@ class Told:
             self._hear_of(sent, task, result, error)
 
     def _hear_of(self, sent: Sent, task: Task, result: Json | None, error: Json | None) -> None:
+        if error is not None and error["code"] == SERVER_BUSY and self.is_late and self.reboots:
+            # It has not been taken over yet.
+            return
         task.is_over = task.is_over or sent.about == "tasks/cancel"
         if sent.about == "tasks/result":
             self._hear_outcome(task, result, error)
@@ -412,7 +415,7 @@ class Told:
             assert self.is_late or self.is_forgiven, (case, text)
         elif "may have run" in text:
             # What became of it may not have been recorded.
-            unsure = self.is_forgiven or any(f"'{name}'" in text for name in work.unsure | work.begun)
+            unsure = self.is_forgiven or self.is_late or any(f"'{name}'" in text for name in work.unsure | work.begun)
             assert unsure, (case, text, work)
         else:
             assert case.tool not in REPLAYED, (case, text)

@@ -318,6 +318,41 @@ async def test_of_two_processes_that_claim_a_task_at_once_one_runs_it() -> None:
     assert work.runs == 1
 
 
+@pytest.mark.parametrize("fails", ["before", "after", "list"])
+async def test_a_task_is_taken_over_although_the_store_fails_meanwhile(
+    fails: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """The write that takes it over may have been made, and nobody else works on the task then."""
+    disk, work = Disk(), Work()
+    async with Process(disk, work).task(ModernTask) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+    process = Process(disk, work)
+    write, read, left = process.store.write, process.store.list, [True, True]
+
+    async def fail(changes: Any) -> None:
+        takes_over = isinstance(changes[0], Put) and changes[0].record.kind == "task"
+        if not takes_over or not left or fails == "list" or not left.pop():
+            await write(changes)
+        elif fails == "after":
+            await write(changes)
+            raise StoreTimeout("it took too long")
+        else:
+            raise StoreTimeout("it took too long")
+
+    async def fail_list(*place: Any, **options: Any) -> Any:
+        if fails == "list" and left:
+            left.pop()
+            raise StoreTimeout("it took too long")
+        return await read(*place, **options)
+
+    process.store.write, process.store.list = fail, fail_list  # type: ignore[method-assign]
+    async with process.task(ModernTask, task.id) as again:
+        await trio.sleep(60)
+        assert await again.status() == "input_required"
+        assert len(again.talk.service.tasks) == 1
+
+
 async def test_a_poisoned_record_is_left_out_of_the_list_and_lost(caplog: pytest.LogCaptureFixture) -> None:
     disk, work = Disk(), Work()
     async with Process(disk, work).task(LegacyTask) as task:

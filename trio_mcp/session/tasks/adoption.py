@@ -1,26 +1,31 @@
 """Tasks of processes that have ended: this one takes them over, once, and goes on with their work if their tool allows it."""
 
+# A write that takes a task over and times out may be made, or be made later; then the task is this process's, and no other one
+# works on it. So it is written again until it is known (`fenced.py`). So is a store that cannot say what there is to take over.
+
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 import trio
 
 from ...errors import CallLost, McpError
-from ...logs import peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, ErrorDetail
-from ...storage import Put, Record, Store, StoreConflict, StoreError
+from ...storage import Record, Store, StoreConflict, StoreError
 from ..calls.call import Plan
 from ..calls.earlier import earlier_run, read_log
+from ..calls.fenced import FencedRecord
+from ..calls.settling import SETTLE_BACKOFF
 from .creating import begin_work
 from .open_task import OpenTask
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
 from .stored import SET_ASIDE
 from .tasks import Tasks
 
-logger = peer_logger("trio_mcp.tasks")
+NOT_YET: Final = "the tasks of earlier processes cannot be taken over yet: %s"
 
 PAGE = 200
 """Records that are read at once."""
@@ -30,18 +35,24 @@ AT_ONCE = 16
 
 async def adopt_all(tasks: Tasks) -> None:
     """Take over every task whose process has ended; run as a task when the server starts."""
-    after, ended = "", EndedNodes(tasks.store, tasks.services.node)
-    try:
-        while page := await tasks.store.list(KIND, after=after, limit=PAGE):
+    after, ended, failures = "", EndedNodes(tasks.store, tasks.services.node), 0
+    while True:
+        try:
+            page = await tasks.store.list(KIND, after=after, limit=PAGE)
             left = [found for stored in page if (found := open_record(tasks, stored)) is not None]
             adoptable = iter([(record, version) for record, version in left if await ended.has(record.node)])
-            # At once, so that their writes share commits.
-            async with trio.open_nursery() as nursery:
-                for _ in range(AT_ONCE):
-                    nursery.start_soon(adopt_some, tasks, adoptable)
-            after = page[-1].key
-    except* StoreError as errors:
-        logger.error("the tasks of earlier processes cannot be taken over: %s", errors.exceptions[0])
+        except StoreError as error:
+            tasks.services.records.log(NOT_YET, error, level=logging.ERROR)
+            await trio.sleep(SETTLE_BACKOFF.delay(failures))
+            failures += 1
+            continue
+        if not page:
+            return
+        # At once, so that their writes share commits.
+        async with trio.open_nursery() as nursery:
+            for _ in range(AT_ONCE):
+                nursery.start_soon(adopt_some, tasks, adoptable)
+        after, failures = page[-1].key, 0
 
 
 def open_record(tasks: Tasks, stored: Record) -> tuple[TaskRecord, int] | None:
@@ -75,19 +86,43 @@ async def adopt_some(tasks: Tasks, adoptable: Iterator[tuple[TaskRecord, int]]) 
 
 
 async def adopt(tasks: Tasks, record: TaskRecord, version: int) -> None:
-    """Take over a task, and go on with its work. Of several processes that try, one succeeds. Raises `StoreError`."""
+    """Take over a task, and go on with its work. Of several processes that try, one succeeds."""
     claimed = record._replace(node=tasks.services.node)
-    try:
-        await tasks.store.write([Put(stored_form(claimed, version))])
-    except StoreConflict:
+    claimed_version = await claim(tasks, claimed, version)
+    if claimed_version is None:
         return
     task = OpenTask(claimed, tasks, caller=None if claimed.call is None else claimed.call.facts().principal)
-    task.version, task.is_resuming = version + 1, True
+    task.version, task.is_resuming = claimed_version, True
     tasks.add(task)
     try:
         await resume(tasks, task, claimed.call)
     except (McpError, StoreError, ValueError, TypeError) as error:
         tasks.fail(task, lost(str(error)))
+
+
+async def claim(tasks: Tasks, record: TaskRecord, version: int) -> int | None:
+    """Put the record of a task as that of this process, until it is known to be there.
+
+    Args:
+        version: of the record that it replaces.
+
+    Returns:
+        its version; None if another process was faster, or the time of the task is over.
+    """
+    place, failures = stored_form(record, version), 0
+    fence = FencedRecord(tasks.store, KIND, place.key, place.owner, version)
+    while record.expires_at > tasks.clock():
+        try:
+            await fence.put(place.value, place.expires_at)
+        except StoreConflict:
+            return None
+        except StoreError as error:
+            tasks.services.records.log(NOT_YET, error, level=logging.ERROR)
+        else:
+            return fence.version
+        await trio.sleep(SETTLE_BACKOFF.delay(failures))
+        failures += 1
+    return None
 
 
 async def resume(tasks: Tasks, task: OpenTask, call: TaskCall | None) -> None:
