@@ -11,7 +11,7 @@ from naming import naming, unnamed
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.mcp_json import CommandServer, McpJson, UrlServer, parse_mcp_json, read_mcp_json
-from trio_mcp.mcp_json.files import MAX_FILE
+from trio_mcp.regular_files import MAX_CONFIGURATION
 
 
 @pytest.fixture(autouse=True)
@@ -308,8 +308,8 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     path.write_bytes(b"\xff")
     with pytest.raises(ConfigurationError, match=naming("mcp.json", "UTF-8")):
         read_mcp_json(path)
-    path.write_bytes(b" " * (MAX_FILE + 1))
-    with pytest.raises(ConfigurationError, match=naming("mcp.json", str(MAX_FILE))):
+    path.write_bytes(b" " * (MAX_CONFIGURATION + 1))
+    with pytest.raises(ConfigurationError, match=naming("mcp.json", str(MAX_CONFIGURATION))):
         read_mcp_json(path)
 
 

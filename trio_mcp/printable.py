@@ -14,6 +14,11 @@ _UNSAFE = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 _USER = r"(?<=://)[^/?#]*@"
 _BREAKS = r"[\n\u2028\u2029]"
 
+SECRET_NAME: Final = (
+    r"key|token|secret|pass(?!ive|enger|age)|pwd|auth|credential|cred$|bearer|cookie|signature|dsn|connection.?string"  # noqa: S105
+)
+"""What the name of an option, a variable or a header says of its value; case does not count."""
+
 
 def printable(text: str) -> str:
     """Return text that is safe to show on a terminal: without control characters, and without a change of direction."""
@@ -30,3 +35,8 @@ def shown_url(url: str) -> str:
     """Return a URL for an error or a log record: without what may be a secret in it (user, query and fragment)."""
     endpoint, query, _ = re.sub(_USER, "", url).partition("#")[0].partition("?")
     return f"{endpoint}{query and '?...'}"
+
+
+def is_secret_name(name: str) -> bool:
+    """Return whether the name of an option, a variable or a header says that its value is a secret."""
+    return re.search(SECRET_NAME, name, re.IGNORECASE) is not None

@@ -216,6 +216,56 @@ def test_a_bundle_has_a_manifest_and_the_files_of_the_project(folder: Path) -> N
     }
 
 
+KEY_RING = "A" * 43 + "\n" + "E" * 43 + "\n"
+SECRETS: dict[str, bytes] = {
+    "shop.db": b"",
+    "shop.store": b"SQLite format 3\0rest",
+    "shop.db-wal": b"",
+    "server.key": b"",
+    "server.pem": b"comment\n-----BEGIN EC PRIVATE KEY-----\n",
+    "keys.txt": KEY_RING.encode(),
+    "production.env": b"TOKEN=secret",
+    "deploy/id_ed25519": b"-----BEGIN OPENSSH PRIVATE KEY-----\n",
+}
+HARMLESS: dict[str, bytes] = {
+    "ca.pem": b"-----BEGIN CERTIFICATE-----\n",
+    "keys.py": b"MARK = '-----BEGIN PRIVATE KEY-----'\n",
+    "data.csv": b"A" * 44,
+    "logo.bin": bytes(range(256)) * 100,
+}
+
+
+def test_keys_and_databases_are_left_out_of_a_bundle_and_named(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, content in {**SECRETS, **HARMLESS}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    _, files = bundled(folder, "weather.py")
+    assert {*files} == {"pyproject.toml", "README.md", "weather.py", *HARMLESS}
+    assert unnamed(capsys.readouterr().err, *SECRETS, "--include") == []
+    _, files = bundled(folder, "weather.py", "--include", "*.db", "--include", "deploy/*", "--exclude", "*.bin")
+    assert {*files} & {*SECRETS} == {"shop.db", "deploy/id_ed25519"}
+
+
+def test_what_a_bundle_will_have_is_listed_before_it_is_written(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bundle", "weather.py", "--output", "none/out.mcpb"]) == Status.UNREACHABLE
+    *listed, error = capsys.readouterr().err.splitlines()
+    assert unnamed("\n".join(listed), "manifest.json", "weather.py", "README.md") == []
+    assert "none/out.mcpb" in error
+
+
+def test_a_bundle_does_not_go_on_without_the_patterns_of_its_author(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / ".mcpbignore").write_bytes(b"\xff")
+    assert main(["bundle", "weather.py"]) == Status.UNREACHABLE
+    assert ".mcpbignore" in capsys.readouterr().err
+    assert not [*folder.glob("*.mcpb")]
+
+
 def test_the_same_files_are_the_same_bundle(folder: Path) -> None:
     bundled(folder, "weather.py")
     first = (folder / "out.mcpb").read_bytes()

@@ -94,7 +94,7 @@ async def test_a_program_that_takes_tools_declares_them_and_receives_them() -> N
 
     question = sample(SAMPLE, tools=[TOOL], toolChoice={"mode": "required"})
     reply = await legacy_answer(question, on_sample=on_sample, sample_tools=True)
-    assert reply["result"]["content"] == [USE]
+    assert reply["result"]["content"] == USE
     assert asked[0].tools is not None
     assert [tool.name for tool in asked[0].tools] == ["look"]
 
@@ -239,7 +239,7 @@ async def test_a_user_may_change_what_the_model_is_asked() -> None:
         messages=[SamplingMessage(role="user", content=TextContent(text="hello"))], max_tokens=3
     )
     reply = await legacy_answer(SAMPLE_QUESTION, **consenting(Provider(), lambda _params, _server: changed))
-    assert reply["result"]["content"] == [{"type": "text", "text": "heard hello"}]
+    assert reply["result"]["content"] == {"type": "text", "text": "heard hello"}
 
 
 async def test_a_consent_that_is_neither_yes_nor_no_is_a_mistake_and_not_a_yes() -> None:

@@ -17,7 +17,9 @@ from trio.testing import MockClock
 
 from trio_mcp import Caller, CallHandler, CallRequest, CallResult, Client, Server, ServiceOptions, ToolError
 from trio_mcp.openapi import Credentials, OpenApiLimits
+from trio_mcp.openapi.encodings import ENCODINGS, PIECE, decoded
 from trio_mcp.runtime import MemoryBudget
+from trio_mcp.types import TextResourceContents
 
 JSON_BODY: Json = {"200": {"description": "", "content": {"application/json": {"schema": {"type": "object"}}}}}
 
@@ -81,6 +83,53 @@ async def test_credentials_replace_arguments_and_headers_of_the_client() -> None
     assert (request.headers["x-key"], request.headers["x-other"]) == ("own", "kept")
     assert request.headers["cookie"] == "a=1; session=own"
     assert "own" not in repr(given)
+
+
+@pytest.mark.parametrize("header", ["Cookie", "cookie", "COOKIE"])
+async def test_a_cookie_header_of_the_credentials_replaces_the_cookies_of_an_argument(header: str) -> None:
+    parameters = [param("sess", "cookie"), param("more", "cookie")]
+    arguments: Json = {"sess": "bob", "more": {"Sess": "bob", "a": "1"}}
+    given = {header: "sess=ann;  theme=dark"}
+    request = await Api().sent(operation(parameters), arguments, credentials=lambda caller: given)
+    assert request.headers.get_list("cookie") == ["sess=ann; theme=dark; a=1"]
+
+
+@pytest.mark.parametrize("name", ["X-Key", "x-key", "X_KEY"])
+async def test_a_credential_replaces_an_argument_however_its_name_is_spelled(name: str) -> None:
+    api, source = Api(), operation([param(name, "header"), param(name, "query"), param(name, "cookie")])
+    (tool,) = api.server(source).tools
+    arguments: Json = dict.fromkeys(tool.model.input_schema["properties"], "theirs")
+    given = Credentials(headers={"x-key": "own"}, query={"x-key": "own"}, cookies={"x-key": "own"})
+    request = await api.sent(source, arguments, credentials=lambda caller: given)
+    assert (len(arguments), target(request), request.headers["cookie"]) == (3, "/x?x-key=own", "x-key=own")
+    assert [value for key, value in request.headers.items() if key.replace("_", "-") == "x-key"] == ["own"]
+
+
+async def test_the_headers_of_the_client_are_sent_and_no_argument_replaces_them() -> None:
+    api = Api()
+    client = api.make_client(headers={"Cookie": "own=1; sess=client", "X-Tenant": "client"}, cookies={"jar": "1"})
+    parameters = [param("own", "cookie"), param("x-tenant", "header"), param("user-agent", "header")]
+    arguments = {"own": "theirs", "x-tenant": "theirs", "user-agent": "theirs"}
+    given = Credentials(cookies={"sess": "ann"})
+    request = await api.sent(operation(parameters), arguments, credentials=lambda caller: given)
+    assert request.headers.get_list("cookie") == ["own=1; sess=ann"]
+    assert (request.headers["x-tenant"], request.headers["user-agent"]) == ("client", "theirs")
+    client.headers["cookie"] = "own=2"
+    assert (await api.sent(operation())).headers["cookie"] == "own=2"
+
+
+async def test_a_cookie_that_the_api_sets_is_not_sent_beside_that_of_the_client() -> None:
+    api = always(headers={"set-cookie": "session=of-ann; Path=/"})
+    api.make_client(headers={"Cookie": "own=1"})
+    for _ in range(2):
+        assert (await api.sent(operation())).headers["cookie"] == "own=1"
+
+
+def test_a_client_with_a_query_of_its_own_is_refused() -> None:
+    api = Api()
+    api.make_client(params={"key": "own"})
+    with pytest.raises(ValueError, match="credentials="):
+        api.server(operation())
 
 
 async def test_no_part_of_an_argument_has_the_name_of_a_credential() -> None:
@@ -317,6 +366,53 @@ async def test_json_that_is_none_is_text() -> None:
 async def test_a_large_response_is_read_beside_the_event_loop() -> None:
     value = {"a": ["x" * 100] * 5000}
     assert (await always(json=value).call(operation(responses=JSON_BODY))).data == value
+
+
+@pytest.mark.parametrize("size", [3, 300_000])
+@pytest.mark.parametrize(
+    "charset", ["punycode", "undefined", "idna", "unicode_escape", "iso2022_jp", "utf-7", "rot13", "zlib", "x" * 30]
+)
+async def test_an_encoding_that_is_not_one_of_text_counts_as_utf_8(charset: str, size: int) -> None:
+    content = "ü".encode() * size + b"\xff"
+    for status in (200, 500):
+        api = always(status, content=content, headers={"content-type": f"text/plain; charset={charset}"})
+        result = await api.call(operation(), limits=OpenApiLimits(max_error_body=1_000_000))
+        assert result.text.endswith("ü" * size + "\ufffd")
+
+
+@pytest.mark.parametrize("size", [1, 100_000])
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        ("UTF-16", "aü€"),
+        ("ISO-8859-1", "aü"),
+        ("windows-1252", "aü€"),
+        ("Shift_JIS", "aあ"),
+        ("gb18030", "a中€"),
+        ("EUC-KR", "a가"),
+        ("koi8-r", "aж"),
+    ],
+)
+async def test_text_in_a_common_encoding_is_read(charset: str, text: str, size: int) -> None:
+    headers = {"content-type": f'text/plain; charset="{charset}"'}
+    result = await always(content=(text * size).encode(charset), headers=headers).call(operation())
+    assert result.text == text * size
+
+
+@pytest.mark.parametrize("encoding", sorted({*ENCODINGS.values()}))
+def test_an_encoding_is_decoded_in_pieces_and_asks_between_them_whether_to_go_on(encoding: str) -> None:
+    asked: list[None] = []
+    assert decoded(b"\xff\x81" * PIECE, encoding, lambda: asked.append(None))
+    assert len(asked) == 2
+
+
+async def test_a_resource_that_is_text_is_read_as_a_result_is() -> None:
+    headers = {"content-type": "text/plain; charset=punycode"}
+    api = always(content="ü".encode() * 100_000, headers=headers)
+    async with api.connected(operation(), resources=True) as client:
+        (contents,) = (await client.read_resource("openapi://api/x")).contents
+    assert isinstance(contents, TextResourceContents)
+    assert contents.text == "ü" * 100_000
 
 
 BLOCKS: list[tuple[str, dict[str, str], bytes, str]] = [

@@ -14,6 +14,7 @@ from recorded_api import BOUND, Api, Json, document, operation
 
 from trio_mcp import Server
 from trio_mcp.openapi import OpenApiError, OpenApiLimits, add_openapi, fetch_openapi
+from trio_mcp.openapi.documents import parse_document
 
 DOCUMENT = operation()
 TEXT = json.dumps(DOCUMENT)
@@ -66,6 +67,73 @@ def test_yaml_without_its_library_says_what_to_install(monkeypatch: pytest.Monke
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 10)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
 )
+
+
+def yaml_with(text: str) -> str:
+    return f"{YAML}x-more:\n  {text}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("[null, ~, true, False, 1, -2, 1.5, 1e3]", [None, None, True, False, 1, -2, 1.5, 1000.0]),
+        (
+            "[yes, 010, +1, 0x1F, 1_000, 12:30, .5, .inf, .nan]",
+            ["yes", "010", "+1", "0x1F", "1_000", "12:30", ".5", ".inf", ".nan"],
+        ),
+        ("['1', \"true\", !!str 5, ! 6, !!int 7, !!float 1]", ["1", "true", "5", "6", 7, 1]),
+        ("{1.10: a, true: b, ~: c}", {"1.10": "a", "true": "b", "~": "c"}),
+        (
+            "[&a {b: 1}, *a, {<<: *a, c: 2}, {<<: [*a, {b: 3, d: 4}], b: 5}]",
+            [{"b": 1}, {"b": 1}, {"b": 1, "c": 2}, {"b": 5, "d": 4}],
+        ),
+        ("[&x name, {*x : 1}]", ["name", {"name": 1}]),
+    ],
+)
+def test_what_yaml_says_is_what_json_can_say(text: str, value: Any) -> None:
+    assert parse_document(yaml_with(text).encode(), 100_000)["x-more"] == value
+
+
+MERGES = "  a: &a {k: 1}\n" + "".join(
+    f"  {new}: &{new} {{<<: [{', '.join([f'*{old}'] * 50)}]}}\n"
+    for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        (BOMB.replace("\n", "\n  "), "values"),
+        (MERGES.strip(), "values"),
+        (f"[&a '{'x' * 10_000}'{', *a' * 2000}]", "characters"),
+        ("[" * 200 + "]" * 200, "levels"),
+        ("- " * 200 + "x", "levels"),
+        ("\n  ".join(f"a{n}: &a{n} {f'[*a{n - 1}]' if n else '[]'}" for n in range(200)), "levels"),
+        ("9" * 321, "characters"),
+        ("!!int " + "9" * 5_000, "characters"),
+        ("1." + "0" * 400, "characters"),
+        ("1e999", "double"),
+        ("!!int 0b" + "1" * 100_000, "tag"),
+        ("!!int 1" + ":10" * 100_000, "tag"),
+        ("!!binary aGk=", "tag"),
+        ("!!timestamp 2024-01-01", "tag"),
+        ("!!set {a, b}", "tag"),
+        ("!!bool 1", "tag"),
+        ("&a [*a]", "refers"),
+        ("[*b]", "refers"),
+        ("{<<: 5}", "<<"),
+        ("{[a]: 5}", "name"),
+        ("1\n---\na: 1", "second"),
+    ],
+)
+def test_a_document_in_yaml_has_the_limits_of_one_in_json(text: str, limit: str) -> None:
+    with pytest.raises(OpenApiError, match=limit):
+        parse_document(yaml_with(text).encode(), 10_000_000)
+
+
+def test_an_error_in_yaml_names_the_line() -> None:
+    with pytest.raises(OpenApiError, match=rf"line {YAML.count(chr(10)) + 2} "):
+        parse_document(yaml_with("!!binary aGk=").encode(), 100_000)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +228,13 @@ async def test_what_is_fetched_and_is_no_document_is_refused(response: httpx2.Re
     with trio.fail_after(BOUND), pytest.raises(OpenApiError):
         await fetch_openapi("openapi.json", api.client, limits=OpenApiLimits(max_document=1000))
     assert len(api.requests) == 1
+
+
+async def test_reading_a_document_ends_with_its_timeout() -> None:
+    # With the real clock: what reads is in a thread, which has to end by itself.
+    api = Api(lambda request: httpx2.Response(200, text=YAML + "x-more:\n" + "  - {a: 1}\n" * 450_000))
+    with trio.fail_after(BOUND), pytest.raises(OpenApiError, match=r"0\.05 seconds"):
+        await fetch_openapi("openapi.yaml", api.client, timeout=0.05)
 
 
 async def test_a_document_that_cannot_be_fetched_is_an_error() -> None:

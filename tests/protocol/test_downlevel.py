@@ -28,6 +28,7 @@ from trio_mcp.types import (
     JsonValue,
     ListToolsResult,
     Model,
+    SamplingContentBlock,
     SamplingMessage,
     TextContent,
     Tool,
@@ -196,6 +197,46 @@ def test_a_message_of_several_blocks_becomes_several_messages_before_2025_11_25(
 def test_an_answer_of_several_blocks_becomes_one_before_2025_11_25(content: list[ContentBlock], written: JsonObject):
     answer = CreateMessageResult(role="assistant", content=content, model="m")
     assert result(codec_for("2025-06-18"), "sampling/createMessage", answer)["content"] == written
+
+
+USE = ToolUseContent(id="1", name="add", input={"x": 1})
+several_blocks = pytest.mark.parametrize("version", [MODERN, NEWEST_LEGACY])
+
+
+def answer_of(version: str, content: list[SamplingContentBlock]) -> JsonValue:
+    answer = CreateMessageResult(role="assistant", content=content, model="m")
+    if version == MODERN:
+        return modern.encode_input_response("sampling/createMessage", answer)["content"]
+    return result(codec_for(version), "sampling/createMessage", answer)["content"]
+
+
+def message_of(version: str, content: list[SamplingContentBlock]) -> JsonValue:
+    message = SamplingMessage(role="assistant", content=content)
+    params = CreateMessageRequestParams(messages=[message], max_tokens=1)
+    if version == MODERN:
+        return json.loads(modern.encode_question("sampling/createMessage", params))["messages"][0]["content"]
+    return request(version, "sampling/createMessage", params)["messages"][0]["content"]
+
+
+@several_blocks
+@pytest.mark.parametrize("block", [TextContent(text="a"), IMAGE, AUDIO, USE], ids=lambda block: block.type)
+def test_an_answer_of_one_block_is_sent_as_that_block(version: str, block: SamplingContentBlock):
+    assert answer_of(version, [block]) == block.wire()
+
+
+@several_blocks
+def test_an_answer_of_several_blocks_or_of_none_is_sent_as_an_array(version: str):
+    blocks: list[SamplingContentBlock] = [TextContent(text="a"), USE]
+    assert answer_of(version, blocks) == [block.wire() for block in blocks]
+    assert answer_of(version, []) == []
+
+
+@several_blocks
+def test_a_message_of_one_block_is_sent_as_that_block_unless_it_is_of_a_tool(version: str):
+    for block in (TextContent(text="a"), IMAGE, AUDIO):
+        assert message_of(version, [block]) == block.wire()
+    assert message_of(version, [USE]) == [USE.wire()]
+    assert message_of(version, [TextContent(text="a"), USE]) == [{"type": "text", "text": "a"}, USE.wire()]
 
 
 def test_modern_members_never_reach_a_legacy_peer():

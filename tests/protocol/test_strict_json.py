@@ -6,6 +6,7 @@ import json
 import math
 import sys
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -198,6 +199,13 @@ def test_a_depth_limit_may_be_set_up_to_what_can_be_written() -> None:
 def test_a_number_limit_stays_where_python_converts_integers(length: int) -> None:
     with pytest.raises(ValueError, match=naming("max_number_chars", 640)):
         JsonLimits(max_number_chars=length)
+
+
+@pytest.mark.parametrize("name", ["max_bytes", "max_depth", "max_number_chars", "max_values"])
+@pytest.mark.parametrize(("value", "error"), [(0, ValueError), (-1, ValueError), (1.5, TypeError), (True, TypeError)])
+def test_a_limit_is_a_whole_number_of_at_least_one(name: str, value: Any, error: type[Exception]) -> None:
+    with pytest.raises(error, match=name):
+        JsonLimits(**{name: value})
 
 
 def test_a_nearly_used_up_stack_is_a_refusal_and_no_recursion_error() -> None:

@@ -38,8 +38,9 @@ def count(value: JsonValue) -> int:
 def test_the_limit_counts_values_exactly(value: JsonValue) -> None:
     text, values = dumps(value), count(value)
     assert loads(text, JsonLimits(max_values=values)) == value
-    with pytest.raises(RemoteProtocolError, match="max_values"):
-        loads(text, JsonLimits(max_values=values - 1))
+    if values > 1:
+        with pytest.raises(RemoteProtocolError, match="max_values"):
+            loads(text, JsonLimits(max_values=values - 1))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import trio.testing
 from asgi_peer import AsgiPeer, initialize, modern_request, served
 from relaying import ALL_SECONDS, DISCOVERED, SECONDS, Json, Line, Model, initialized
 
+from trio_mcp.http import Authenticate
 from trio_mcp.protocol.revisions import NEWEST_LEGACY
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import ServiceOptions
@@ -29,21 +30,22 @@ class Hosts:
         with trio.fail_after(SECONDS):
             return await self._servers.receive()
 
-    async def open_session(self) -> tuple[dict[str, str], Line]:
-        """Open a legacy session; return the headers of its requests, and its connection."""
-        opening = self.peer.start(initialize({}))
+    async def open_session(self, who: dict[str, str] | None = None) -> tuple[dict[str, str], Line]:
+        """Open a legacy session with these credentials; return the headers of its requests, and its connection."""
+        own = {**reply_headers(), **(who or {})}
+        opening = self.peer.start(initialize({}), own)
         server = await self.connection()
         got = await server.receive()
         await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
         reply = await opening.end()
         assert reply.json["result"] == initialized()
         headers = {"mcp-session-id": reply.headers["mcp-session-id"], "mcp-protocol-version": NEWEST_LEGACY}
-        return {**reply_headers(), **headers}, server
+        return {**own, **headers}, server
 
-    async def discovered(self) -> Line:
+    async def discovered(self, who: dict[str, str] | None = None) -> Line:
         """Let the proxy find out that the server is a modern one; return the connection."""
         body, headers = modern_request("server/discover", {}, id="d")
-        discovery = self.peer.start(body, headers)
+        discovery = self.peer.start(body, {**headers, **(who or {})})
         server = await self.connection()
         for _ in range(2):
             got = await server.receive()
@@ -62,7 +64,10 @@ def reply_headers() -> dict[str, str]:
 
 @asynccontextmanager
 async def proxied(
-    model: Model | None = None, options: ServiceOptions | None = None, **relay_options: int
+    model: Model | None = None,
+    options: ServiceOptions | None = None,
+    authenticate: Authenticate | None = None,
+    **relay_options: int,
 ) -> AsyncIterator[Hosts]:
     opened, servers = trio.open_memory_channel[Line](10)
 
@@ -74,7 +79,7 @@ async def proxied(
             yield channel
 
     relay = RelayServer(connect, Backfill(model or Model()), options, **relay_options)
-    app = asgi_app(relay, sse_path="/sse")
+    app = asgi_app(relay, sse_path="/sse", authenticate=authenticate)
     with trio.fail_after(ALL_SECONDS):
         async with served(app) as peer:
             yield Hosts(peer, servers)

@@ -13,17 +13,28 @@ import trio
 from naming import naming, unnamed
 from relaying import SECONDS
 from talk import ERAS as TALK_ERAS
-from talk import Legacy, play
+from talk import Legacy, Modern, play
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
 from trio_mcp.client.options import ClientOptions
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.errors import ConfigurationError, RemoteProtocolError
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.relay import Proxy
 from trio_mcp.relay.host_links import IDLE_SECONDS
 from trio_mcp.relay.proxies import START_SECONDS
-from trio_mcp.session import MessageFacts, Peer, serve_channel
+from trio_mcp.session import (
+    AnyChannel,
+    Envelope,
+    MessageChannel,
+    MessageFacts,
+    Peer,
+    Received,
+    Sent,
+    Service,
+    as_message_channel,
+    serve_channel,
+)
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import (
     CallToolResult,
@@ -70,6 +81,7 @@ class Far:
         for each in (ask, report, fail, rich, self.hold, self.change, self.meet, links):
             self.server.add_tool(each)
         self.server.add_tool(decorated, annotations=ToolAnnotations(idempotent_hint=True), icons=[ICON], meta={"m": 1})
+        self.server.add_tool(big, max_result=2048)
         self.server.add_prompt(greet)
         self.server.add_resource("note://one", lambda: "one", mime_type="text/x-note")
         self.server.add_resource("note://of/{day}", lambda day: f"of {day}")
@@ -124,6 +136,10 @@ async def fail(how: str) -> str:
 
 async def rich() -> CallToolResult:
     return CallToolResult(content=[TextContent(text="t")], structured_content={"a": [1.5]}, meta={"own": {"b": 2}})
+
+
+async def big() -> str:
+    return "large " * 2000
 
 
 async def decorated() -> dict[str, int]:
@@ -650,3 +666,100 @@ async def test_a_proxy_of_a_client_that_was_made_of_a_channel_is_refused() -> No
     options = ClientOptions(info=Implementation(name="x", version="1"))
     with pytest.raises(TypeError, match=naming("Client.connect")):
         proxy(Client(channel, options))
+
+
+@all_ways
+async def test_a_large_result_is_read_under_the_link_that_the_host_gets(way: str, host: str, server: str) -> None:
+    async with near(way, host, Far(server)) as found:
+        (*_, notice, link) = (await found.call("big")).content
+        assert isinstance(link, ResourceLink)
+        assert isinstance(notice, TextContent)
+        assert link.uri in notice.text
+        (contents,) = (await found.client.read_resource(link.uri)).contents
+        assert isinstance(contents, TextResourceContents)
+        assert (contents.uri, contents.text) == (link.uri, await big())
+        with pytest.raises(PeerError, match="not found"):
+            await found.client.read_resource(f"{link.uri}x")
+
+
+@host_eras
+@server_eras
+async def test_a_large_result_is_read_through_every_mount_on_the_way_to_it(host: str, server: str) -> None:
+    """The hub keeps its own as well, and a server that is mounted in it keeps its own with those of the hub."""
+    far, hub, outer = Far(server), Server("hub"), Server("outer")
+    hub.mount("results", proxy(far.server))
+    hub.add_tool(big, name="own", max_result=2048)
+    outer.mount("hub", hub)
+    outer.mount("again", proxy(hub))
+    with trio.fail_after(SECONDS):
+        async with Client.connect(outer, mode=host) as client:
+            for name in ("hub_results_big", "hub_own", "again_results_big", "again_own"):
+                (*_, notice, link) = (await client.call_tool(name)).content
+                assert isinstance(link, ResourceLink)
+                assert isinstance(notice, TextContent)
+                assert link.uri in notice.text
+                (contents,) = (await client.read_resource(link.uri)).contents
+                assert isinstance(contents, TextResourceContents)
+                assert (contents.uri, contents.text) == (link.uri, await big())
+
+
+@server_eras
+async def test_a_large_result_behind_a_mounted_proxy_is_that_of_its_principal(server: str) -> None:
+    far, outer = Far(server), Server("outer")
+    async with far.server.open_service() as service:
+        outer.mount("f", proxy(OneService(service)))
+        async with play(outer, Modern) as player:
+            player.talk.peer = Peer("ann")
+            await player.call("f_big")
+            (*_, link) = (await player.result())["content"]
+            for name, is_hers in (("bob", False), ("ann", True)):
+                player.talk.peer = Peer(name)
+                player.talk.ask("resources/read", uri=link["uri"])
+                reply = await player.talk.receive()
+                assert ("result" in reply) is is_hers
+
+
+async def test_wrong_keys_are_an_error_of_the_one_who_serves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_MCP_KEYS", "secret")
+    far = proxy(Far("modern").server)
+    for transport in ("stdio", "http"):
+        with pytest.raises(ConfigurationError, match="TRIO_MCP_KEYS"), trio.fail_after(SECONDS):
+            await far.serve(transport)
+    with pytest.raises(ConfigurationError, match="TRIO_MCP_KEYS"), trio.fail_after(SECONDS):
+        async with far.open_service():
+            raise AssertionError("it is served")
+
+
+def test_options_that_are_none_are_rejected() -> None:
+    with pytest.raises(TypeError):
+        proxy(Far("modern").server, options={"actors": 1})  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        proxy(Far("modern").server).with_options({"actors": 1})  # type: ignore[arg-type]
+
+
+class OneService:
+    """A server with one service for all its connections, to which they all are one caller."""
+
+    identity = Implementation(name="shared", version="1")
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+
+    async def serve_channel(self, channel: AnyChannel) -> None:
+        await serve_channel(self.service, KnownPeer(as_message_channel(channel)))
+
+
+class KnownPeer(MessageChannel):
+    """A channel whose peer has sent the credentials of the proxy."""
+
+    def __init__(self, inner: MessageChannel) -> None:
+        self._inner = inner
+
+    async def send(self, value: Envelope[Sent]) -> None:
+        await self._inner.send(value)
+
+    async def receive(self) -> Envelope[Received]:
+        return (await self._inner.receive())._replace(peer=Peer("the proxy"))
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()

@@ -199,13 +199,21 @@ async def test_a_sample_is_answered_by_the_provider_and_the_host_sees_nothing_of
         await proxy.host.hears_nothing_before(proxy.server, NOTE)
 
 
+async def test_an_answer_of_one_block_is_no_array_for_the_server() -> None:
+    answer = CreateMessageResult.model_validate({**HELLO, "content": [HELLO["content"]]})
+    async with relayed(Model(answer=answer)) as proxy:
+        await proxy.open_legacy()
+        await proxy.server.send(ask(1))
+        assert (await proxy.server.receive())["result"] == HELLO
+
+
 async def test_a_sample_with_tools_gets_the_uses_of_the_model() -> None:
     use = {"type": "tool_use", "id": "u1", "name": "look", "input": {"at": "sky"}}
     answer = CreateMessageResult.model_validate({**HELLO, "content": [use], "stopReason": "toolUse"})
     async with relayed(Model(answer=answer)) as proxy:
         await proxy.open_legacy()
         await proxy.server.send(ask(1, params={**PROMPT, "tools": [TOOL], "toolChoice": {"mode": "required"}}))
-        assert (await proxy.server.receive())["result"]["content"] == [use]
+        assert (await proxy.server.receive())["result"]["content"] == use
 
 
 @pytest.mark.parametrize("more", [{}, {"tools": [TOOL]}, {"toolChoice": {"mode": "none"}}])

@@ -27,7 +27,7 @@ from relaying import (
 from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.protocol.meta import CLIENT_CAPABILITIES
 from trio_mcp.relay.rounds import MAX_ROUNDS, PREFIX
-from trio_mcp.types import ElicitRequestFormParams, ElicitResult
+from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, ElicitResult
 
 SAMPLE: Json = {"method": "sampling/createMessage", "params": PROMPT}
 WITH_TOOLS: Json = {"method": "sampling/createMessage", "params": {**PROMPT, "tools": [TOOL]}}
@@ -150,6 +150,14 @@ async def test_a_round_of_samples_is_answered_alone_and_the_host_gets_the_result
         await proxy.server.send(done(retry["id"], x=1))
         assert await proxy.host.receive() == done(1, x=1)
         assert len(model.asked) == 2
+
+
+async def test_an_answer_of_one_block_in_a_round_is_no_array_for_the_server() -> None:
+    answer = CreateMessageResult.model_validate({**HELLO, "content": [HELLO["content"]]})
+    async with relayed(Model(answer=answer)) as proxy:
+        await called(proxy)
+        await proxy.server.send(interim(1, {"a": SAMPLE, "b": WITH_TOOLS}))
+        assert (await proxy.server.receive())["params"]["inputResponses"] == {"a": HELLO, "b": HELLO}
 
 
 async def test_each_round_carries_only_its_own_answers_and_state() -> None:

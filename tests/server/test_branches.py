@@ -250,14 +250,15 @@ async def test_no_branch_can_change_what_another_one_reads() -> None:
 
 async def test_a_returned_sample_cannot_change_the_conversation() -> None:
     def blocks(params: CreateMessageRequestParams) -> CreateMessageResult:
-        return CreateMessageResult(role="assistant", content=[TextContent(text="kept", meta={"k": []})], model="m")
+        both = [TextContent(text="kept", meta={"k": []}), TextContent(text="too")]
+        return CreateMessageResult(role="assistant", content=both, model="m")
 
     async def body(ctx: Context) -> str:
         sampled = await ctx.sample("one")
         assert isinstance(sampled.message.content, list)
         sampled.message.content[0].meta["k"].append("spoilt")  # type: ignore[index,union-attr]
         sampled.message.content.clear()
-        (block,) = ctx.messages[1].content  # type: ignore[misc]
+        block, _ = ctx.messages[1].content  # type: ignore[misc]
         assert isinstance(block, TextContent)
         return f"{block.text} {block.meta}"
 

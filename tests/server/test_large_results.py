@@ -26,8 +26,9 @@ from trio_mcp import (
     ServiceOptions,
     ToolResult,
 )
+from trio_mcp.protocol.uri.uris import KEPT_HERE
 from trio_mcp.runtime import MemoryBudget
-from trio_mcp.server.large_results import LEAST_MAX_RESULT, PREFIX, cut
+from trio_mcp.server.large_results import LEAST_MAX_RESULT, cut
 from trio_mcp.session.sizes import KEPT_RESULT_SIZE
 from trio_mcp.types import CallToolResult, ResourceLink, TextContent, TextResourceContents
 
@@ -189,7 +190,7 @@ async def test_for_everybody_else_it_is_as_unknown_as_any_other(legacy: bool) ->
             uri = await preview(alice, legacy)
             unknown = await read_error(bob, "config://none")
             assert await read_error(bob, uri) == unknown
-            assert await read_error(alice, PREFIX + "none") == unknown
+            assert await read_error(alice, KEPT_HERE + "none") == unknown
             # Its principal reads it in every session.
             assert (await again.result(again.ask("resources/read", uri=uri)))["contents"]
 

@@ -24,7 +24,7 @@ from trio_mcp import (
     tool,
 )
 from trio_mcp.errors import ProviderErrorKind
-from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.providers import ScriptedProvider
 from trio_mcp.server import Tool, ToolClient
 from trio_mcp.testing import MockClient, Never, make_context, replay_tool, tool_use, unchecked_tool_use
@@ -387,10 +387,10 @@ async def test_a_result_that_a_client_rejects_is_an_error_result() -> None:
 
     async with Client.connect(remote_server) as remote:
         small, large = await led(
-            leading(Server("s"), remote), tool_use("flood", size=1), tool_use("flood", size=JsonLimits().max_bytes)
+            leading(Server("s"), remote), tool_use("flood", size=1), tool_use("flood", size=CLIENT_LIMITS.max_bytes)
         )
     assert small == "x"
-    assert str(JsonLimits().max_bytes) in large
+    assert str(CLIENT_LIMITS.max_bytes) in large
     assert len(large) < 1000
 
 

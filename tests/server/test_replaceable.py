@@ -15,7 +15,7 @@ from talk import ERAS, Legacy, Talk, accept, play, talk_to
 from task_talk import LegacyTask, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Client, Context, HttpOptions, HttpRequest, HttpResponse, Server, ServiceOptions
+from trio_mcp import Client, Context, HttpOptions, HttpRequest, HttpResponse, Server, ServiceOptions, proxy
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import MemoryBudget
@@ -437,6 +437,19 @@ async def test_a_server_that_begins_to_authenticate_is_not_served_open() -> None
         with pytest.raises(ConfigurationError, match="authenticate"):
             await server.replace(version("new", http=HttpOptions(authenticate=authenticate)))
         assert server.server.http is None
+
+
+async def test_a_server_that_begins_to_mount_one_that_authenticates_is_not_served_open() -> None:
+    async def authenticate(headers: Any) -> str:
+        return "ann"
+
+    new = version("new")
+    new.mount("far", proxy(version("far", http=HttpOptions(authenticate=authenticate))))
+    server = ReplaceableServer(version("old"))
+    async with server.open_service():
+        with pytest.raises(ConfigurationError, match="authenticate="):
+            await server.replace(new)
+        assert server.server is not new
 
 
 async def test_nothing_is_replaced_in_a_server_that_is_not_served_or_shuts_down() -> None:

@@ -27,14 +27,9 @@ from trio_mcp import (
 )
 from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.server.options import ResumePolicy
-from trio_mcp.session.calls.url_elicitations import (
-    MAX_PAGES,
-    MAX_SESSION_PAGES,
-    MAX_WAITED,
-    SessionPages,
-    UrlElicitations,
-)
+from trio_mcp.session.calls.url_elicitations import MAX_SESSION_PAGES, SessionPages, UrlElicitations
 from trio_mcp.session.sizes import PAGE_SIZE
+from trio_mcp.shared_limits import AWAITED_PAGES, LEFT_PAGES
 from trio_mcp.types import ElicitRequestURLParams
 
 URL = "https://example.com/connect"
@@ -429,11 +424,11 @@ async def test_an_elicitation_is_completed_from_any_thread_once() -> None:
 
 async def test_a_page_that_a_call_waits_for_is_never_forgotten_and_one_too_many_is_rejected() -> None:
     pages = UrlElicitations()
-    for number in range(MAX_WAITED):
+    for number in range(AWAITED_PAGES.limit):
         pages.add(str(number), lambda: None)
     with pytest.raises(LimitExceeded) as raised:
         pages.add("one more", lambda: None)
-    assert unnamed(str(raised.value), str(MAX_WAITED)) == []
+    assert unnamed(str(raised.value), str(AWAITED_PAGES.limit)) == []
     for number in range(MAX_SESSION_PAGES):
         SessionPages(pages, None, str).add(f"expected-{number}")
     assert pages.complete("0")
@@ -442,10 +437,11 @@ async def test_a_page_that_a_call_waits_for_is_never_forgotten_and_one_too_many_
 
 async def test_pages_that_nothing_waits_for_are_bounded_and_the_oldest_is_forgotten() -> None:
     pages = UrlElicitations()
-    account = MemoryBudget(MAX_PAGES * PAGE_SIZE * 4).open()
-    for number in range(MAX_PAGES + 1):
+    most = LEFT_PAGES.limit
+    account = MemoryBudget(most * PAGE_SIZE * 4).open()
+    for number in range(most + 1):
         SessionPages(pages, account, str).add(str(number))
-    assert (len(pages), account.drawn) == (MAX_PAGES, MAX_PAGES * PAGE_SIZE)
+    assert (len(pages), account.drawn) == (most, most * PAGE_SIZE)
     assert (pages.complete("0"), pages.complete("1")) == (False, True)
 
 

@@ -347,13 +347,6 @@ async def test_both_eras_declare_the_same_instance() -> None:
         assert opened["capabilities"]["experimental"][IDEMPOTENCY] == {"instance": await declared(talk)}
 
 
-async def test_a_server_without_tools_declares_nothing() -> None:
-    async with talk_to(Server("bare", version="1")) as talk:
-        capabilities = (await talk.initialize())["capabilities"]
-        if "tools" not in capabilities:
-            assert "experimental" not in capabilities
-
-
 async def test_a_repeat_for_another_process_does_not_run_here(era: type[Legacy]) -> None:
     runs = Runs()
     async with play(runs.server(), era) as player:

@@ -17,6 +17,8 @@ from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
 from trio_mcp.session import ServiceOptions
+from trio_mcp.session.calls import directory
+from trio_mcp.shared_limits import SharedLimit
 from trio_mcp.types import JsonObject
 
 STATE_ERROR = {"code": INVALID_PARAMS, "message": InvalidRequestState.TEXT}
@@ -205,11 +207,11 @@ async def test_branches_that_ask_a_client_that_cannot_are_one_refusal_that_names
 # at most once
 
 
-@pytest.mark.parametrize(("limit", "value"), [("MAX_FINISHED", 2), ("MAX_FINISHED_BYTES", 2_500)])
+@pytest.mark.parametrize(("limit", "value"), [("FINISHED_CALLS", 2), ("FINISHED_BYTES", 2_500)])
 async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_first(
     monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    monkeypatch.setattr(f"trio_mcp.session.calls.directory.{limit}", value)
+    monkeypatch.setattr(directory, limit, SharedLimit("of a test", value, ""))
     travel = Travel()
     async with talk_to(travel.server) as talk:
         asked = [await talk.round(talk.leg("book", {"to": str(n) * 800})) for n in range(3)]
@@ -222,7 +224,7 @@ async def test_when_too_many_or_too_large_outcomes_are_kept_the_oldest_goes_firs
 
 
 async def test_one_large_outcome_is_kept_whatever_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.session.calls.directory.MAX_FINISHED_BYTES", 10)
+    monkeypatch.setattr(directory, "FINISHED_BYTES", SharedLimit("of a test", 10, ""))
     async with talk_to(Travel().server) as talk:
         asked = await talk.round(talk.leg("book"))
         texts = [await talk.text(asked.retry(1)) for _ in range(2)]

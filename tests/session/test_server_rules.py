@@ -116,6 +116,32 @@ async def test_a_server_declares_what_it_has() -> None:
         assert (await talk.result(talk.ask("server/discover")))["capabilities"] == expected
 
 
+async def test_a_server_without_tools_declares_them_so_that_a_later_one_is_found() -> None:
+    server = Server("bare", version="1")
+
+    async def add(a: int) -> int:
+        return a
+
+    async with talk_to(server) as talk:
+        # A client of the legacy era reads the declaration once.
+        assert (await talk.initialize())["capabilities"]["tools"] == {"listChanged": True}
+        assert (await talk.result(talk.ask("tools/list")))["tools"] == []
+        server.add_tool(add)
+        assert [each["name"] for each in (await talk.result(talk.ask("tools/list")))["tools"]] == ["add"]
+
+
+async def test_a_copy_with_one_tool_more_declares_nothing_for_the_original(server: Server) -> None:
+    async def work() -> str:
+        return "done"
+
+    copied = server.with_tool(work, task=True)
+    async with talk_to(server) as original, talk_to(copied) as copy:
+        for announces in (server, copied):
+            announces.resource_updated("x://x")
+            declared = [(await talk.result(talk.ask("server/discover")))["capabilities"] for talk in (original, copy)]
+            assert ["extensions" in each for each in declared] == [False, True]
+
+
 async def test_discover_tells_what_a_client_needs_and_no_more(server: Server) -> None:
     async with talk_to(server) as talk:
         result = await talk.result(talk.ask("server/discover"))

@@ -78,7 +78,7 @@ async def test_a_call_over_the_cap_is_refused_and_names_the_limit(era: type[Lega
         await player.call("wait")
         error = await player.error()
         assert error["code"] == SERVER_BUSY
-        assert "runs 1 calls" in error["message"]
+        assert "Limits.actors" in error["message"]
 
 
 # cancelling

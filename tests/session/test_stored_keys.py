@@ -2,115 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-import trio
-from crashing_store import CrashingStore, Disk
+from keyed_shop import Shop, process
 from peer import EVERYTHING
-from talk import Legacy, Modern, Talk, accept, play
+from talk import Legacy, Modern, Talk, accept
 from task_talk import DECLARES, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp import Context, Server, ServiceOptions
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session.calls import stored_keys
 from trio_mcp.session.calls.stored_keys import KEY_KIND
-from trio_mcp.types import ToolAnnotations
-
-
-class Shop:
-    """Tools that count what they have done, over all processes."""
-
-    def __init__(self) -> None:
-        self.disk = Disk()
-        self.done: list[str] = []
-        self.hold = trio.Event()
-        """The held tools wait for it."""
-
-    def server(self, store: CrashingStore) -> Server:
-        server = Server("shop", options=ServiceOptions(store=store, keys=KeyRing([bytes(32)])))
-        server.tool(self.pay)
-        server.tool(resume="replay")(self.order)
-        server.tool(resume="replay")(self.asking_order)
-        server.tool(annotations=ToolAnnotations(idempotent_hint=True))(self.set_price)
-        server.tool(task=True, resume="replay")(self.report)
-        return server
-
-    async def pay(self) -> str:
-        self.done.append("pay")
-        await self.hold.wait()
-        return f"paid {len(self.done)}"
-
-    async def order(self, ctx: Context) -> str:
-        await ctx.step("charge", self.act, "charge")
-        await self.hold.wait()
-        await ctx.step("ship", self.act, "ship")
-        return "ordered"
-
-    async def asking_order(self, ctx: Context) -> str:
-        await ctx.step("charge", self.act, "charge")
-        answer = await ctx.elicit("Ship it?", bool)
-        await ctx.step("ship", self.act, "ship")
-        return f"{answer.action}"
-
-    async def set_price(self) -> str:
-        self.done.append("price")
-        await self.hold.wait()
-        return "set"
-
-    async def report(self) -> str:
-        self.done.append("report")
-        await trio.sleep_forever()
-        return ""
-
-    async def act(self, what: str) -> str:
-        self.done.append(what)
-        return what
-
-
-class Process:
-    """One process of the shop, with one connection."""
-
-    def __init__(self, player: Legacy, store: CrashingStore) -> None:
-        self.player, self.store = player, store
-
-    @property
-    def node(self) -> str:
-        return self.player.talk.service.calls.node
-
-    async def call(self, name: str, repeat_of: str | None = None, key: str = "k", **arguments: Any) -> None:
-        meta = {IDEMPOTENCY_KEY: key, **({} if repeat_of is None else {REPEAT_OF: repeat_of})}
-        await self.player.call(name, arguments, meta=meta)
-
-    async def text(self) -> str:
-        return await self.player.text()
-
-    async def is_lost(self) -> bool:
-        return (await self.player.error()).get("data") == {OUTCOME_UNKNOWN: True}
-
-    def hang_up(self) -> None:
-        """Let the client's connection end."""
-        for target in list(self.player.talk.session.requests):
-            self.player.talk.session.disconnect(target)
 
 
 @pytest.fixture
 def shop() -> Shop:
     return Shop()
-
-
-@asynccontextmanager
-async def process(shop: Shop, era: type[Legacy]) -> AsyncIterator[Process]:
-    """A process of the shop, which is killed at the end of the block."""
-    store = CrashingStore(shop.disk)
-    async with play(shop.server(store), era) as player:
-        yield Process(player, store)
-        store.crash()
 
 
 async def test_the_next_process_has_the_outcome(shop: Shop, era: type[Legacy]) -> None:

@@ -10,6 +10,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.runtime import Actor, CancelReason, Outbox
 from trio_mcp.session import subscriptions
+from trio_mcp.shared_limits import SUBSCRIPTIONS
 
 UPDATED = "notifications/resources/updated"
 TOOLS = "notifications/tools/list_changed"
@@ -86,7 +87,7 @@ async def test_an_update_deep_below_is_told_within_bounds(talk: Talk, server: Se
 
 
 async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subscriptions, "MAX_TOTAL_URIS", 3)
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS", SUBSCRIPTIONS._replace(limit=3))
     async with talk_to(server) as talk:
         other = Talk(talk.service)
         await talk.initialize()
@@ -96,7 +97,7 @@ async def test_there_is_a_limit_to_what_all_watch_together(server: Server, monke
         error = await other.error(other.request("resources/subscribe", {"uri": "a:3"}))
         refused = await other.error(listen(other, resourceSubscriptions=["a:3"]))
         assert error["code"] == refused["code"] == -32000
-        assert "as this server can hold" in error["message"]
+        assert SUBSCRIPTIONS.what in error["message"]
         assert await talk.result(talk.request("resources/unsubscribe", {"uri": "a:1"})) == {}
         await subscribe(other, "a:3")
         other.session.close(CancelReason.DISCONNECT)

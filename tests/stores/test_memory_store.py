@@ -18,13 +18,13 @@ class Clock:
         return self.now
 
 
-def thing(key: str, value: bytes = b"", until: float = 1010.0, version: int = 0) -> Put:
-    return Put(Record("thing", key, value, "me", until, version))
+def thing(key: str, value: bytes = b"", until: float = 1010.0, version: int = 0, owner: str = "me") -> Put:
+    return Put(Record("thing", key, value, owner, until, version))
 
 
 async def test_more_records_than_the_limit_are_refused_and_the_error_names_it() -> None:
     store = MemoryStore(records=2)
-    await store.write([thing("a", until=1e12), thing("b", until=1e12)])
+    await store.write([thing("a", until=1e12), thing("b", until=1e12, owner="you")])
     with pytest.raises(StoreFull, match="2 records"):
         await store.write([thing("c", until=1e12)])
     await store.write([Remove("thing", "a"), thing("c", until=1e12)])

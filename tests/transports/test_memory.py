@@ -6,6 +6,8 @@ import pytest
 import trio
 import trio.testing
 
+from trio_mcp import Client, HttpLimits, HttpOptions, PeerError, Server, proxy
+from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.json_limits import held_size
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
 from trio_mcp.session.envelope import Envelope
@@ -60,6 +62,71 @@ async def test_a_message_crosses_as_bytes_so_limits_hold() -> None:
     a, b = memory_pair()
     await a.send(Envelope(Notification("note", Encoded(b'{"x":' + b"[" * 100 + b"]" * 100 + b"}"))))
     assert isinstance((await b.receive()).message, Malformed)
+
+
+MIB = 1024 * 1024
+
+
+def sized(size: int) -> Envelope:
+    return Envelope(Notification("note", Encoded(b'{"x":"%b"}' % (b"y" * size))))
+
+
+def counted(values: int) -> Envelope:
+    return Envelope(Notification("note", Encoded(b'{"x":[%b0]}' % (b"0," * values))))
+
+
+@pytest.mark.parametrize(
+    ("within", "over"), [(sized(5 * MIB), sized(16 * MIB)), (counted(200_000), counted(1_000_000))]
+)
+async def test_each_end_has_the_limits_that_it_has_on_other_wires(within: Envelope, over: Envelope) -> None:
+    client, server = memory_pair()
+    for sender, envelope in ((server, within), (server, over), (client, within), (client, sized(3 * MIB))):
+        await sender.send(envelope)
+    assert [isinstance((await client.receive()).message, Malformed) for _ in range(2)] == [False, True]
+    assert [isinstance((await server.receive()).message, Malformed) for _ in range(2)] == [True, False]
+
+
+def echoing(http: HttpOptions | None = None) -> Server:
+    server = Server("echoing", http=http)
+
+    @server.tool
+    async def make(size: int) -> str:
+        return "y" * size
+
+    @server.tool
+    async def count(text: str) -> int:
+        return len(text)
+
+    return server
+
+
+@pytest.mark.parametrize("way", ["alone", "behind a proxy", "behind a mounted proxy"])
+async def test_a_large_result_of_a_server_in_this_process_arrives(way: str) -> None:
+    outer = Server("outer")
+    outer.mount("p", proxy(echoing()))
+    target = {"alone": echoing(), "behind a proxy": proxy(echoing()), "behind a mounted proxy": outer}[way]
+    name = "p_make" if target is outer else "make"
+    async with Client.connect(target) as client:
+        assert len((await client.call_tool(name, {"size": 5 * MIB})).text) == 5 * MIB
+
+
+async def test_the_limit_of_a_message_to_the_client_may_be_set() -> None:
+    async with Client.connect(echoing(), max_message=100_000) as client:
+        with pytest.raises(RemoteProtocolError, match="100000"):
+            await client.call_tool("make", {"size": 100_000})
+        assert len((await client.call_tool("make", {"size": 10})).text) == 10
+
+
+async def test_a_server_in_this_process_has_the_limits_that_it_sets_over_http() -> None:
+    large = {"text": "y" * 5 * MIB}
+    async with Client.connect(echoing()) as client:
+        with pytest.raises(PeerError, match=str(4 * MIB)):
+            await client.call_tool("count", large)
+    limits = HttpLimits(body=6 * MIB, values=50)
+    async with Client.connect(echoing(HttpOptions(limits=limits))) as client:
+        assert (await client.call_tool("count", large)).text == str(5 * MIB)
+        with pytest.raises(PeerError, match="50"):
+            await client.call_tool("count", {"text": "y", "more": [0] * 50})
 
 
 async def test_a_sender_waits_when_it_is_a_buffer_ahead() -> None:

@@ -299,7 +299,7 @@ async def test_streams_are_counted_and_one_too_many_is_refused(peer: AsgiPeer) -
     talks = [await connected(peer) for _ in range(3)]
     refused = await get(peer)
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
-    assert "3 streams" in refused.json["error"]["message"]
+    assert "HttpLimits.sessions" in refused.json["error"]["message"]
     await talks[0].close()
     await opened(peer)
 
@@ -387,7 +387,7 @@ async def test_a_principal_holds_so_many_streams_and_leaves_the_rest_to_others(s
         held = await connected(peer, ALICE)
         second = await get(peer, ALICE)
         assert second.status == 503
-        assert "You already hold 1 streams" in second.json["error"]["message"]
+        assert "HttpLimits.per_principal" in second.json["error"]["message"]
         await connected(peer, BOB)
         await held.close()
         await connected(peer, ALICE)

@@ -98,8 +98,8 @@ def check_certificates() -> None:
     """Raise `CommandError` if the file of certificates that the environment names cannot be read."""
     # The system's error does not name it.
     path = os.environ.get("SSL_CERT_FILE")
-    if path and not os.access(path, os.R_OK):
-        why = "cannot be read" if os.path.exists(path) else "does not exist"
+    if path and not (os.path.isfile(path) and os.access(path, os.R_OK)):
+        why = "is not a regular file that can be read" if os.path.exists(path) else "does not exist"
         raise CommandError(f"SSL_CERT_FILE names {path}, which {why}", Status.UNREACHABLE)
 
 

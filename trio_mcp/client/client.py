@@ -84,6 +84,7 @@ class Client(TaskMethods):
             )
         self._options = options
         self._target: object = None
+        self._transport_options: Mapping[str, object] = {}
         self._connect: Callable[[], AbstractAsyncContextManager[AnyChannel]] | None = None
         self._link = Link(channel, options)
         tools = ListedTools()
@@ -171,7 +172,7 @@ class Client(TaskMethods):
         )
         connect = channel_opener(found, options, raise_exceptions=raise_exceptions, reconnect=reconnect)
         client = cls(connect(), made)
-        client._target, client._connect = target, connect
+        client._target, client._transport_options, client._connect = target, {**options}, connect
         return client
 
     def new_channel(self) -> AbstractAsyncContextManager[AnyChannel]:
@@ -188,6 +189,11 @@ class Client(TaskMethods):
     def target(self) -> object:
         """What it connects to, as `Client.connect` was given it; None for a client that was made of a channel."""
         return self._target
+
+    @property
+    def transport_options(self) -> Mapping[str, object]:
+        """The options of its transport, as `Client.connect` was given them."""
+        return self._transport_options
 
     # life
 

@@ -21,6 +21,7 @@ class TransportKeywords(TypedDict, total=False):
     # of a URL
     headers: HeaderSource | None
     connect_timeout: float
+    # of a URL or a server in this process
     max_message: int
     # over HTTP
     post_timeout: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..checks import names_options
+from ..shared_limits import SESSIONS, WEBSOCKETS
 
 
 @names_options
@@ -29,9 +30,9 @@ class HttpLimits:
     body: int = 4 * 1024 * 1024
     values: int = 100_000
     body_seconds: float = 30.0
-    sessions: int = 10_000
+    sessions: int = SESSIONS.limit
     session_idle: float = 1800.0
     disconnect_grace: float = 30.0
-    websockets: int = 10_000
+    websockets: int = WEBSOCKETS.limit
     per_principal: int = 1_000
     recheck_seconds: float = 60.0

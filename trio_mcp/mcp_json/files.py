@@ -11,12 +11,10 @@ from typing import Final
 from ..checks import check_str_mapping, nearest
 from ..errors import ConfigurationError
 from ..json_value import JsonValue
+from ..regular_files import MAX_CONFIGURATION, FileTooLarge, NotRegularFile, read_regular
 from .entries import HostServer, as_entries, read_servers
 from .jsonc import parse_jsonc
 from .variables import Variables
-
-MAX_FILE: Final = 4 * 1024 * 1024
-"""Bytes of a file; the settings of an editor may be in it too."""
 
 MEMBERS: Final = ("mcpServers", "servers", "mcp", "context_servers")
 """The members that have the servers: of most hosts, of VS Code, of opencode, and of Zed."""
@@ -70,13 +68,14 @@ def read_mcp_json(path: str | os.PathLike[str], *, variables: Mapping[str, str] 
 
     Raises:
         OSError: the file cannot be read.
-        ConfigurationError: it is not JSON, or has no servers. What is wrong with a single server is in `errors`.
+        ConfigurationError: it is no regular file, is larger than 4 MiB, is not JSON, or has no servers. What is wrong with a
+            single server is in `errors`.
     """
     source = Path(path)
-    with source.open("rb") as file:
-        content = file.read(MAX_FILE + 1)
-    if len(content) > MAX_FILE:
-        raise ConfigurationError(f"{source}: the file has more than {MAX_FILE} bytes, which is the limit")
+    try:
+        content = read_regular(source, MAX_CONFIGURATION)
+    except (NotRegularFile, FileTooLarge) as error:
+        raise ConfigurationError(f"{source}: {error.strerror}") from None
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

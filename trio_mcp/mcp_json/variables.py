@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import ConfigurationError
+from ..regular_files import MAX_CONFIGURATION, read_regular
 
 REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
 BARE_REFERENCE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_]\w*))")
@@ -91,7 +92,7 @@ def read_env_file(path: Path, where: str) -> dict[str, str]:
             its text.
     """
     try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
+        lines = read_regular(path, MAX_CONFIGURATION).decode("utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{where}: {path} cannot be read: {error}") from None
     found: dict[str, str] = {}

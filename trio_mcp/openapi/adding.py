@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import urlsplit
+
+import trio
 
 from ..checks import check_callable, check_instance, check_names, check_seconds, mistake
 from ..errors import ToolError
@@ -22,6 +25,7 @@ from .names import Rename, Selector, selected, tool_names
 from .offers import add_resource, add_tool, resource_uri, tool_options
 from .operations import Operation, OperationPlan, OperationReader, RawOperation, raw_operations
 from .parts import References
+from .reading import read_beside
 from .report import LeftOutOperation, OpenApiReport, TakenOperation
 from .schemas import TOO_DEEP
 from .sending import ApiClient, ApiRequest, HttpClient, HttpRequest
@@ -141,23 +145,27 @@ async def fetch_openapi(
 
     Args:
         url: a whole URL, or a path below the `base_url` of the client. The headers of the client are sent to it.
-        timeout: seconds.
+        timeout: seconds, in which the document is read too.
 
     Raises:
         OpenApiError: the server does not answer with an OpenAPI document within the limits.
 
-    A cancel closes the connection.
+    A cancel closes the connection, and ends the reading.
     """
     check_seconds("timeout", timeout, positive=True)
     address = url if urlsplit(url).scheme else f"{base_of(client, None)}/{url.lstrip('/')}"
-    request = ApiRequest("GET", address, {"accept": "application/json, application/yaml;q=0.9, */*;q=0.5"})
-    try:
-        response = await ApiClient(client, timeout, limits.max_document).send(request)
-    except ToolError as error:
-        raise OpenApiError(f"{url:.200}: {error}") from None
-    if response.status != 200:
-        raise OpenApiError(f"{url:.200} answered {response.status}, and no document")
-    return parse_document(response.body, limits.max_document)
+    api = ApiClient(client, timeout, limits.max_document)
+    accept = "application/json, application/yaml;q=0.9, */*;q=0.5"
+    request = ApiRequest("GET", address, {"accept": accept}, "; ".join(api.own_cookies) or None)
+    with trio.move_on_after(timeout):
+        try:
+            response = await api.send(request)
+        except ToolError as error:
+            raise OpenApiError(f"{url:.200}: {error}") from None
+        if response.status != 200:
+            raise OpenApiError(f"{url:.200} answered {response.status}, and no document")
+        return await read_beside(partial(parse_document, response.body, limits.max_document), len(response.body))
+    raise OpenApiError(f"{url:.200}: the document could not be read within {timeout:g} seconds")
 
 
 class Offer(NamedTuple, Generic[RequestT]):

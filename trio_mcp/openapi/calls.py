@@ -6,12 +6,11 @@ the author's client. Nothing of the MCP request goes along: above all not its `A
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
-
-import trio
+from urllib.parse import unquote
 
 from ..errors import ToolError
 from ..protocol.json_limits import held_size
@@ -22,13 +21,14 @@ from .credentials import Credentials, CredentialSource, credentials_for
 from .operations import OperationPlan, Output
 from .pages import Answered, next_page
 from .parameters import COOKIE_SAFE, Parameter, encoded
+from .reading import Check, read_beside
 from .responses import Answer, answer_of, with_next_page
-from .sending import ApiClient, ApiRequest, ApiResponse, HttpRequest, Keep
+from .sending import ApiClient, ApiRequest, ApiResponse, HttpRequest, Keep, cookie_parts
 
 RequestT = TypeVar("RequestT", bound=HttpRequest)
 
-READ_INLINE: Final = 256 * 1024
-"""Bytes of a response that are read in the event loop, in some milliseconds; larger ones in a thread."""
+
+LIKE_A_DASH: Final = str.maketrans("_. ", "---")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,23 +75,22 @@ class OperationCaller(Generic[RequestT]):
     async def _read(self, response: ApiResponse) -> tuple[Answer, int]:
         """Return what the tool returns for a response, and the bytes that the values in it take."""
         read = partial(sized_answer, response, self.plan.output, self.max_error_body)
-        return read() if len(response.body) <= READ_INLINE else await trio.to_thread.run_sync(read)
+        return await read_beside(read, len(response.body))
 
     def _request(self, arguments: JsonObject, path: str, credentials: Credentials) -> ApiRequest:
         query = self._query(arguments, credentials)
         url = f"{self.base_url}{path}?{query}" if query else f"{self.base_url}{path}"
-        cookies = self._cookies(arguments, credentials)
+        own = {name.lower(): text for name, text in credentials.headers.items()}
+        cookies = self._cookies(arguments, own.pop("cookie", ""), credentials)
         body = self._body(arguments)
         headers = {"accept": self.plan.output.accept}
+        replaced = {*map(spelled, [*own, *self.client.own_headers])}
         for parameter, value in self._given("header", arguments):
-            headers[parameter.name.lower()] = parameter.header(value)
+            if spelled(parameter.name) not in replaced:
+                headers[parameter.name.lower()] = parameter.header(value)
         if body.content_type is not None:
             headers["content-type"] = body.content_type
-        headers |= {name.lower(): text for name, text in credentials.headers.items()}
-        # A cookie header of the credentials counts as theirs.
-        own = headers.pop("cookie", None)
-        joined = "; ".join(filter(None, [own, cookies])) or None
-        return ApiRequest(self.plan.operation.method, url, headers, joined, body.content, body.files)
+        return ApiRequest(self.plan.operation.method, url, headers | own, cookies, body.content, body.files)
 
     def _url_path(self, arguments: JsonObject) -> str:
         parts: list[str] = []
@@ -107,14 +106,17 @@ class OperationCaller(Generic[RequestT]):
         return path
 
     def _query(self, arguments: JsonObject, credentials: Credentials) -> str:
-        own = {encoded(name): encoded(text) for name, text in credentials.query.items()}
+        own = [f"{encoded(name)}={encoded(text)}" for name, text in credentials.query.items()]
         parts = [part for each, value in self._given("query", arguments) for part in each.query(value)]
-        return "&".join(without(parts, own) + [f"{name}={text}" for name, text in own.items()])
+        return "&".join(without(parts, own) + own)
 
-    def _cookies(self, arguments: JsonObject, credentials: Credentials) -> str:
-        own = {name: encoded(text, COOKIE_SAFE) for name, text in credentials.cookies.items()}
+    def _cookies(self, arguments: JsonObject, header: str, credentials: Credentials) -> str | None:
+        """Return the value of the `Cookie` header, in which credentials replace what the client has, and both arguments."""
+        named = [f"{name}={encoded(text, COOKIE_SAFE)}" for name, text in credentials.cookies.items()]
+        own = without(cookie_parts(header), named)
+        of_client = without(self.client.own_cookies, [*own, *named])
         parts = [part for each, value in self._given("cookie", arguments) for part in each.cookies(value)]
-        return "; ".join(without(parts, own) + [f"{name}={text}" for name, text in own.items()])
+        return "; ".join([*of_client, *own, *without(parts, [*of_client, *own, *named]), *named]) or None
 
     def _body(self, arguments: JsonObject) -> EncodedBody:
         name = self.plan.body_argument
@@ -131,12 +133,20 @@ class OperationCaller(Generic[RequestT]):
         ]
 
 
-def sized_answer(response: ApiResponse, output: Output, max_error_body: int) -> tuple[Answer, int]:
-    """Return an answer, and the bytes that the values in it take."""
-    answer = answer_of(response, output, max_error_body)
+def sized_answer(response: ApiResponse, output: Output, max_error_body: int, check: Check) -> tuple[Answer, int]:
+    """Return an answer, and the bytes that the values in it take; `check` as in `answer_of`."""
+    answer = answer_of(response, output, max_error_body, check)
+    check()
     return answer, 0 if answer.value is None else held_size(response.body)
 
 
-def without(parts: Sequence[str], names: Collection[str]) -> list[str]:
-    """Return the parts `name=value` with other names than these. An object may have any."""
-    return [part for part in parts if part.partition("=")[0] not in names]
+def without(parts: Sequence[str], others: Sequence[str]) -> list[str]:
+    """Return the parts `name=value` whose names are not those of the others. An object may have any."""
+    names = {spelled(each.partition("=")[0]) for each in others}
+    return [part for part in parts if spelled(part.partition("=")[0]) not in names]
+
+
+def spelled(name: str) -> str:
+    """Return one spelling for all that a server may take for the same name."""
+    # Some ignore case, some take `X_Key` for `X-Key` or `a.b` for `a_b`, and some decode the names of cookies.
+    return unquote(name).strip().casefold().translate(LIKE_A_DASH)

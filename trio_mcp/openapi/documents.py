@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from os import PathLike
-from pathlib import Path
+from os import PathLike, fspath
 from typing import Any, Final, Protocol, TypeAlias, cast, runtime_checkable
 
 from ..checks import mistake
 from ..errors import RemoteProtocolError
 from ..protocol.strict_json import JsonLimits, dumps, loads
+from ..regular_files import FileTooLarge, NotRegularFile, read_regular
 from ..types import JsonObject, JsonValue
 from .errors import OpenApiError
+from .reading import Check, never_ends
+from .yaml_text import parse_yaml
 
 MAX_DEPTH: Final = 128
 MAX_VALUES: Final = 2_000_000
 SUPPORTED: Final = re.compile(r"3\.[01](\.|$)")
-
-NO_YAML: Final = "the document is YAML, which PyYAML reads: `pip install 'trio-mcp[yaml]'`, or give it as JSON"
 
 
 @runtime_checkable
@@ -52,8 +52,11 @@ def load_document(source: DocumentSource, max_bytes: int) -> JsonObject:
     if isinstance(source, str) and ("\n" in source or source.lstrip().startswith("{")):
         return parse_document(source.encode(), max_bytes)
     if isinstance(source, str | PathLike):
-        with Path(source).open("rb") as file:
-            return parse_document(file.read(max_bytes + 1), max_bytes)
+        try:
+            return parse_document(read_regular(source, max_bytes), max_bytes)
+        except (NotRegularFile, FileTooLarge) as error:
+            limit = " (max_document)" if isinstance(error, FileTooLarge) else ""
+            raise OpenApiError(f"{fspath(source):.200}: {error.strerror}{limit}") from None
     value = source.openapi() if isinstance(source, MakesOpenApi) else source
     if not isinstance(value, Mapping):
         expected = "an OpenAPI document: a dict, text, the path of a file, or an application with a method openapi()"
@@ -61,63 +64,32 @@ def load_document(source: DocumentSource, max_bytes: int) -> JsonObject:
     return checked(with_text_keys(cast("JsonValue", dict(value))), max_bytes)
 
 
-def parse_document(data: bytes, max_bytes: int) -> JsonObject:
-    """Return the document in a text, which is JSON if it begins with `{`, and otherwise YAML. Raises as `load_document` does."""
+def parse_document(data: bytes, max_bytes: int, check: Check = never_ends) -> JsonObject:
+    """Return the document in a text, which is JSON if it begins with `{`, and otherwise YAML. Raises as `load_document` does.
+
+    Args:
+        check: raises what ends the reading early.
+    """
     if len(data) > max_bytes:
         raise OpenApiError(f"the document has more than {max_bytes} bytes (max_document)")
+    limits = JsonLimits(max_bytes=max_bytes, max_depth=MAX_DEPTH, max_values=MAX_VALUES)
     if data.lstrip().startswith(b"{"):
-        return checked(parsed_json(data, max_bytes), max_bytes, encoded=data)
-    return checked(with_text_keys(parsed_yaml(data)), max_bytes)
+        return checked(parsed_json(data, limits), max_bytes, encoded=data)
+    return checked(parse_yaml(data, limits, check), max_bytes)
 
 
-def parsed_json(data: bytes, max_bytes: int) -> JsonValue:
+def parsed_json(data: bytes, limits: JsonLimits) -> JsonValue:
     try:
-        return loads(data, JsonLimits(max_bytes=max_bytes, max_depth=MAX_DEPTH, max_values=MAX_VALUES))
+        return loads(data, limits)
     except RemoteProtocolError as error:
         raise OpenApiError(f"the document is not JSON, or exceeds a limit: {error}") from None
 
 
-def parsed_yaml(data: bytes) -> JsonValue:
-    """Return the value of a YAML text, in which `on` and dates are strings, as in YAML 1.2.
-
-    Raises:
-        ModuleNotFoundError: PyYAML is not installed.
-        OpenApiError: it is not YAML.
-    """
-    try:
-        # An extra, which most documents do not need.
-        import yaml  # noqa: PLC0415
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(NO_YAML) from None
-    base = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    members = {"yaml_implicit_resolvers": json_resolvers(base.yaml_implicit_resolvers)}
-    try:
-        loader = type("DocumentLoader", (base,), members)(data)
-        try:
-            return cast("JsonValue", loader.get_single_data())
-        finally:
-            loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise OpenApiError(f"the document is neither JSON nor YAML: {reason or type(error).__name__}") from None
-
-
-def json_resolvers(
-    known: Mapping[str, list[tuple[str, re.Pattern[str]]]],
-) -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Return what makes unquoted YAML something else than a string: null, true, false and numbers."""
-    kept = ("tag:yaml.org,2002:null", "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:merge")
-    chosen = {first: [each for each in pairs if each[0] in kept] for first, pairs in known.items()}
-    for first in "tTfF":
-        chosen[first] = [*chosen.get(first, []), ("tag:yaml.org,2002:bool", re.compile(r"^(?i:true|false)$"))]
-    return chosen
-
-
 def with_text_keys(value: JsonValue) -> JsonValue:
-    """Return a value whose objects have strings as names: YAML reads the status 200 as a number.
+    """Return a value whose objects have strings as names: an author may write the status 200 as a number.
 
     Raises:
-        OpenApiError: it has too many values, as a few lines of YAML with aliases can, or is nested too deep.
+        OpenApiError: it has too many values, or is nested too deep.
     """
     left = MAX_VALUES
 

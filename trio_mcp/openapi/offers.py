@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
+from functools import partial
 from keyword import iskeyword
 from typing import Final, TypeVar
 
@@ -17,9 +18,11 @@ from ..server.server import Server
 from ..server.tool_options import ToolKeywords
 from ..types import BlobResourceContents, JsonObject, TextResourceContents, ToolAnnotations
 from .calls import OperationCaller
+from .encodings import decoded
 from .operations import Operation, OperationPlan
 from .parameters import Parameter, encoded, is_json
-from .responses import error_of, text_of
+from .reading import read_beside
+from .responses import charset_of, error_of
 from .sending import HttpRequest
 
 RequestT = TypeVar("RequestT", bound=HttpRequest)
@@ -137,6 +140,7 @@ async def contents_of(
         raise ToolError(error_of(response, caller.max_error_body).text)
     kind = response.content_type or "application/octet-stream"
     if is_text(kind) or is_json(kind):
-        return TextResourceContents(uri=uri, mime_type=kind, text=text_of(response, response.body))
+        text = await read_beside(partial(decoded, response.body, charset_of(response)), len(response.body))
+        return TextResourceContents(uri=uri, mime_type=kind, text=text)
     blob = b64encode(response.body).decode()
     return BlobResourceContents(uri=uri, mime_type=kind, blob=blob)

@@ -26,6 +26,7 @@ LINK: Final = re.compile(
     r"<([^<>]*+)>((?:\s*+;\s*+[^\s=;,]++\s*+(?:=\s*+(?:\"[^\"]*+\"|[^\s\";,]*+))?+)*+)",
 )
 REL: Final = re.compile(r";\s*rel\s*=\s*(?:\"([^\"]*)\"|([^\s\";,]*))", re.IGNORECASE)
+INDEX: Final = re.compile(r"[0-9]{1,9}")
 LOCATIONS: Final = ("path", "query", "header", "cookie")
 
 
@@ -157,7 +158,7 @@ def at_pointer(value: JsonValue, pointer: str) -> JsonValue:
         key = part.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict):
             value = value.get(key)
-        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+        elif isinstance(value, list) and INDEX.fullmatch(key) and int(key) < len(value):
             value = value[int(key)]
         else:
             return None

@@ -14,8 +14,10 @@ from ..protocol.strict_json import JsonLimits, dumps, loads
 from ..server.media import Audio, File, Image, is_text
 from ..server.results import ToolResult, plain_text
 from ..types import ContentBlock, JsonObject, JsonValue, TextContent
+from .encodings import decoded
 from .operations import Output
 from .parameters import is_json
+from .reading import Check, never_ends
 from .sending import ApiResponse
 
 STATUS_META: Final = "trio-mcp/http-status"
@@ -40,12 +42,17 @@ class Answer(NamedTuple):
     value: JsonValue = None
 
 
-def answer_of(response: ApiResponse, output: Output, max_error_body: int) -> Answer:
-    """Return what a tool returns for a response."""
+def answer_of(response: ApiResponse, output: Output, max_error_body: int, check: Check = never_ends) -> Answer:
+    """Return what a tool returns for a response.
+
+    Args:
+        check: called between the steps; raises if nothing waits for the answer any longer.
+    """
     if not 200 <= response.status < 300:
         return Answer(error_of(response, max_error_body))
     if is_json(response.content_type) and response.body:
         value = json_of(response.body)
+        check()
         if value is not NOT_JSON:
             value = cast("JsonValue", value)
             return Answer(structured(response, value, output, max_error_body), value)
@@ -53,7 +60,7 @@ def answer_of(response: ApiResponse, output: Output, max_error_body: int) -> Ans
         return Answer(
             mismatch(response, f"it is {response.content_type or 'of no type'}, and not JSON", max_error_body)
         )
-    return Answer(ToolResult(content=blocks_of(response)))
+    return Answer(ToolResult(content=blocks_of(response, check)))
 
 
 def json_of(body: bytes) -> object:
@@ -118,20 +125,17 @@ def excerpt(response: ApiResponse, most: int) -> str:
     if not (is_text(response.content_type) or response.content_type in ("", "application/x-www-form-urlencoded")):
         return f"[{len(response.body)} bytes of {response.content_type}]"
     # A character has at most four bytes.
-    text = text_of(response, response.body[: 4 * most + 4])
+    text = decoded(response.body[: 4 * most + 4], charset_of(response))
     return text if len(text) <= most else f"{text[:most]}... [{len(response.body)} bytes in all]"
 
 
-def text_of(response: ApiResponse, body: bytes) -> str:
-    """Return a body as text; what cannot be decoded is replaced."""
+def charset_of(response: ApiResponse) -> str:
+    """Return the name that a response gives its encoding; empty if it gives none."""
     found = CHARSET.search(response.headers.get("content-type", ""))
-    try:
-        return body.decode(found[1] if found else "utf-8", "replace")
-    except LookupError:
-        return body.decode("utf-8", "replace")
+    return found[1] if found else ""
 
 
-def blocks_of(response: ApiResponse) -> list[ContentBlock]:
+def blocks_of(response: ApiResponse, check: Check = never_ends) -> list[ContentBlock]:
     """Return the content blocks for a body without a structure."""
     kind = response.content_type
     if not response.body:
@@ -142,7 +146,7 @@ def blocks_of(response: ApiResponse) -> list[ContentBlock]:
         return [Audio(data=response.body, mime_type=kind).block()]
     name = file_name(response)
     if name is None and is_text(kind):
-        return [TextContent(text=text_of(response, response.body))]
+        return [TextContent(text=decoded(response.body, charset_of(response), check))]
     last = unquote(urlsplit(response.url).path.rpartition("/")[2]) or "response"
     mime_type = kind or "application/octet-stream"
     return [File(data=response.body, name=(name or last)[:MAX_NAME], mime_type=mime_type).block()]

@@ -31,6 +31,8 @@ REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 PLAIN: Final = ("", "identity")
 """The content codings that mean that a body is not compressed."""
+LIBRARY_HEADERS: Final = frozenset({"accept", "accept-encoding", "connection", "user-agent"})
+"""Headers that an HTTP library gives each client."""
 PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -137,13 +139,35 @@ class ApiClient(Generic[RequestT]):
     Args:
         timeout: seconds for one request with its redirects and its response.
         max_response: bytes of a response.
+
+    Raises:
+        ValueError: the client has parameters for each query, which would replace those of a call.
     """
 
     def __init__(self, client: HttpClient[RequestT], timeout: float, max_response: int) -> None:
+        if getattr(client, "params", None):
+            raise ValueError(
+                "the client has params=, in place of which no query of a call is sent: use credentials= for them"
+            )
         self._client = client
         self._timeout = timeout
         self._max_response = max_response
         self._records = RepeatedRecords(logger)
+
+    @property
+    def own_cookies(self) -> list[str]:
+        """The cookies of the `Cookie` header that the author gave the client, as `name=value`."""
+        # Read from the client: the header of a request may have cookies of an earlier response, too.
+        return cookie_parts(self._given_headers().get("cookie", ""))
+
+    @property
+    def own_headers(self) -> list[str]:
+        """The names of the headers that the author gave the client."""
+        return [name for name in self._given_headers() if name not in LIBRARY_HEADERS]
+
+    def _given_headers(self) -> dict[str, str]:
+        headers = getattr(self._client, "headers", None)
+        return {str(name).lower(): str(text) for name, text in headers.items()} if isinstance(headers, Mapping) else {}
 
     async def send(self, request: ApiRequest, keep: Keep = keep_nothing) -> ApiResponse:
         """Send a request, follow redirects to the same host, and return the response.
@@ -189,7 +213,8 @@ class ApiClient(Generic[RequestT]):
         headers = response.headers
         body = raw
         if encoding not in PLAIN:
-            body = decompressed(raw, encoding, self._max_response)
+            # A few bytes may become as many as the limit.
+            body = await trio.to_thread.run_sync(decompressed, raw, encoding, self._max_response)
             keep(len(body))
         location = headers.get("location") if response.status_code in REDIRECTS else None
         url = request.url
@@ -219,6 +244,11 @@ class ApiClient(Generic[RequestT]):
                 f"The request cannot be made ({type(error).__name__}); its URL has {length} characters."
             ) from None
         return built
+
+
+def cookie_parts(header: str) -> list[str]:
+    """Return the cookies of a `Cookie` header, as `name=value`."""
+    return [part for each in header.split(";") if (part := each.strip())]
 
 
 def in_doubt(request: ApiRequest) -> str:

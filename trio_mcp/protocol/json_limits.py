@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
 
+from ..checks import check_int
 from ..errors import RemoteProtocolError
 from ..quick_tuple import make_tuple
 from .quick_json import BACKSLASH, outside_strings, without_escapes
@@ -32,6 +33,9 @@ class JsonLimits:
         max_number_chars: characters of a number, 640 at most; the largest double has 309 digits.
         max_values: arrays, objects, strings, numbers, booleans and nulls together, and the names of members. Each costs some
             hundred bytes of memory, and some hundred nanoseconds in which nothing else runs, however few bytes of text it has.
+
+    Raises:
+        TypeError, ValueError: one of these is not a whole number in its range.
     """
 
     max_bytes: int = 4 * 1024 * 1024
@@ -40,13 +44,17 @@ class JsonLimits:
     max_values: int = 100_000
 
     def __post_init__(self) -> None:
-        if not 0 < self.max_depth <= MAX_ENCODED_DEPTH:
-            raise ValueError(f"max_depth must be from 1 to {MAX_ENCODED_DEPTH}, not {self.max_depth}")
-        if not 0 < self.max_number_chars <= _MAX_DIGITS:
-            raise ValueError(f"max_number_chars must be from 1 to {_MAX_DIGITS}, not {self.max_number_chars}")
+        check_int("max_bytes", self.max_bytes, least=1)
+        check_int("max_depth", self.max_depth, least=1, most=MAX_ENCODED_DEPTH)
+        check_int("max_number_chars", self.max_number_chars, least=1, most=_MAX_DIGITS)
+        check_int("max_values", self.max_values, least=1)
 
 
-DEFAULT_LIMITS = JsonLimits()
+DEFAULT_LIMITS: Final = JsonLimits()
+"""Those of a message to a server."""
+
+CLIENT_LIMITS: Final = JsonLimits(max_bytes=16 * 1024 * 1024, max_values=1_000_000)
+"""Those of a message to a client: it has chosen its server, and may read long lists and large results."""
 
 VALUE_SIZE: Final = 120
 """Bytes of memory that a value takes besides its text, at most; measured with CPython 3.11 to 3.13."""

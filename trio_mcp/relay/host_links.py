@@ -24,6 +24,7 @@ from ..session.calls.facts import SessionFacts
 from ..session.changes import Change
 from ..types import ClientCapabilities, Implementation, Tool
 from .answers import Answers, Backfill
+from .bindings import Bindings
 from .offers import host_of
 from .questions import Questions
 from .server_client import MAX_WATCHED, ServerClient
@@ -97,17 +98,21 @@ class HostLinks:
         nursery: closes those that no host needs any more.
         limit: how many there may be.
         on_change: called with what the server reports on any of them.
+        bindings: for hosts with a principal.
 
     Attributes:
         tools: those of the server, whose calls may need headers.
     """
 
-    def __init__(self, connect: Connect, name: str, nursery: trio.Nursery, limit: int, on_change: OnChange) -> None:
+    def __init__(
+        self, connect: Connect, name: str, nursery: trio.Nursery, limit: int, on_change: OnChange, bindings: Bindings
+    ) -> None:
         self._connect = connect
         self._name = name
         self._nursery = nursery
         self._limit = limit
         self._on_change = on_change
+        self._bindings = bindings
         self._links: dict[HostKey, HostLink] = {}
         self._watched: dict[str, None] = {}
         self.tools: list[Tool] = []
@@ -144,7 +149,9 @@ class HostLinks:
     ) -> ServerClient:
         """Return a client that is not open."""
         questions = Questions(Answers(Backfill()), host_of(declared.wire()), several_hosts=several_hosts)
-        client = ServerClient(self._connect(), questions, declared, info, name=f"the server {self._name!r}")
+        client = ServerClient(
+            self._connect(), questions, declared, info, self._bindings, name=f"the server {self._name!r}"
+        )
         client.announce = partial(self._on_change, client)
         return client
 

@@ -22,10 +22,12 @@ from ..server.forwarded import (
     forwarded_resource,
     forwarded_template,
     forwarded_tool,
+    forwarding_reader,
 )
 from ..server.registry import MountableItem, Registry
 from ..session.changes import LISTS, Change
 from ..types import ClientCapabilities, Model, ServerCapabilities
+from .bindings import Bindings
 from .host_links import Connect, HostLinks, close
 from .server_client import ServerClient
 
@@ -54,6 +56,7 @@ class Mirror:
         self._forward = forward
         self.registry = Registry(lambda _change: None, f"the server {name!r}")
         made = self.registry
+        made.kept = forwarding_reader(forward)
         self._left_out: dict[int, dict[str, str]] = {}
         """What is not offered, and why, by catalog: each is logged once."""
         self._completions = made.completions = ForwardedCompletions(made.prompts, made.resources, made.templates)
@@ -127,6 +130,7 @@ class Following:
 
     Args:
         on_updated: called with the URI of a resource that has changed.
+        bindings: for hosts with a principal.
 
     Attributes:
         links: the connections of the hosts; one more is opened for the lists.
@@ -134,14 +138,20 @@ class Following:
     """
 
     def __init__(
-        self, mirror: Mirror, connect: Connect, nursery: trio.Nursery, limit: int, on_updated: Callable[[str], None]
+        self,
+        mirror: Mirror,
+        connect: Connect,
+        nursery: trio.Nursery,
+        limit: int,
+        on_updated: Callable[[str], None],
+        bindings: Bindings,
     ) -> None:
         self._mirror = mirror
         self._on_updated = on_updated
         self._stale: dict[str, ServerClient] = {}
         self._news = trio.Event()
         self._lister: ServerClient | None = None
-        self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_change)
+        self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_change, bindings)
         self.listed = trio.Event()
 
     async def run(self) -> None:

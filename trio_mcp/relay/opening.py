@@ -138,10 +138,10 @@ def accept_handshake(passage: Passage, connection: Connection, request: HostRequ
     if isinstance(reply, Response):
         result = as_object(decoded(reply.result))
         version = result.get("protocolVersion")
-        passage.open_session(request.own_params.get("capabilities"), version)
+        passage.open_session(request.principal, request.own_params.get("capabilities"), version)
         if isinstance(version, str) and version in REVISIONS and REVISIONS[version].era is Era.LEGACY:
             connection.set_version(version)
-        request.finish(Encoded(dumps(result)))
+        request.finish(Encoded(dumps(passage.initialized(request.principal, result))))
 
 
 def reject_handshake(request: HostRequest, reply: Reply) -> None:

@@ -22,7 +22,7 @@ from typing import Final, cast
 
 import trio
 
-from ..errors import McpError, ProtocolError, RemoteProtocolError
+from ..errors import LimitExceeded, McpError, ProtocolError, RemoteProtocolError, ResourceNotFound
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
 from ..protocol.jsonrpc import (
@@ -51,9 +51,10 @@ from ..session.replies import OpenRequests, ReplyTarget
 from ..types import JsonObject, JsonValue
 from .answers import Answers
 from .asked import Asked
+from .bindings import TASK_LIST, Bindings, no_task_list, without_task_list
 from .offers import host_of
 from .requests import NOTHING, STRAY_SECONDS, HostRequest
-from .rounds import ASKING, MAX_ROUNDS, Round, RoundStates, as_object, read_round, retried
+from .rounds import ASKING, MAX_ROUNDS, Round, as_object, read_round, retried
 from .streams import HostStreams, id_in
 from .upstream import Upstream
 
@@ -78,7 +79,7 @@ class Passage:
         self,
         upstream: Upstream,
         answers: Answers,
-        states: RoundStates,
+        bindings: Bindings,
         nursery: trio.Nursery,
         records: RepeatedRecords,
         requests: OpenRequests,
@@ -92,12 +93,14 @@ class Passage:
         self._gone = gone
         self._answers = answers
         self._offers = answers.backfill.offers
-        self._states = states
+        self._bindings = bindings
+        self._principal: str | None = None
+        """That of the session, or of the connection; None over HTTP without a session, where each request has one."""
         self._nursery = nursery
         self._records = records
         self._requests = requests
         self._shared = shared_channel
-        self.streams = HostStreams(shared_channel=shared_channel)
+        self.streams = HostStreams(bindings, shared_channel=shared_channel)
         self._host = NOTHING
         self._codec: Codec | None = None
         """That of the session; None while there is none."""
@@ -109,8 +112,9 @@ class Passage:
 
     # from the host
 
-    def open_session(self, capabilities: JsonValue, version: JsonValue) -> None:
-        """Note what a legacy host declared, and the revision that the server answered with."""
+    def open_session(self, principal: str | None, capabilities: JsonValue, version: JsonValue) -> None:
+        """Note whose session it is, what the legacy host declared, and the revision that the server answered with."""
+        self._principal = principal
         self._host = host_of(capabilities)
         self._codec = codec_for(version if isinstance(version, str) and version in REVISIONS else NEWEST_LEGACY)
 
@@ -121,6 +125,10 @@ class Passage:
         except ProtocolError as error:
             self._forget(request)
             request.finish(ErrorDetail(error.code, str(error), error.data))
+        except ResourceNotFound as error:
+            self._forget(request)
+            revision = codec_for(MODERN).revision if self._codec is None else self._codec.revision
+            request.finish(ErrorDetail(revision.missing_resource, str(error), {"uri": error.uri}))
 
     def _forward_request(self, request: HostRequest, envelope: Envelope[Received]) -> None:
         message = request.message
@@ -134,6 +142,12 @@ class Passage:
             params = self._prepare_modern(request, own, meta)
         elif message.method == "initialize":
             params = self.with_offers(own)
+        if request.principal is not None:
+            params = self._bound(request.principal, message.method, params)
+            if request.params is not None:
+                request.params = params
+        if self._shared:
+            self._principal = request.principal
         request.sent_as = message.id if self._shared else self.upstream.new_id()
         if not self._shared:
             params = self.streams.with_own_token(request, params)
@@ -143,6 +157,22 @@ class Passage:
         else:
             again = message._replace(id=request.sent_as, params=params)
             self.upstream.send(again, params, request.headers, stateless=request.stateless, size=request.size)
+
+    def _bound(self, principal: str, method: str, params: JsonObject) -> JsonObject:
+        """Return the params of a request for a principal. Raises as `Bindings.request`."""
+        if method == TASK_LIST and not self._is_private:
+            raise no_task_list()
+        return self._bindings.request(principal, method, params)
+
+    @property
+    def _is_private(self) -> bool:
+        """Whether no other principal uses the connection: it is that of a session, and leads to a process for it alone."""
+        channel = self.upstream.channel
+        return self._codec is not None and (self.upstream.carries or channel.in_process)
+
+    def initialized(self, principal: str | None, result: JsonObject) -> JsonObject:
+        """Return the result of `initialize` as the host gets it."""
+        return result if principal is None or self._is_private else without_task_list(result)
 
     def with_offers(self, params: JsonObject) -> JsonObject:
         """Return the params of `initialize` with what the proxy answers."""
@@ -154,7 +184,7 @@ class Passage:
         declared = meta.get(CLIENT_CAPABILITIES)
         asking = request.method in ASKING
         if asking and "requestState" in params:
-            params = self._states.joined(request.principal, request.method, params)
+            params = self._bindings.states.joined(request.principal, request.method, params)
         added = self._offers.added_to(declared)
         # Malformed ones are for the server to reject.
         if added is not None and isinstance(declared, dict):
@@ -176,6 +206,9 @@ class Passage:
             self.upstream.answer(ErrorResponse(message.answers, detail))
         elif not isinstance(message, Notification | Response | ErrorResponse):
             return
+        elif self._principal is not None and isinstance(message, Response):
+            answer = self._bindings.answer(self._principal, decoded(message.result))
+            self.upstream.post(Envelope(message._replace(result=answer), size=envelope.size))
         elif self.upstream.carries and self._shared:
             self.upstream.post(cast("Envelope", envelope))
         else:
@@ -287,9 +320,18 @@ class Passage:
         target = request.target
         if request.method == "initialize" and isinstance(message, Response):
             version = as_object(decoded(message.result)).get("protocolVersion")
-            self.open_session(request.own_params.get("capabilities"), version)
+            self.open_session(request.principal, request.own_params.get("capabilities"), version)
         if request.method == "tools/list" and request.stateless and isinstance(message, Response):
             self.upstream.learn_headers(as_object(decoded(message.result)))
+        if request.principal is not None and isinstance(message, Response):
+            try:
+                bound = self._bound_result(request.principal, request, as_object(decoded(message.result)))
+            except LimitExceeded as error:
+                request.finish(ErrorDetail(INTERNAL_ERROR, str(error)))
+                return
+            if bound is not None:
+                target.finish(Encoded(dumps(bound)), message.more)
+                return
         # The answers of a batch are collected (`BatchReplyTarget`).
         if envelope.raw is None or message.id != target.request_id or type(target) is not ReplyTarget:
             target.finish(
@@ -300,6 +342,14 @@ class Passage:
         target.close()
         passed: Envelope = Envelope(message, target.request_id, size=envelope.size, raw=envelope.raw)
         target.outbox.post(passed, last=target.owns_outbox)
+
+    def _bound_result(self, principal: str, request: HostRequest, result: JsonObject) -> JsonObject | None:
+        """Return what a principal gets of the server's result; None if that is all of it. Raises as `Bindings.result`."""
+        if request.method == "initialize":
+            bound = self.initialized(principal, result)
+        else:
+            bound = self._bindings.result(principal, request.method, request.own_params, result)
+        return None if bound is result else bound
 
     def _pass_unknown(
         self, id: RequestId | None, message: Response | ErrorResponse, envelope: Envelope[Received]
@@ -315,13 +365,24 @@ class Passage:
         params = decoded(message.params)
         if message.method == CANCELLED and self._asked.cancel(id_in(params.get("requestId"))):
             return
-        if self._shared:
+        if self._shared and self._principal is None:
             self.streams.post(cast("Envelope", envelope))
-        elif not self.streams.route(message, params, envelope.size, self._sent, self._only_host()):
+        elif self._shared:
+            bound = self._bindings.notification(self._principal or "", message.method, params)
+            if bound is not params:
+                envelope = envelope._replace(message=message._replace(params=bound), raw=None)
+            self.streams.post(cast("Envelope", envelope))
+        elif not self.streams.route(message, params, envelope.size, self._sent, self._only_host(), self._principal):
             self._records.log("%s was dropped: it belongs to no request, or its host does not read", message.method)
 
     def _take_request(self, message: Request, envelope: Envelope[Received]) -> None:
         """Answer a request of a legacy server, or pass it on."""
+        if self._principal is not None:
+            params = decoded(message.params)
+            bound = self._bindings.question(self._principal, params)
+            if bound is not params:
+                message = message._replace(params=bound)
+                envelope = envelope._replace(message=message, raw=None)
         if self._codec is None and not self._shared:
             # A modern server, which asks in results. Its connection may be that of several hosts.
             why = f"{message.method} came while no session is open"
@@ -362,10 +423,13 @@ class Passage:
                 answers = await self._answers.answer_round(codec_for(MODERN), asked.ours)
                 request.scope = None
                 if asked.theirs or not asked.ours:
-                    state = self._states.split(request.principal, request.method, request.own_params, asked, answers)
+                    states = self._bindings.states
+                    state = states.split(request.principal, request.method, request.own_params, asked, answers)
                     interim: JsonObject = {**result, "inputRequests": asked.theirs, "requestState": state}
                     if not asked.theirs:
                         del interim["inputRequests"]
+                    if request.principal is not None:
+                        interim = self._bindings.of_call(request.principal, interim)
                     self._forget(request)
                     request.finish(Encoded(dumps(interim)))
                 else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias, cast
@@ -25,7 +24,7 @@ from ..server.composing import Composition
 from ..server.middleware import CallMiddleware
 from ..server.mounts import MountPoint
 from ..server.registry import Registry
-from ..server.running import run_process
+from ..server.running import run_process, serve_over
 from ..session import (
     AnyChannel,
     Call,
@@ -33,13 +32,11 @@ from ..session import (
     MessageChannel,
     ServiceOptions,
     as_message_channel,
-    check_options,
-    find_transport,
 )
 from ..session.calls.services import CallServices
-from ..session.event_loop import check_event_loop
 from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
+from .behind import behind_target
 from .mirroring import Following, Mirror
 from .server import MAX_SESSIONS, RelayServer
 
@@ -105,15 +102,18 @@ class Proxy(RelayServer):
         # Made once for its checks, and not entered.
         self._connect_to()
         name = target_name(target) if name is None else check_str("name", name)
-        super().__init__(self._channel, Backfill(), options, max_sessions=max_sessions, name=name, keeps_session=True)
+        behind = behind_target(target, transport_options)
+        super().__init__(
+            self._channel,
+            Backfill(),
+            options,
+            max_sessions=max_sessions,
+            name=name,
+            keeps_session=True,
+            behind=behind,
+        )
         self._outer: list[tuple[MountPoint, Composition]] = []
         self._mirror = Mirror(name, self._forward)
-
-    def with_options(self, options: ServiceOptions) -> Proxy:
-        """Return a proxy of the same server with other limits and times."""
-        other = copy(self)
-        other.options = options
-        return other
 
     # served by itself
 
@@ -128,11 +128,9 @@ class Proxy(RelayServer):
             Disconnected: the session of the only host cannot go on at the server, and the host has not left.
             OSError: the server of the only host cannot be started or reached.
         """
-        check_event_loop()
-        check_options(transport, "serve", options)
         failure: Exception | None = None
         try:
-            await find_transport(transport).serve(self, **options)
+            await serve_over(transport, self, options)
         except ExceptionGroup as group:
             failure = single_exception(group)
         # After the block, so that the group is not its context.
@@ -181,8 +179,10 @@ class Proxy(RelayServer):
     @asynccontextmanager
     async def open_mounted(self) -> AsyncIterator[Following]:
         """Connect to the server, and follow its lists in the block."""
+        bindings = self._bound()
         async with trio.open_nursery() as nursery:
-            following = Following(self._mirror, self._connect_to, nursery, self.max_sessions, self._on_updated)
+            limit = self.max_sessions
+            following = Following(self._mirror, self._connect_to, nursery, limit, self._on_updated, bindings)
             nursery.start_soon(following.run)
             try:
                 yield following

@@ -7,10 +7,11 @@ remembers nothing between the two requests.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Final, NamedTuple
 
 from ..errors import InvalidRequestState
-from ..protocol.sealing.request_state import KeyRing, Sealer, digest
+from ..protocol.sealing.request_state import MAX_STATE, KeyRing, Sealer, digest
 from ..types import JsonObject, JsonValue
 from .offers import Host, Offers
 
@@ -23,6 +24,13 @@ ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 
 MAX_ROUNDS: Final = 100
 """Rounds in a row that the proxy answers alone."""
+
+STATE_SECONDS: Final = 600.0
+"""How long a host may take to answer its part of a round."""
+PASSED_SECONDS: Final = 24 * 60 * 60.0
+"""How long a state is good that has nothing of the proxy in it: the server has a time limit for its own."""
+MAX_SEALED: Final = 4 * MAX_STATE
+"""Characters of such a state. It holds that of the server, which may be a proxy that seals that of another one."""
 
 RETRY_MEMBERS: Final = frozenset({"inputResponses", "requestState"})
 
@@ -69,15 +77,14 @@ def retried(params: JsonObject, responses: JsonObject, state: str | None) -> Jso
 
 
 class RoundStates:
-    """Seals and opens the states of split rounds.
+    """Seals and opens the states of split rounds, and those of the server for one of several principals.
 
     Args:
-        ring: the keys; None for a new one, which another process does not have.
+        ring: the keys.
     """
 
-    def __init__(self, ring: KeyRing | None = None) -> None:
+    def __init__(self, ring: KeyRing) -> None:
         self._ring = ring
-        self._sealer: Sealer | None = None
 
     def split(self, principal: str | None, method: str, params: JsonObject, asked: Round, answers: JsonObject) -> str:
         """Return the state for the host's part of a round.
@@ -86,7 +93,8 @@ class RoundStates:
             LimitExceeded: the answers and the server's state are too large for a state.
         """
         journal: JsonObject = {"state": asked.state, "answers": answers}
-        return PREFIX + self._opened().seal(principal, method, request_digest(params), "", 0, journal)
+        sealer = self._rounds if answers else self._passed
+        return PREFIX + sealer.seal(principal, method, request_digest(params), "", 0, journal)
 
     def joined(self, principal: str | None, method: str, params: JsonObject) -> JsonObject:
         """Return the params of a host's request as the server gets them: a retry with a state of ours gets our answers.
@@ -96,20 +104,27 @@ class RoundStates:
         """
         state = params.get("requestState")
         if not isinstance(state, str) or not state.startswith(PREFIX):
+            if principal is not None and isinstance(state, str):
+                raise InvalidRequestState("not of this proxy, whose principals are one caller to the server")
             return params
-        claims = self._opened().open(state.removeprefix(PREFIX), principal, method, request_digest(params))
+        claims = self._passed.open(state.removeprefix(PREFIX), principal, method, request_digest(params))
         match claims.journal:
             case {"state": str() | None as inner, "answers": dict() as answers}:
+                if inner is not None and not answers:
+                    return {**params, "requestState": inner}
                 given = params.get("inputResponses")
                 # Ours last: a host cannot replace them.
                 return retried(params, {**(given if isinstance(given, dict) else {}), **answers}, inner)
             case _:
                 raise InvalidRequestState("no round inside")
 
-    def _opened(self) -> Sealer:
-        if self._sealer is None:
-            self._sealer = Sealer(self._ring or KeyRing.from_environment() or KeyRing.random(), AUDIENCE)
-        return self._sealer
+    @cached_property
+    def _rounds(self) -> Sealer:
+        return Sealer(self._ring, AUDIENCE, STATE_SECONDS)
+
+    @cached_property
+    def _passed(self) -> Sealer:
+        return Sealer(self._ring, AUDIENCE, PASSED_SECONDS, max_state=MAX_SEALED)
 
 
 def request_digest(params: JsonObject) -> str:

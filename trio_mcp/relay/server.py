@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
+from copy import copy
 from functools import partial
-from typing import Final
+from typing import Final, Self
 
 import trio
 
 from ..checks import check_int
+from ..http.open_access import Behind
 from ..logs import peer_logger
 from ..protocol.sealing.request_state import KeyRing
+from ..server.options import check_service
 from ..server.running import tree_on_signal
 from ..session import (
     AnyChannel,
@@ -24,12 +27,13 @@ from ..session import (
 from ..session.event_loop import check_event_loop
 from ..types import Implementation, ServerCapabilities
 from .answers import Answers, Backfill
-from .rounds import RoundStates
+from .bindings import Bindings
 from .session import Connect, RelaySession
 
 logger = peer_logger("trio_mcp.relay")
 
 NAME = "trio-mcp backfill"
+UNKNOWN: Final = Behind()
 MAX_SESSIONS: Final = 100
 """Sessions of a proxy with several hosts: for each it may start a process."""
 
@@ -40,12 +44,16 @@ class RelayServer:
     Args:
         connect: opens a connection to the server; called for each host.
         backfill: what the proxy answers for a host that cannot.
-
+        options: limits, times and keys of the service.
         max_sessions: how many sessions a transport with several hosts may open, each with its own connection to the server, and
             how many WebSockets; transports with limits of their own for this read it unless they are given others.
         name: of the server, for errors.
         keeps_session: the session of a legacy host on a single channel goes on in another one of the server, when that has lost
             it. The connection has to connect again by itself.
+        behind: what is known of the server, for serving without authentication.
+
+    Raises:
+        TypeError, ValueError: an option is invalid.
 
     Attributes:
         failure: why the server has gone while a host on a single channel was connected; None if it has not.
@@ -63,26 +71,30 @@ class RelayServer:
         max_sessions: int = MAX_SESSIONS,
         name: str | None = None,
         keeps_session: bool = False,
+        behind: Behind = UNKNOWN,
     ) -> None:
+        self.behind = behind
         self._keeps_session = keeps_session
         self.max_sessions = check_int("max_sessions", max_sessions, least=1)
         self.identity = Implementation(name=name or NAME, version="0")
         self._server_name = "the server" if name is None else f"the server {name!r}"
-        self.options = options or ServiceOptions()
+        self.options = ServiceOptions() if options is None else check_service(options)
         self.failure: str | None = None
         self._connect = connect
         self._answers = Answers(backfill)
-        self._states = RoundStates(self.options.keys or KeyRing.from_environment())
+        self._bindings: Bindings | None = None
 
     async def serve_channel(self, channel: AnyChannel) -> None:
         """Relay one connection; return when either side has ended it.
 
         Raises:
+            ConfigurationError: the keys of the environment are wrong.
             OSError: the server could not be started or reached; the host was told nothing.
         """
         host = as_message_channel(channel)
         host.carry_bytes()
         check_event_loop()
+        self._bound()
         # First: a server that cannot be started is an error of who started the proxy, and not of a host.
         async with self._connect() as server:
             opened = self._open(lambda: nullcontext(server), self._on_lost, one_of_several=False)
@@ -100,13 +112,14 @@ class RelayServer:
     async def _open(
         self, connect: Connect, on_lost: Callable[[str], None], *, one_of_several: bool
     ) -> AsyncIterator[Service]:
+        bindings = self._bound()
         async with trio.open_nursery() as nursery:
             opened = open_service({}, self.identity, ServerCapabilities(), options=self.options)
             async with opened as service:
                 service.session_type = partial(
                     RelaySession,
                     self._answers,
-                    self._states,
+                    bindings,
                     connect,
                     nursery.start_soon,
                     on_lost,
@@ -117,6 +130,23 @@ class RelayServer:
                 with tree_on_signal(service):
                     yield service
             nursery.cancel_scope.cancel()
+
+    def with_options(self, options: ServiceOptions) -> Self:
+        """Return a proxy of the same server with other limits, times and keys."""
+        other = copy(self)
+        other.options = check_service(options)
+        other._bindings = None  # noqa: SLF001  it is of this class
+        return other
+
+    def _bound(self) -> Bindings:
+        """Return what binds messages to principals, with the keys of all services of this proxy.
+
+        Raises:
+            ConfigurationError: the keys of the environment are wrong.
+        """
+        if self._bindings is None:
+            self._bindings = Bindings(self.options.keys or KeyRing.from_environment() or KeyRing.random())
+        return self._bindings
 
     def _on_lost(self, why: str) -> None:
         self.failure = why

@@ -43,6 +43,7 @@ from ..types import (
     SubscriptionsListenRequestParams,
     Tool,
 )
+from .bindings import Bindings
 from .questions import ForwardedQuestions, Questions
 from .rounds import MAX_ROUNDS
 
@@ -66,6 +67,7 @@ class ServerClient:
         channel: opens the connection to the server.
         declared: what the host can do.
         info: who the host is.
+        bindings: for hosts with a principal.
         mode: the server's era, as `Client.connect` takes it.
         name: what errors call the server.
 
@@ -79,12 +81,14 @@ class ServerClient:
         questions: Questions,
         declared: ClientCapabilities,
         info: Implementation | None,
+        bindings: Bindings,
         *,
         mode: str = "auto",
         name: str = "the server",
     ) -> None:
         self.announce: Callable[[Change], None] = lambda _change: None
         self._questions = questions
+        self._bindings = bindings
         self._name = name
         self._tools = ListedTools()
         self._watched: dict[str, trio.CancelScope] = {}
@@ -143,6 +147,9 @@ class ServerClient:
             McpError: as from the methods of `Client`.
         """
         failure: McpError
+        principal = call.facts.principal
+        if principal is not None:
+            params = self._bindings.call(principal, params)
         # What the call changes is announced to those who have subscribed before it.
         if self._subscribing:
             await self._wait_subscribed()
@@ -154,7 +161,7 @@ class ServerClient:
                 except McpError as error:
                     failure = error
                 else:
-                    return result
+                    return result if principal is None else self._bindings.returned(principal, result)
             raise failure
         except PeerError as error:
             raise RemoteProtocolError(error.message, code=error.code, data=error.data) from None

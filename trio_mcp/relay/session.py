@@ -45,13 +45,13 @@ from ..runtime import Account, CancelReason, Outbox
 from ..session import Envelope, MessageChannel, OpenBatch, Received, ReplyTarget, ServerSession, Service
 from ..types import JsonObject
 from .answers import Answers
+from .bindings import Bindings
 from .carrying import end_with, read_server, write_server
 from .lasting_session import LastingSession
 from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, terms_problem
 from .passing import CANCELLED, Passage
 from .probing import declared_in
 from .requests import HandedOver, HostRequest
-from .rounds import RoundStates
 from .streams import carried_size
 from .translating import Translation, open_translation
 from .upstream import Upstream
@@ -79,7 +79,7 @@ class RelaySession(ServerSession):
     def __init__(
         self,
         answers: Answers,
-        states: RoundStates,
+        bindings: Bindings,
         connect: Connect,
         start: Callable[..., None],
         on_lost: Callable[[str], None],
@@ -92,7 +92,7 @@ class RelaySession(ServerSession):
         account: Account | None = None,
     ) -> None:
         super().__init__(service, shared_channel=shared_channel, account=account)
-        self._answers, self._states = answers, states
+        self._answers, self._bindings = answers, bindings
         self._connect, self._start, self._on_lost = connect, start, on_lost
         self._shared = shared_channel
         self._one_of_several = one_of_several
@@ -329,7 +329,7 @@ class RelaySession(ServerSession):
                 self._passage = Passage(
                     upstream,
                     self._answers.part() if shares else self._answers,
-                    self._states,
+                    self._bindings,
                     nursery,
                     records,
                     self.requests,
@@ -362,7 +362,14 @@ class RelaySession(ServerSession):
         assert first is not None
         declared = declared_in(first.own_params)
         opened = open_translation(
-            channel, upstream.is_own_id, mode, self._answers, *declared, shared_channel=self._shared, name=self._name
+            channel,
+            upstream.is_own_id,
+            mode,
+            self._answers,
+            self._bindings,
+            *declared,
+            shared_channel=self._shared,
+            name=self._name,
         )
         async with opened as translation:
             translation.session.attach(self._standalone)

@@ -13,6 +13,7 @@ from ..runtime import Outbox
 from ..session import Envelope
 from ..session.envelope import sent_size
 from ..types import JsonObject, JsonValue, ProgressToken
+from .bindings import Bindings
 from .requests import HostRequest
 from .rounds import as_object
 
@@ -24,11 +25,15 @@ MAX_UNREAD_BYTES: Final = 1024 * 1024
 class HostStreams:
     """The streams of one host.
 
+    Args:
+        bindings: for hosts with a principal.
+
     Attributes:
         outbox: where messages go that belong to no request; over HTTP None while the host reads no stream.
     """
 
-    def __init__(self, *, shared_channel: bool) -> None:
+    def __init__(self, bindings: Bindings, *, shared_channel: bool) -> None:
+        self._bindings = bindings
         self.outbox: Outbox[Envelope] | None = None
         self._shared = shared_channel
         self._unread: deque[Envelope] = deque()
@@ -69,6 +74,7 @@ class HostStreams:
         size: int,
         sent: Mapping[RequestId, HostRequest],
         only_host: HostRequest | None,
+        session_principal: str | None,
     ) -> bool:
         """Send a notification on the stream of the request that it belongs to (HTTP); False if it was dropped.
 
@@ -76,6 +82,7 @@ class HostStreams:
             size: bytes of memory that it takes.
             sent: the requests that are at the server, by their id there.
             only_host: takes what names no request; None if that may be for several hosts.
+            session_principal: of the session; None without one.
         """
         token, meta = params.get(PROGRESS_TOKEN), as_object(params.get("_meta"))
         request: HostRequest | None = None
@@ -93,6 +100,9 @@ class HostStreams:
         elif message.method == "notifications/message":
             # Which request it is about is not said.
             request = only_host
+        principal = session_principal if request is None else request.principal
+        if principal is not None:
+            params = self._bindings.notification(principal, message.method, params)
         return self.post(Envelope(message._replace(params=params), size=size), request)
 
     def post(self, envelope: Envelope, request: HostRequest | None = None) -> bool:

@@ -30,6 +30,7 @@ from ..types import (
     JsonValue,
 )
 from .answers import Answers
+from .bindings import Bindings
 from .offers import host_of
 from .questions import Questions
 from .server_client import ServerClient
@@ -59,6 +60,7 @@ async def open_translation(
     is_late: Callable[[RequestId | None], bool],
     mode: str,
     answers: Answers,
+    bindings: Bindings,
     capabilities: JsonValue,
     info: JsonValue,
     *,
@@ -81,7 +83,7 @@ async def open_translation(
     declared = validated(ClientCapabilities, capabilities if added is None else added, "capabilities")
     watched = WatchedChannel(channel, is_late)
     known = validated(Implementation, info, "clientInfo") if info else None
-    client = ServerClient(nullcontext(watched), questions, declared, known, mode=mode, name=name)
+    client = ServerClient(nullcontext(watched), questions, declared, known, bindings, mode=mode, name=name)
     link = client.link
     await link.open()
     try:

@@ -54,7 +54,7 @@ A lane is cancelled with its actor, with the lane that it is a branch of, by a s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple, Protocol, TypeAlias, TypeVar
@@ -187,6 +187,8 @@ class Actor:
     """When it is stuck if it has not ended, on Trio's clock (seconds); set by `CleanupDeadlines` only."""
     task: trio.lowlevel.Task | None = None
     """The task that runs its body, while it does."""
+    caller: Hashable | None = None
+    """What it counts for in the limits that callers share; see `Quota`."""
     started_at: float = math.inf
     """When it was started, on Trio's clock (seconds)."""
     lanes: dict[Lane, trio.lowlevel.Task | None] | None = None

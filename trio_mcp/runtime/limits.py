@@ -5,24 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..checks import check_int, check_seconds
+from ..shared_limits import PARKED_CALLS, RUNNING_CALLS
 from .actor import CancelReason
 
 
-# Data only: quotas and parking have no separate files, because every start, park, resume and end of a call would visit them.
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How many actors may exist. Parked ones count in `actors` too. A new actor is refused; no older one is evicted.
 
+    Callers share both limits: over half of one, a caller may have a quarter of it (docs/limits.md).
+
     Attributes:
         actors, parked: all actors, and those of them that wait for the next request of their caller.
-        actors_per_principal, parked_per_principal: the same for one principal.
+        actors_per_principal, parked_per_principal: the most for one principal, or one connection without authentication, also
+            while it is alone.
         park_ttl: seconds a parked actor waits for the next request of its caller.
     """
 
-    actors: int = 20_000
-    actors_per_principal: int = 20_000
-    parked: int = 10_000
-    parked_per_principal: int = 10_000
+    actors: int = RUNNING_CALLS.limit
+    actors_per_principal: int = RUNNING_CALLS.limit
+    parked: int = PARKED_CALLS.limit
+    parked_per_principal: int = PARKED_CALLS.limit
     park_ttl: float = 600.0
 
     def __post_init__(self) -> None:

@@ -15,11 +15,12 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cache
 from types import TracebackType
-from typing import Final, NamedTuple, Self, TypeVar
+from typing import Final, NamedTuple, Self
 
 from ..checks import check_int
 from ..errors import LimitExceeded
 from .machine_memory import give_back_free_memory, usable_memory
+from .quota import add_to, half_of, quarter_of
 
 SHARE_OF_MACHINE: Final = 4
 """By default a process may hold this fraction of its memory for its peers."""
@@ -64,7 +65,7 @@ class MemoryBudget:
         if total is None:
             total = usable_memory() // SHARE_OF_MACHINE
         self.total = check_int("total", total, least=1, hint="leave it out for the default")
-        self.half = self.total // 2
+        self.half, self._quarter = half_of(self.total), quarter_of(self.total)
         self.drawn = 0
         self._lock = threading.Lock()
         self._refused = 0
@@ -79,7 +80,8 @@ class MemoryBudget:
             connection: what tells the connection from others; by default the account counts as a connection by itself.
             principal: its authenticated identity.
         """
-        return Account(self, object() if connection is None else connection, principal)
+        own = object() if connection is None else connection
+        return Account(self, own, principal, connection if principal is None else principal)
 
     def statistics(self) -> MemoryStatistics:
         """Return how much is held now, and how often something was refused."""
@@ -102,8 +104,8 @@ class MemoryBudget:
             return f"{over_half} this connection would hold more than its share of {share} bytes"
         if account.principal is not None:
             held = self._by_principal.get(account.principal, 0) + size
-        if held > self.total // 4:
-            return f"{over_half} you would hold more than a quarter of it, {self.total // 4} bytes"
+        if held > self._quarter:
+            return f"{over_half} you would hold more than a quarter of it, {self._quarter} bytes"
         return None
 
     def check(self, size: int, account: Account) -> None:
@@ -144,31 +146,25 @@ class MemoryBudget:
         return f"<MemoryBudget {self.drawn}/{self.total} connections={len(self._by_connection)}>"
 
 
-K = TypeVar("K")
-
-
-def add_to(table: dict[K, int], key: K, size: int) -> None:
-    """Add to an entry, and remove one that holds nothing: there are as many connections as entries."""
-    held = table.get(key, 0) + size
-    if held:
-        table[key] = held
-    else:
-        table.pop(key, None)
-
-
 @dataclass(slots=True, eq=False)
 class Account:
-    """What one holder has drawn from a budget. Closing it gives everything back; what is drawn afterwards is not counted."""
+    """What one holder has drawn from a budget. Closing it gives everything back; what is drawn afterwards is not counted.
+
+    Attributes:
+        caller: whose it is, for the limits that callers share (`Quota`): the principal, or else the connection; None if the
+            transport knows of no other caller.
+    """
 
     budget: MemoryBudget
     connection: Hashable
     principal: str | None
+    caller: Hashable | None
     drawn: int = 0
     closed: bool = False
 
     def open(self) -> Account:
         """Open another account for the same connection and principal."""
-        return Account(self.budget, self.connection, self.principal)
+        return Account(self.budget, self.connection, self.principal, self.caller)
 
     def has_room(self, size: int) -> bool:
         """Return whether these bytes may be drawn."""

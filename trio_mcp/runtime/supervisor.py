@@ -33,8 +33,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -44,12 +43,14 @@ from ..errors import LimitExceeded
 from ..groups import split_group
 from ..logs import OwnText, peer_logger
 from ..quick_tuple import make_tuple
+from ..shared_limits import PARKED_CALLS, RUNNING_CALLS
 from . import forks
 from .actor import DONE, RUNNING, Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
 from .boundary import cancel_leftover_nurseries
 from .cleanup_deadlines import CleanupDeadlines, stacks
 from .journal import Journal
 from .limits import Limits, SupervisorStatistics
+from .quota import Quota
 from .watchdog import Watchdog
 
 logger = peer_logger("trio_mcp.call")
@@ -69,8 +70,8 @@ class Supervisor:
         self._nursery = nursery
         self._generation = forks.generation
         self._actors: dict[str, Actor] = {}
-        self._per_principal: dict[str | None, int] = {}
-        self._parked: Counter[str | None] = Counter()
+        self._started = Quota(RUNNING_CALLS, limits.actors, limits.actors_per_principal)
+        self._parked = Quota(PARKED_CALLS, limits.parked, limits.parked_per_principal)
         self._serial = itertools.count(1)
         self._now = trio.lowlevel.current_clock().current_time
         self._counts = SupervisorStatistics()
@@ -87,6 +88,7 @@ class Supervisor:
         on_done: OnDone,
         *,
         principal: str | None = None,
+        caller: Hashable | None = None,
         deadline: float = math.inf,
         label: str = "actor",
         journal: Journal | None = None,
@@ -96,7 +98,8 @@ class Supervisor:
         If the body has not ended `grace` seconds after its cancel or its deadline, the actor is stuck: `on_done` is called then.
 
         Args:
-            principal: the owner of the actor, for the limits per principal.
+            principal: the owner of the actor.
+            caller: what it counts for, see `Quota`; by default its principal.
             deadline: on Trio's clock, seconds.
             label: the first part of its name.
             journal: what an earlier run of the same call recorded.
@@ -104,16 +107,22 @@ class Supervisor:
         Raises:
             LimitExceeded: a limit is reached, or the supervisor is draining. Nothing was started.
         """
-        limits, mine = self.limits, self._per_principal.get(principal, 0)
-        if self._draining or len(self._actors) >= limits.actors or mine >= limits.actors_per_principal:
-            raise self._refusal()
+        if caller is None:
+            caller = principal
+        try:
+            if self._draining:
+                raise LimitExceeded("this server is shutting down")
+            self._started.take(caller)
+        except LimitExceeded:
+            self._counts.refused += 1
+            raise
         name = f"{label}-{next(self._serial)}"
         actor = Actor(name, principal, deadline, journal)
+        actor.caller = caller
         actor.started_at = self._now()
         actor.on_done = on_done
         actor.on_cancel = self._on_cancel
         self._actors[name] = actor
-        self._per_principal[principal] = mine + 1
         self._counts.started += 1
         self._nursery.start_soon(self._run, actor, body, name=name)
         if self.watchdog.asleep:
@@ -135,19 +144,11 @@ class Supervisor:
         Raises:
             LimitExceeded: too many are parked already. The actor still runs; cancel it.
         """
-        limits, principal = self.limits, actor.principal
-        if self._counts.parked >= limits.parked:
-            raise LimitExceeded(f"{limits.parked} calls already wait for an answer, which is this server's limit")
-        if self._parked[principal] >= limits.parked_per_principal:
-            raise LimitExceeded(
-                f"{limits.parked_per_principal} of your calls already wait for an answer, which is the limit"
-            )
-        self._parked[principal] += 1
-        self._counts.parked += 1
+        self._parked.take(actor.caller)
         if actor.place is not None:
             actor.place.leave()
         actor.state = ActorState.PARKED
-        wait = limits.park_ttl if seconds is None else seconds
+        wait = self.limits.park_ttl if seconds is None else seconds
         actor.scope.deadline = min(actor.deadline, trio.current_time() + wait)
         self._deadlines.expect_end(actor, actor.scope.deadline)
         # While draining, the next request of its caller would be refused, so it cannot go on.
@@ -211,8 +212,8 @@ class Supervisor:
 
     def statistics(self) -> SupervisorStatistics:
         """Return the actors by state now, and how actors ended so far."""
-        counts = self._counts
-        return replace(counts, running=self._living - counts.parked, cancelled=dict(counts.cancelled))
+        counts, parked = self._counts, self._parked.in_use
+        return replace(counts, running=self._living - parked, parked=parked, cancelled=dict(counts.cancelled))
 
     def __repr__(self) -> str:
         now = self.statistics()
@@ -223,16 +224,6 @@ class Supervisor:
     def _living(self) -> int:
         """Actors that are not stuck."""
         return len(self._actors) - self._counts.stuck
-
-    def _refusal(self) -> LimitExceeded:
-        """Count an actor that cannot be started now, and return the error that says why."""
-        self._counts.refused += 1
-        limits = self.limits
-        if self._draining:
-            return LimitExceeded("this server is shutting down")
-        if len(self._actors) >= limits.actors:
-            return LimitExceeded(f"this server already runs {limits.actors} calls, which is its limit")
-        return LimitExceeded(f"{limits.actors_per_principal} of your calls are already running, which is the limit")
 
     @trio.lowlevel.enable_ki_protection  # a real Ctrl-C belongs to the main task, not to the tool it happens to hit
     async def _run(self, actor: Actor, body: Body) -> None:
@@ -277,9 +268,7 @@ class Supervisor:
         # No reference back to the call that owns it, which would be a cycle.
         actor.on_cancel = actor.on_quiescent = actor.task = None
         del self._actors[actor.name]
-        left = self._per_principal.pop(actor.principal) - 1
-        if left:
-            self._per_principal[actor.principal] = left
+        self._started.give_back(actor.caller)
         if self._closing and not self._actors:
             self._end_timing()
 
@@ -306,7 +295,7 @@ class Supervisor:
 
     def _is_busy(self) -> bool:
         """Return whether some actor is not parked."""
-        return len(self._actors) > self._counts.parked
+        return len(self._actors) > self._parked.in_use
 
     def _owner(self, task: trio.lowlevel.Task) -> str | None:
         """Return the name of the actor that a task belongs to: its own task, or one below it."""
@@ -347,10 +336,7 @@ class Supervisor:
 
     def _unpark(self, actor: Actor) -> None:
         if actor.state is ActorState.PARKED:
-            self._counts.parked -= 1
-            self._parked[actor.principal] -= 1
-            if not self._parked[actor.principal]:
-                del self._parked[actor.principal]
+            self._parked.give_back(actor.caller)
 
     async def _all_gone(self) -> None:
         while self._living:

@@ -15,6 +15,7 @@ from ..checks import check_str, mistake
 from ..runtime import ThreadLimiter
 from ..session import Call, MessageFacts, MessageMiddleware
 from ..session.calls.services import CallServices
+from ..session.transport import authenticates
 from ..types import Implementation
 from .registration import Registration
 from .registry import Registry
@@ -147,7 +148,7 @@ class Composition(Registration):
             raise TypeError(mistake("mount()", "a Server, or a proxy of one", other))
         self._check_not_served("what is mounted")
         other.check_mountable()
-        if asks_authentication(other) and not asks_authentication(self):
+        if authenticates(other) and not authenticates(self):
             raise ValueError(
                 f"the server {other.identity.name!r} authenticates its callers, and {self.identity.name!r} does not: mounted "
                 "there, it would be open to everybody. Give the outer server authenticate=, too"
@@ -155,7 +156,13 @@ class Composition(Registration):
         self._check_search(other)
         self._check_routes(routes_below(prefix, other))
         point = server.mounts.MountPoint(
-            prefix, other, other.identity.name, lambda: other.layers, other.registry.offers, self._fulfilled
+            prefix,
+            other,
+            other.identity.name,
+            lambda: other.layers,
+            other.registry.offers,
+            lambda uri: other.registry.reader_of_kept(uri) is not None,
+            self._fulfilled,
         )
         self._registry.mount(point, other.registry)
         other.add_outer(point, self)
@@ -225,11 +232,6 @@ def routes_below(prefix: str, mounted: object) -> list[HttpRoute]:
 def mounted_routes(registry: Registry) -> list[HttpRoute]:
     """Return the custom routes of all servers that are mounted, however deep."""
     return [route for mount in registry.mounts for route in routes_below(mount.prefix, mount.server)]
-
-
-def asks_authentication(server: object) -> bool:
-    """Return whether a server says of itself that it authenticates its callers wherever it is served over HTTP."""
-    return getattr(getattr(server, "http", None), "authenticate", None) is not None
 
 
 @asynccontextmanager

@@ -16,6 +16,8 @@ from ..errors import LimitExceeded, ResourceNotFound
 from ..protocol.http.headers import SESSION_HEADER
 from ..protocol.json_limits import held_size
 from ..protocol.strict_json import dumps
+from ..protocol.uri.kept_results import with_links
+from ..protocol.uri.uris import KEPT_HERE, is_kept
 from ..runtime import Actor, Lane
 from ..session import Call, Plan
 from ..types import (
@@ -34,9 +36,6 @@ from ..types import (
 from .branching import BranchTerms
 from .content import json_text
 from .results import plain_text
-
-PREFIX: Final = "trio-mcp://results/"
-"""The start of the URI of a result; a random name follows."""
 
 LEAST_MAX_RESULT: Final = 2048
 MAX_PREVIEW_META: Final = 512
@@ -89,7 +88,7 @@ def preview_of(result: CallToolResult, encoded: bytes, name: str, max_result: in
         raise LimitExceeded(
             f"the result of {name} has {size} bytes; more than {max_result} are not sent at once, and it cannot be kept: {error}"
         ) from None
-    uri = PREFIX + token
+    uri = KEPT_HERE + token
     meta = result.meta if len(dumps(result.meta or {})) <= MAX_PREVIEW_META else None
     shown = cut(result.text, max_result - BESIDE_PREVIEW)
     others = sum(not isinstance(block, TextContent) for block in result.content)
@@ -117,10 +116,27 @@ async def run_read(uri: str, call: Call, _place: Actor | Lane, *_parent: BranchT
     Raises:
         ResourceNotFound: it is unknown, over, or of another owner.
     """
-    found = call.services.kept.find(uri.removeprefix(PREFIX), owner_of(call))
+    found = call.services.kept.find(uri.removeprefix(KEPT_HERE), owner_of(call))
     if found is None:
         raise ResourceNotFound(uri)
     return ReadResourceResult(contents=[part.model_copy(update={"uri": part.uri or uri}) for part in found.contents])
+
+
+def with_kept_links(result: Model, rename: Callable[[str], str]) -> Model:
+    """Return the result of a tool or of a resource with other URIs for the results that were kept.
+
+    Args:
+        rename: returns the new URI, or the same one.
+    """
+    match result:
+        case CallToolResult(content=content):
+            uris = [block.uri for block in content if isinstance(block, ResourceLink)]
+        case ReadResourceResult(contents=contents):
+            uris = [part.uri for part in contents]
+        case _:
+            uris = []
+    is_renamed = any(is_kept(uri) and rename(uri) != uri for uri in uris)
+    return type(result).model_validate(with_links(result.wire(), rename)) if is_renamed else result
 
 
 def owner_of(call: Call) -> Hashable:

@@ -6,8 +6,6 @@ A file is read when its function has returned, in a thread. `MAX_FILE` limits it
 from __future__ import annotations
 
 import mimetypes
-import os
-import stat
 from abc import ABC, abstractmethod
 from base64 import b64encode
 from contextvars import ContextVar
@@ -21,6 +19,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from ..checks import mistake
 from ..errors import LimitExceeded
+from ..regular_files import FileTooLarge, NotRegularFile, read_regular
 from ..types import (
     Annotations,
     AudioContent,
@@ -92,16 +91,15 @@ class Media(ABC):
         data = self.data
         if data is None:
             assert self.path is not None
-            with open(self.path, "rb", opener=open_without_waiting) as file:
-                found = os.fstat(file.fileno())
-                if not stat.S_ISREG(found.st_mode):
-                    raise ValueError(
-                        f"{type(self).__name__}(path={self.path!r}) takes a regular file, and this is another kind"
-                    )
-                check_size(found.st_size)
-                # It may grow meanwhile, and one of /proc says that it is empty.
-                data = file.read(MAX_FILE + 1)
-        check_size(len(data))
+            try:
+                return read_regular(self.path, MAX_FILE)
+            except FileTooLarge:
+                raise too_large() from None
+            except NotRegularFile as error:
+                taken = f"{type(self).__name__}(path={self.path!r}) takes a regular file"
+                raise ValueError(f"{taken}: {error.strerror}") from None
+        if len(data) > MAX_FILE:
+            raise too_large()
         return data
 
     @classmethod
@@ -231,15 +229,9 @@ def media_block(media: Media) -> MediaBlock:
     return media.block()
 
 
-def open_without_waiting(path: str, flags: int) -> int:
-    """Open a file. Opening a FIFO would otherwise wait until something writes to it."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
-
-
-def check_size(size: int) -> None:
-    """Raise `LimitExceeded` if a file has more than `MAX_FILE` bytes."""
-    if size > MAX_FILE:
-        raise LimitExceeded(f"a file in the result has more than {MAX_FILE} bytes, which is the limit")
+def too_large() -> LimitExceeded:
+    """Return the error for a file of more than `MAX_FILE` bytes."""
+    return LimitExceeded(f"a file in the result has more than {MAX_FILE} bytes, which is the limit")
 
 
 def type_of(path: str | None, data: bytes | None) -> str | None:

@@ -18,10 +18,11 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Generic, TypeVar, cast
 
 from ..errors import ResourceNotFound
-from ..protocol.uri.uris import MAX_URI
+from ..protocol.uri.uris import MAX_URI, is_kept
 from ..runtime import Actor, Lane
 from ..session import Call
 from ..session.calls.services import CallServices
@@ -35,6 +36,7 @@ from ..types import (
     ResourceLink,
 )
 from .branching import BranchTerms
+from .large_results import with_kept_links
 from .middleware import CallKind, CallMiddleware, CallTarget, run_layers
 
 T = TypeVar("T")
@@ -57,6 +59,7 @@ class MountPoint:
         name: of that server.
         layers: returns its middleware, the outermost first.
         offers: returns whether it has a resource of this URI.
+        keeps: returns whether a result of this URI is kept behind a proxy, and not by the outermost server.
         fulfilled: the client capabilities that its tools need not require, because the outer server has them.
     """
 
@@ -65,6 +68,7 @@ class MountPoint:
     name: str
     layers: Callable[[], Sequence[CallMiddleware]]
     offers: Callable[[str], bool]
+    keeps: Callable[[str], bool]
     fulfilled: frozenset[str]
 
     @property
@@ -227,15 +231,17 @@ def outward(mount: MountPoint, result: Model) -> Model:
     """Return a result of a mounted server with the URIs that its resources have in the outer one."""
     match result:
         case ReadResourceResult(contents=contents):
-            return with_items(result, "contents", [outer_item(mount, part) for part in contents], contents)
+            moved = with_items(result, "contents", [outer_item(mount, part) for part in contents], contents)
+            return with_kept_links(moved, partial(outer_kept, mount))
         case CallToolResult(content=content):
-            return with_items(result, "content", [outer_block(mount, block) for block in content], content)
+            moved = with_items(result, "content", [outer_block(mount, block) for block in content], content)
+            return with_kept_links(moved, partial(outer_kept, mount))
         case GetPromptResult(messages=messages):
-            moved = []
+            outer = []
             for message in messages:
                 block = outer_block(mount, message.content)
-                moved.append(message if block is message.content else message.model_copy(update={"content": block}))
-            return with_items(result, "messages", moved, messages)
+                outer.append(message if block is message.content else message.model_copy(update={"content": block}))
+            return with_items(result, "messages", outer, messages)
         case _:
             return result
 
@@ -262,6 +268,11 @@ def outer_block(mount: MountPoint, block: B) -> B:
 def outer_item(mount: MountPoint, item: B) -> B:
     """Return what has a URI with that of the outer server, if the mounted one has a resource there."""
     uri = getattr(item, "uri", "")
-    if not mount.offers(uri):
+    if is_kept(uri) or not mount.offers(uri):
         return item
     return cast("B", cast("Model", item).model_copy(update={"uri": mount.outer_uri(uri)}))
+
+
+def outer_kept(mount: MountPoint, uri: str) -> str:
+    """Return the URI in the outer server of a result that was kept; the same one if the two servers keep theirs together."""
+    return mount.outer_uri(uri) if mount.keeps(uri) else uri

@@ -7,26 +7,24 @@ from types import TracebackType
 
 from ..errors import ConfigurationError
 from ..printable import one_line
+from ..session.transport import CannotListen
 
 
-def show_in_one_line(error: OSError | ConfigurationError, name: str) -> None:
+def show_in_one_line(error: CannotListen | ConfigurationError, name: str) -> None:
     """Have Python show this exception as one line, if nothing catches it: a port in use, or a setting that is wrong.
 
-    The exit status is 1, as for each exception that nothing catches. Any other `OSError`, such as one of a lifespan, keeps its
-    traceback.
+    The exit status is 1, as for each exception that nothing catches.
 
     Args:
         name: of the server, for the line.
     """
-    if isinstance(error, OSError) and not (error.strerror or "").startswith("cannot listen on "):
-        return
     before = sys.excepthook
 
     def show(kind: type[BaseException], value: BaseException, traceback: TracebackType | None) -> None:
         if value is not error:
             before(kind, value, traceback)
             return
-        text = error.strerror if isinstance(error, OSError) else str(error)
+        text = error.strerror if isinstance(error, CannotListen) else str(error)
         sys.stderr.write(f"{name}: {one_line(text or str(error))}\n")
 
     sys.excepthook = show

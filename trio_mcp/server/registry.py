@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 
 from .. import server
 from ..protocol.meta import TASKS_EXTENSION
-from ..protocol.uri.uris import ascii_uri
+from ..protocol.uri.uris import ascii_uri, is_kept_here
 from ..session.calls.facts import TaskSupport
 from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
@@ -19,7 +19,7 @@ from .tool import Tool
 if TYPE_CHECKING:
     from .mounts import MountPoint, Mounts
     from .prompts import Prompt
-    from .resources import Resource, Template
+    from .resources import Resource, ResourceReader, Template
 
 TASKS: Final[JsonObject] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 """What a server declares for 2025-11-25 if a tool of it runs as a task. A host looks for the innermost object."""
@@ -75,6 +75,7 @@ class Registry:
 
     Attributes:
         mounts: the registries of the servers that are mounted in this one.
+        kept: reads the results that the server behind a proxy has kept; None for a server, which keeps its own.
     """
 
     def __init__(self, on_change: Callable[[Change], None], owner: str = "the server") -> None:
@@ -89,6 +90,7 @@ class Registry:
         """Whether a tool has a `max_result`, so that clients read results as resources."""
         self.completions = Completions(self.prompts, self.resources, self.templates)
         self.mounts: dict[MountPoint, Registry] = {}
+        self.kept: ResourceReader | None = None
 
     def mount(self, mount: MountPoint, other: Registry) -> None:
         """Take over what another registry has now and will have later.
@@ -139,6 +141,17 @@ class Registry:
         encoded = ascii_uri(uri)
         return encoded is not None and any(template.pattern.match(encoded) is not None for template in self.templates)
 
+    def reader_of_kept(self, uri: str) -> ResourceReader | None:
+        """Return what reads a result that is kept behind a mounted proxy; None if it may be kept by the server itself."""
+        if self.kept is not None:
+            return self.kept
+        for mount, inner in self.mounts.items():
+            uri_there = None if is_kept_here(uri) else mount.inner_uri(uri)
+            reader = None if uri_there is None else inner.reader_of_kept(uri_there)
+            if reader is not None:
+                return reader.mounted(mount)
+        return None
+
     def remember_offered(self, earlier: Registry) -> None:
         """Declare what another registry declares, also if this one has nothing of it: clients may have read it there."""
         self.tools.remember_filled(earlier.tools)
@@ -159,13 +172,15 @@ class Registry:
         other.tools = Catalog("tool", lambda: None)
         for each in (*self.tools, tool):
             other.tools.add(each.name, each)
+        other._note_tool(tool)  # noqa: SLF001  it is of this class
         return other
 
     @property
     def capabilities(self) -> ServerCapabilities:
         """The capabilities to declare."""
         # By what was ever offered and not by what is: a client that read the declaration may call a method of it, and
-        # would get "method not found" instead of an empty list.
+        # would get "method not found" instead of an empty list. Tools are declared from the beginning: many hosts ask for their
+        # list whatever is declared, and the declaration of a legacy session cannot change when the first one is added.
         resources = self.resources.was_ever_filled or self.templates.was_ever_filled or self.keeps_results
         return ServerCapabilities(
             logging={},

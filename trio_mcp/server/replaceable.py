@@ -24,6 +24,7 @@ import trio
 from ..checks import check_instance
 from ..errors import ConfigurationError
 from ..http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
+from ..http.open_access import check_open, check_open_commands
 from ..protocol.sealing.request_state import KeyRing
 from ..session import (
     AnyChannel,
@@ -34,10 +35,12 @@ from ..session import (
 )
 from ..session.changes import ChangeKind
 from ..session.event_loop import check_event_loop
+from ..session.transport import authenticates
 from ..types import Implementation
 from .differences import changed_http, changed_lists, changed_settings, new_capabilities
 from .generations import Generation, Generations, open_generations
 from .lifespan import LIFESPAN_EXIT_SECONDS
+from .registry import Registry
 from .running import serve_on_channel, serve_over
 from .server import Server
 
@@ -98,6 +101,11 @@ class ReplaceableServer:
     def server(self) -> Server:
         """The server whose code new calls use."""
         return self._newest
+
+    @property
+    def registry(self) -> Registry:
+        """What the newest server offers."""
+        return self._newest.registry
 
     @property
     def lifespan_seconds(self) -> float:
@@ -164,7 +172,7 @@ class ReplaceableServer:
 
         Raises:
             RuntimeError: nothing serves this server, or it is shutting down.
-            ConfigurationError: the new server authenticates its callers, and the old one is open to everybody: over HTTP it must
+            ConfigurationError: the new server asks for authentication, and the old one is open to everybody: over HTTP it must
                 not be served without.
             Exception: what the lifespan raised at its start. In all cases nothing has changed.
         """
@@ -172,10 +180,13 @@ class ReplaceableServer:
         running = self._check_running(self._running)
         if server is self._newest:
             return Replacement()
-        if self._over_http and self._opens(server):
-            raise ConfigurationError(
-                "http.authenticate is new: a server that asks for authentication is not served without"
-            )
+        if self._over_http and not authenticates(self._first):
+            if authenticates(server):
+                raise ConfigurationError(
+                    "http.authenticate is new: a server that asks for authentication is not served without"
+                )
+            check_open(server)
+            await check_open_commands(server)
         generation = await running.generations.open(server)
         try:
             self._check_running(running)
@@ -190,12 +201,6 @@ class ReplaceableServer:
         if running.service.supervisor.draining:
             raise RuntimeError("this server is shutting down")
         return running
-
-    def _opens(self, server: Server) -> bool:
-        """Return whether a server asks for authentication that this one does not have."""
-        first = self._first.http
-        asks = server.http is not None and server.http.authenticate is not None
-        return asks and (first is None or first.authenticate is None)
 
     def _swap(self, running: Running, generation: Generation) -> Replacement:
         """Put another version in the place of the one in service."""

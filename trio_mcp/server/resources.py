@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.template import UriTemplate
-from ..protocol.uri.uris import MAX_URI, ascii_uri, check_uri, is_uri
+from ..protocol.uri.uris import MAX_URI, ascii_uri, check_uri, is_kept, is_kept_here, is_uri
 from ..runtime import ThreadLimiter
 from ..runtime.loop_turn import LoopTurn
 from ..session import Plan, RequestFacts, ResumeMode
@@ -28,10 +28,9 @@ from ..types import (
 )
 from ..types import Resource as ResourceModel
 from .branching import BranchTerms
-from .catalog import Catalog
 from .content import to_json_text
 from .handler import Function, Handler, make_handler
-from .large_results import PREFIX, read_result
+from .large_results import read_result
 from .mounts import MountPoint, Mounts, inner_uri, mounted_body
 from .options import (
     OfferKeywords,
@@ -43,6 +42,9 @@ from .options import (
     resume_mode,
 )
 from .signature import Arguments, signature_arguments
+
+if TYPE_CHECKING:
+    from .registry import Registry
 
 MAX_MATCH_STEPS: Final = 50_000
 """What comparing one URI with all templates may cost: a step for each of its characters and each part of a template that fits."""
@@ -163,9 +165,7 @@ class Template:
         return f"<Template {self.model.uri_template}>"
 
 
-def read_resource(
-    resources: Catalog[Resource], templates: Catalog[Template], facts: RequestFacts, params: Model
-) -> Plan:
+def read_resource(registry: Registry, facts: RequestFacts, params: Model) -> Plan:
     """Serve `resources/read`: a result that was kept for its caller, a resource, or the first template that matches.
 
     Raises:
@@ -175,12 +175,14 @@ def read_resource(
     assert isinstance(params, ReadResourceRequestParams)
     # Before any template sees it: the time that matching takes grows with the length of the URI.
     check_uri(params.uri)
-    if params.uri.startswith(PREFIX):
+    if is_kept_here(params.uri):
         return read_result(params.uri)
-    resource = resources.by_key.get(params.uri)
+    resource = registry.resources.by_key.get(params.uri)
     if resource is not None:
         return resource.reader.plan(params.uri, {})
-    found = matching_template(templates, params.uri, facts.turn)
+    if is_kept(params.uri) and (reader := registry.reader_of_kept(params.uri)) is not None:
+        return reader.plan(params.uri, {})
+    found = matching_template(registry.templates, params.uri, facts.turn)
     if found is None:
         raise ResourceNotFound(params.uri)
     template, values = found

@@ -27,7 +27,7 @@ from ..session import (
     serve_channel,
 )
 from ..session.event_loop import check_event_loop
-from ..session.transport import OWNS_PROCESS, owned_process
+from ..session.transport import OWNS_PROCESS, CannotListen, owned_process
 
 logger = logging.getLogger("trio_mcp.tree")
 
@@ -42,7 +42,8 @@ def run_process(serve: Callable[[], Awaitable[object]], name: str | None = None)
     try:
         with owned_process(), tree_signal_survived():
             trio.run(serve)
-    except (OSError, ConfigurationError) as error:
+    # Any other `OSError`, such as one of a lifespan, keeps its traceback.
+    except (CannotListen, ConfigurationError) as error:
         if name is not None:
             server.one_line.show_in_one_line(error, name)
         raise

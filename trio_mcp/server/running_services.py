@@ -14,8 +14,9 @@ class RunningServices:
     """The running services of one server, in the order in which they were opened; the copies of the server share them."""
 
     def __init__(self) -> None:
-        # Dicts are ordered sets here.
-        self._current: dict[Service, None] = {}
+        self._current: dict[Service, Registry] = {}
+        """What each offers: copies of the server may have other registries."""
+        # A dict is an ordered set here.
         self._former: dict[Service, None] = {}
         """Those in which another server has taken the place of this one, and calls of this one may still run."""
         self._declaring = threading.Lock()
@@ -26,22 +27,22 @@ class RunningServices:
     def __len__(self) -> int:
         return len(self._current)
 
-    def add(self, service: Service) -> None:
-        """Add a service that begins with what this server offers."""
-        self._current[service] = None
+    def add(self, service: Service, registry: Registry) -> None:
+        """Add a service that begins with what a registry has."""
+        self._current[service] = registry
 
     def remove(self, service: Service) -> None:
         """Remove a service that ends, unless another server has taken the place of this one in it."""
         self._current.pop(service, None)
 
-    def take_over(self, service: Service, earlier: RunningServices) -> None:
-        """Add a service of another server, in which this one has taken its place.
+    def take_over(self, service: Service, registry: Registry, earlier: RunningServices) -> None:
+        """Add a service of another server, in which this one has taken its place, with what a registry has.
 
         The other server still announces changes of resources there, until `forget`: its calls may still run.
         """
         del earlier._current[service]
         earlier._former[service] = None
-        self._current[service] = None
+        self._current[service] = registry
 
     def forget(self, service: Service) -> None:
         """Have nothing more to do with a service in which another server has taken the place of this one."""
@@ -62,9 +63,9 @@ class RunningServices:
         services = (*self._current, *self._former)
         return any(service.calls.url_elicitations.complete(elicitation_id) for service in services)
 
-    def declare(self, registry: Registry) -> None:
-        """Declare the capabilities of what is registered now."""
+    def declare(self) -> None:
+        """Declare in each service the capabilities of what is registered for it now."""
         # Under a lock: without it, what one thread read before another's change could be written after it.
         with self._declaring:
-            for service in self:
+            for service, registry in list(self._current.items()):
                 service.declare(registry.capabilities)

@@ -397,7 +397,7 @@ class Server(Composition):
         if channel is None:
             server.preloading.load_for_calls()
         async with opened as service:
-            self._running.add(service)
+            self._running.add(service, self._registry)
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
             try:
@@ -431,7 +431,7 @@ class Server(Composition):
     def _take_over(self, service: Service, earlier: Server, offers: Offers, usage: Usage) -> None:
         """Offer these in a running service in place of another server, in one step; announces nothing."""
         service.replace_offers(offers, usage)
-        self._running.take_over(service, earlier._running)
+        self._running.take_over(service, self._registry, earlier._running)
         # As when it is opened: another thread may have added something after the capabilities were read.
         self._declare()
 
@@ -555,7 +555,7 @@ class Server(Composition):
         self._running.announce(change)
 
     def _declare(self) -> None:
-        self._running.declare(self._registry)
+        self._running.declare()
         for _, outer in tuple(self._outer):
             outer._declare()  # noqa: SLF001  it is of this class
 

@@ -102,7 +102,7 @@ async def _elicit_url(call: Call, lane: Lane, page: Page, limit: AskTimeout | No
     question = Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.url",))
     elicitations, finished = call.services.url_elicitations, trio.Event()
     # Before the question is sent: the user may have finished before the client says that the user agreed.
-    elicitations.add(name, partial(_complete, call, name, finished))
+    elicitations.add(name, partial(_complete, call, name, finished), call.actor.caller)
     try:
         answer = await _ask(call, lane, question, limit)
         if answer.action == "decline":

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from . import keyed_requests as keyed_requests
     from . import listen_requests as listen_requests
     from . import observing as observing
-    from . import removals as removals
     from . import server_requests as server_requests
     from . import snapshot as snapshot
     from . import statistics as statistics
@@ -55,7 +54,6 @@ else:
             "observing": "",
             "options": "ServiceOptions",
             "pump": "serve_channel",
-            "removals": "",
             "replies": "ReplyTarget",
             "server": "ServerSession",
             "server_requests": "RequestHandler",

@@ -19,12 +19,13 @@ from .calls.facts import RequestFacts, ResumeMode
 from .calls.failures import NO_REPLY_REASONS, error_detail
 from .calls.held_key import HeldKey
 from .calls.pending_asks import PendingAsks
-from .calls.repeats import CALL_LOST, KEYED_METHOD, CallKey, KeyedCall, Repeat, may_have_run, runs_again
+from .calls.repeats import CALL_LOST, CallKey, KeyedCall, Repeat, may_have_run, runs_again
 from .calls.services import CallServices
-from .calls.stored_keys import OPEN_SECONDS, Claim, StoredKey, StoredKeys
+from .calls.stored_keys import OPEN_SECONDS, STILL_RUNS, Claim, StoredKey, StoredKeys, Wanted
 from .replies import LegOutcome, ReplyTarget
 from .service import Service
-from .tasks.owners import may_see, owner_of
+from .tasks.owners import owner_of
+from .waiting_requests import SharedTarget, WaitingRequest, WaitingRequests, told_outcome
 
 StartCall = Callable[[CallServices[Call], Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
 
@@ -39,15 +40,14 @@ class KeyedRequests:
     """
 
     _service: Service
-    _asks: PendingAsks
+    asks: PendingAsks
     _start_call: StartCall
 
     def repeat(self, key: CallKey, facts: RequestFacts, params: Model, target: ReplyTarget) -> bool:
-        """Answer a repeat of a request: join its call, or send its outcome again; False if the call is new or was lost.
+        """Answer a repeat of a request: join its call, wait for that, or send its outcome again; False if the call is new or lost.
 
         Raises:
             RemoteProtocolError: -32602, another request has used the key.
-            LimitExceeded: the request that it repeats is being recorded.
         """
         keyed = self._service.calls.keyed.find(key)
         if keyed is None:
@@ -59,14 +59,14 @@ class KeyedRequests:
         check = self._service.request_checks.get(facts.method)
         if check is not None:
             check(facts, params)
+        request = WaitingRequest(self, facts, params, target)
         if repeat is Repeat.OUTCOME:
             target.finish(told_outcome(facts, keyed.outcome, keyed.owner))
-        elif call is None:
-            raise LimitExceeded("the request that this one repeats is being recorded; send it again in a moment")
-        elif isinstance(call, CallByRequests):
-            call.take_over_on(self._asks, facts, target)
+        elif keyed.waiting is not None:
+            keyed.waiting.add(request)
         else:
-            call.take_over(facts, target)
+            assert call is not None
+            join(call, request)
         return True
 
     def start(
@@ -86,69 +86,94 @@ class KeyedRequests:
         Args:
             makes_task: it is a task, or may become one.
             alone: no other process may have received the first request in place of this one.
+
+        Raises:
+            LimitExceeded: the call that it repeats is being cancelled, or there is no room for one more.
         """
         calls = self._service.calls
+        request = WaitingRequest(self, facts, params, target)
+        known = calls.keyed.find(key)
         # One that may run twice makes one task all the same.
         if calls.stored_keys is not None and (makes_task or not runs_again(plan)):
-            calls.keyed.check_room()
-            keyed = calls.keyed.begin(key, None)
-            # A fact of the session, which the transport stores before it sends the response.
-            keyed.owner = owner_of(facts) if as_task else None
-            claiming = Claiming(self, calls, calls.stored_keys, keyed, plan, facts, params, target, as_task)
-            target.work = claiming
-            calls.spawn(claiming.run)
+            if known is not None and known.call is not None and known.stored is not None:
+                # Its key is its own until it has cleaned up; then a repeat goes on with it.
+                raise LimitExceeded(STILL_RUNS)
+            keyed, waiting = self._begin(key, request)
+            calls.spawn(Claiming(calls, calls.stored_keys, keyed, waiting, plan, as_task, request).run)
             return
-        lost = calls.keyed.find(key) is not None or calls.keyed.was_used(key)
+        lost = known is not None or calls.keyed.was_used(key)
         lost = lost or may_have_run(key, calls.node, forgotten_until=calls.keyed.forgotten_until, alone=alone)
         if lost and not runs_again(plan):
             target.finish(CALL_LOST)
             return
-        calls.keyed.check_room()
         if as_task:
-            creating = calls.keyed.begin(key, None)
-            creating.owner = owner_of(facts)
+            keyed, _ = self._begin(key, request)
             try:
-                self._service.tasks.start(plan, facts, params, target, creating.end_with)
+                self.start_task(keyed, plan, calls)
             except BaseException:
-                creating.end_with(None)
+                keyed.waiting = None
+                keyed.drop()
                 raise
         else:
+            calls.keyed.check_room()
             call = self._start_call(calls, plan, facts, params, target, None)
             call.keyed = calls.keyed.begin(key, call)
 
-    def start_again(self, claiming: Claiming) -> None:
-        """Start a call that may run twice, and whose key belongs to an earlier run with an outcome that is not known.
+    def _begin(self, key: CallKey, request: WaitingRequest) -> tuple[KeyedCall[Call], WaitingRequests]:
+        """Note a key whose call does not run yet; until then all requests with it wait."""
+        keyed_calls = self._service.calls.keyed
+        keyed_calls.check_room()
+        keyed, waiting = keyed_calls.begin(key, None), WaitingRequests()
+        keyed.waiting = waiting
+        waiting.add(request)
+        return keyed, waiting
 
-        Raises:
-            LimitExceeded: the server runs too many calls, or has too many tasks.
-        """
-        calls, keyed, plan, facts = claiming.services, claiming.keyed, claiming.plan, claiming.facts
-        params, target = claiming.params, claiming.target
-        if claiming.as_task:
-            self._service.tasks.start(plan, facts, params, target, keyed.end_with, services=calls)
-        else:
-            keyed.call = call = self._start_call(calls, plan, facts, params, target, None)
-            call.keyed = keyed
-
-    def start_claimed(self, claiming: Claiming, claim: Claim, run: EarlierRun | None) -> None:
-        """Start the call of a key that was claimed.
+    def start_task(
+        self, keyed: KeyedCall[Call], plan: Plan, services: CallServices[Call], stored: StoredCall | None = None
+    ) -> None:
+        """Create the task of a key, for the oldest of the requests that wait.
 
         Args:
+            stored: where its answer is stored with it; None if that dies with this process.
+
+        Raises:
+            LimitExceeded: there are too many tasks; nothing remains.
+        """
+        waiting = keyed.waiting
+        assert waiting is not None
+        request = waiting.requests[0]
+        # A fact of the session, which the transport stores before it sends the response.
+        keyed.owner = owner_of(request.facts)
+        if stored is not None:
+            stored.owner = keyed.owner
+        target = SharedTarget.of(waiting, keyed.owner)
+        answered = partial(task_answered, keyed, waiting, target, stored)
+        try:
+            self._service.tasks.start(plan, request.facts, request.params, target, answered, stored, services)
+        except BaseException:
+            waiting.on_left = target.waiting = None
+            raise
+
+    def start_claimed(self, claiming: Claiming, claim: Claim | None, run: EarlierRun | None) -> Call:
+        """Start the call of a key for the oldest of the requests that wait.
+
+        Args:
+            claim: of the key; None for a call that may run twice, and whose key belongs to an earlier run.
             run: what an earlier run has left; None if there was none.
 
         Raises:
             LimitExceeded: the server runs too many calls.
         """
-        tasks, keyed = self._service.tasks, claiming.keyed
-        calls, plan, facts, target = claiming.services, claiming.plan, claiming.facts, claiming.target
-        if claiming.as_task:
-            tasks.start(plan, facts, claiming.params, target, claiming.task_created, claiming.stored, calls)
-            return
+        keyed, calls, plan = claiming.keyed, claiming.services, claiming.plan
+        _, facts, params, target = claiming.waiting.requests[0]
         loss = None if run is None else run.loss(plan, always_replay=calls.options.always_replay)
         if loss is not None:
             plan = plan._replace(run=failing_body(loss))
-        call = self._start_call(calls, plan, facts, claiming.params, target, run)
-        keyed.call, call.keyed, keyed.stored = call, keyed, claiming.stored
+        call = self._start_call(calls, plan, facts, params, target, run)
+        keyed.call, call.keyed = call, keyed
+        if claim is None:
+            return call
+        keyed.stored = claiming.stored
         if call.memory is not None:
             held = HeldKey(calls.store, claim, partial(runs_elsewhere, call, keyed))
             log = calls.open_log(claim.name, OPEN_SECONDS, 0 if run is None else run.logged, held)
@@ -156,6 +181,20 @@ class KeyedRequests:
                 call.memory.keep_in(log)
             else:
                 call.memory.continue_in(log)
+        return call
+
+    async def task_of(self, claim: Claim) -> LegOutcome:
+        """Return the answer to the request of a call that has become a task; None if it has not. Raises `StoreError`."""
+        return await self._service.tasks.answer_of(claim.name)
+
+
+def join(call: Call, request: WaitingRequest) -> None:
+    """Let a repeat take the place of the requests that a call is answering; these still get the outcome."""
+    requests, facts, _, target = request
+    if isinstance(call, CallByRequests):
+        call.take_over_on(requests.asks, facts, target)
+    else:
+        call.take_over(facts, target)
 
 
 def runs_elsewhere(call: Call, keyed: KeyedCall[Call]) -> None:
@@ -167,55 +206,69 @@ def runs_elsewhere(call: Call, keyed: KeyedCall[Call]) -> None:
     call.actor.cancel(CancelReason.EXPIRED)
 
 
-def told_outcome(facts: RequestFacts, outcome: LegOutcome, owner: str | None) -> LegOutcome:
-    """Return the outcome that a repeat gets; not the id of a task that belongs to a session which has ended.
+def task_answered(
+    keyed: KeyedCall[Call],
+    waiting: WaitingRequests,
+    target: SharedTarget,
+    stored: StoredCall | None,
+    answer: LegOutcome,
+) -> None:
+    """Keep the answer to a request that creates a task; if there is no task, its key is that of no call."""
+    keyed.waiting = None
+    if isinstance(answer, Encoded):
+        keyed.end_with(answer)
+    else:
+        keyed.drop()
+        if stored is not None:
+            stored.remove()
+    if target.finished:
+        # They have come while the task was taken back, because all others had gone.
+        waiting.answer(WITHDRAWN)
 
-    Args:
-        owner: who may ask for the task that the outcome names; None if it names none.
-    """
-    return outcome if owner is None or may_see(facts, owner) else CALL_LOST
+
+WITHDRAWN = ErrorDetail(SERVER_BUSY, "the request that this one repeats was withdrawn; send the request again")
 
 
 @dataclass(slots=True, eq=False)
 class Claiming:
-    """The work that answers a request whose key is being claimed in the store. Until then the request can be withdrawn."""
+    """Claims a key in the store for the requests that wait, and then starts their call.
 
-    requests: KeyedRequests
+    Args:
+        first: the request that was new.
+
+    Attributes:
+        stored: where the outcome goes; None until the key is claimed.
+        owner: who may ask for the task that the answer names; None if it names none.
+    """
+
     services: CallServices[Call]
     _keys: StoredKeys
     keyed: KeyedCall[Call]
+    waiting: WaitingRequests
     plan: Plan
-    facts: RequestFacts
-    params: Model
-    target: ReplyTarget
     as_task: bool
+    first: WaitingRequest
     stored: StoredCall | None = field(default=None, init=False)
-    """Where the outcome goes; None until the key is claimed."""
-
-    @property
-    def method(self) -> str:
-        return KEYED_METHOD
-
-    def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:  # noqa: ARG002
-        target.finish(None)
-
-    def disconnect(self, target: ReplyTarget) -> None:
-        """Nothing: the target is closed, and nothing is started for it."""
+    owner: str | None = field(default=None, init=False)
 
     async def run(self) -> None:
         """Claim the key, then start the call, or answer with what is known of it."""
+        answer: LegOutcome = None
         try:
-            answer = await self._answer()
+            if self.waiting.requests:
+                answer = await self._answer()
         except (McpError, StoreError) as error:
-            services = self.services
-            answer = error_detail(services.failures, self.facts, error)
+            answer = error_detail(self.services.failures, self.first.facts, error)
             if isinstance(error, StoreError):
                 answer = ErrorDetail(SERVER_BUSY, f"the call was not run, because it cannot be recorded: {error}")
-        if answer is None:
-            return
+        if answer is not None or not self.waiting.requests:
+            self._end()
+            self.waiting.answer(answer, self.owner)
+
+    def _end(self) -> None:
+        """Nothing runs under the key here, so a repeat begins again."""
+        self.keyed.waiting = None
         self.keyed.drop()
-        if not self.target.finished:
-            self.target.finish(answer)
 
     async def _answer(self) -> LegOutcome:
         """Start the call and return None, or return the answer of a call that is not started."""
@@ -224,93 +277,99 @@ class Claiming:
         is_foreign = repeat_of is not None and not await self._keys.knows(repeat_of)
         claim = await self._keys.claim(self.keyed.key)
         if isinstance(claim, StoredKey):
-            if claim.outcome is not None:
-                return told_outcome(self.facts, claim.outcome, claim.owner)
-            if not runs_again(self.plan) or self.target.finished:
-                return CALL_LOST
-            self.requests.start_again(self)
-            return None
+            return self._known(claim)
         services = self.services
         is_lost = self.plan.resume is ResumeMode.PARKED and not services.options.always_replay and not self.as_task
         is_lost = (is_lost and claim.is_adopted) or (is_foreign and not claim.is_adopted)
         if is_lost and not runs_again(self.plan):
-            await self._keys.end(claim, None)
+            await self._keys.settle(self._keys.end(claim, None))
             return CALL_LOST
-        self.stored = StoredCall(self._keys, claim, services.supervisor.spawn, self.keyed.owner)
+        self.stored = StoredCall(self._keys, claim, services.supervisor.spawn)
         try:
             run = None
             if claim.is_adopted and not self.as_task:
-                if (task := await self.requests._service.tasks.answer_of(claim.name)) is not None:  # noqa: SLF001
-                    await self._keys.end(claim, task)
+                if (task := await self.first.requests.task_of(claim)) is not None:
+                    await self._keys.settle(self._keys.end(claim, task))
                     return task
                 run = earlier_run(await read_log(services.store, claim.name))
-            if self.target.finished:
-                # Its client has gone: what an earlier run has left is for the next repeat.
-                await (self._keys.leave(claim) if claim.is_adopted else self._keys.remove(claim))
-                self.keyed.drop()
+            if self.waiting.requests:
+                self._start(claim, run)
                 return None
-            self.requests.start_claimed(self, claim, run)
+            refused = None
         except (McpError, StoreError, ValueError, TypeError) as error:
             refused = without_traceback(error)
+        # What an earlier run has left is for the next repeat, also if all clients have gone.
+        if claim.is_adopted:
+            self._keys.leave(claim)
         else:
-            return None
-        await (self._keys.leave(claim) if claim.is_adopted else self._keys.remove(claim))
-        raise refused
+            self._keys.remove(claim)
+        if refused is not None:
+            raise refused
+        return None
 
-    def task_created(self, answer: LegOutcome) -> None:
-        """Keep the answer to a request that creates a task; the store has it if there is a task."""
-        self.keyed.end_with(answer)
-        if not isinstance(answer, Encoded) and self.stored is not None:
-            self.stored.remove()
+    def _known(self, stored: StoredKey) -> LegOutcome:
+        """Return the outcome of a call that is over; start it again and return None if that is lost and it does no harm."""
+        if stored.outcome is not None:
+            self.owner = stored.owner
+            return stored.outcome
+        if not runs_again(self.plan) or not self.waiting.requests:
+            return CALL_LOST
+        self._start(None, None)
+        return None
+
+    def _start(self, claim: Claim | None, run: EarlierRun | None) -> None:
+        """Start the call for those that wait. Raises `LimitExceeded`."""
+        oldest, *others = self.waiting.requests
+        if self.as_task:
+            oldest.requests.start_task(self.keyed, self.plan, self.services, None if claim is None else self.stored)
+            return
+        call = oldest.requests.start_claimed(self, claim, run)
+        self.keyed.waiting = None
+        for request in others:
+            join(call, request)
 
 
 @dataclass(slots=True, eq=False)
 class StoredCall:
-    """The outcome of one call in the store. It is the work that answers, while that is being stored."""
+    """The outcome of one call in the store.
+
+    Attributes:
+        owner: who may ask for the task that it names; None if it names none.
+    """
 
     _keys: StoredKeys
     _claim: Claim
     _spawn: Callable[..., None]
-    _owner: str | None
-
-    @property
-    def method(self) -> str:
-        return KEYED_METHOD
-
-    def withdraw(self, target: ReplyTarget, reason: CancelReason) -> None:  # noqa: ARG002
-        target.finish(None)
-
-    def disconnect(self, target: ReplyTarget) -> None:
-        """Nothing: the target is closed, and a repeat has the outcome."""
+    owner: str | None = None
 
     def store_and_answer(self, keyed: KeyedCall[Any], outcome: LegOutcome, targets: Sequence[ReplyTarget]) -> None:
+        keyed.waiting = WaitingRequests()
         for target in targets:
-            target.work = self
-        self._spawn(self._store_and_answer, keyed, outcome, targets)
+            keyed.waiting.add_target(target)
+        ended = self._keys.end(self._claim, outcome)
+        self._spawn(self._store_and_answer, ended, keyed, keyed.waiting, outcome)
 
     async def _store_and_answer(
-        self, keyed: KeyedCall[Any], outcome: LegOutcome, targets: Sequence[ReplyTarget]
+        self, ended: Wanted, keyed: KeyedCall[Any], waiting: WaitingRequests, outcome: LegOutcome
     ) -> None:
-        await self._keys.end(self._claim, outcome)
-        keyed.keep(outcome)
-        for target in targets:
-            if not target.finished:
-                target.finish(outcome)
+        await self._keys.settle(ended)
+        keyed.outcome_stored(outcome)
+        waiting.answer(outcome)
 
     def leave(self) -> None:
-        self._spawn(self._keys.leave, self._claim)
+        self._keys.leave(self._claim)
 
     def remove(self) -> None:
-        """Forget the key: nothing has run under it."""
-        self._spawn(self._keys.remove, self._claim)
+        """Leave the key to the next request: nothing has run under it."""
+        self._keys.remove(self._claim)
 
     def handing_over(self) -> list[Change]:
         return self._keys.ending(self._claim, None)
 
-    def creating(self, outcome: LegOutcome) -> list[Change]:
+    def creating(self, outcome: LegOutcome, undo: Sequence[Change]) -> list[Change]:
         """Return the changes that store the answer of a request that creates a task."""
-        return self._keys.ending(self._claim, outcome, self._owner)
+        return self._keys.ending(self._claim, outcome, self.owner, undo)
 
-    def taking_back(self) -> list[Change]:
-        """Return the changes after which nothing is known of a task that was not created."""
-        return self._keys.removing(self._claim)
+    async def take_back(self) -> None:
+        """Leave the key of a task that was not created to the next request, and undo what was written with it."""
+        await self._keys.take_back(self._claim)

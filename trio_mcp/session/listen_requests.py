@@ -69,6 +69,7 @@ async def run_listen(
     meta: JsonObject = {SUBSCRIPTION_ID: request_id}
     # Those of others, and those that are no more, are left out of what is acknowledged.
     subscriber.task_ids = await visible_tasks(service, call, subscriber.task_ids)
+    subscriber.caller = call.actor.caller
     with subscriptions.open_stream(subscriber):
         honoured = filter_of([change.kind for change in subscriber.lists], subscriber.uris, subscriber.task_ids)
         acknowledged = SubscriptionsAcknowledgedNotificationParams(notifications=honoured, meta=meta)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -68,6 +68,12 @@ class ReplyTarget:
     def about(self) -> RequestId | None:
         """The request that messages on the way are about."""
         return self.request_id
+
+    @property
+    def caller(self) -> Hashable | None:
+        """Whose request it is, for the limits that callers share; see `Account`."""
+        account = self.outbox.account
+        return None if account is None else account.caller
 
     def check_room(self, size: int) -> None:
         """Raise `LimitExceeded` if the memory budget has no room for a message of this size about the request."""

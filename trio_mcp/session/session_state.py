@@ -169,7 +169,8 @@ class SessionState:
         if self._subscriber is None:
             self.changes += 1
             lists = (TOOLS, PROMPTS, RESOURCES)
-            self._subscriber = Subscriber(lists, self._service.options.watched, self._send_changes)
+            caller = None if self._account is None else self._account.caller
+            self._subscriber = Subscriber(lists, self._service.options.watched, self._send_changes, caller)
             self._service.subscriptions.add(self._subscriber)
 
     def close(self, reason: CancelReason) -> None:

@@ -31,6 +31,9 @@ OUTCOME_SIZE: Final = 2 * 1024
 KEY_SIZE: Final = 512
 """A call with an idempotency key, or a key that was used, besides the outcome that is kept."""
 
+UNSETTLED_SIZE: Final = 8 * 1024
+"""A record of a store that is written again by a task, besides its value."""
+
 KEPT_RESULT_SIZE: Final = 2 * 1024
 """A result that is kept until its caller reads it, besides its content."""
 

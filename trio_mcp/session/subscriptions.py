@@ -11,25 +11,21 @@ each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SU
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Hashable
 from contextlib import contextmanager
 
 import trio
 
-from ..errors import LimitExceeded, RemoteProtocolError
+from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.parts import ancestor_uris
 from ..protocol.uri.uris import check_uri
+from ..runtime.quota import Quota
+from ..shared_limits import SUBSCRIBED_CHARACTERS, SUBSCRIPTIONS
 from .changes import Change
 
 MAX_CHARACTERS = 256 * 1024
 """Characters of all URIs that one subscriber subscribes to."""
-
-MAX_TOTAL_URIS = 100_000
-"""URIs that all subscribers of a service subscribe to together; one costs about half a kilobyte."""
-
-MAX_TOTAL_CHARACTERS = 64 * 1024 * 1024
-"""Characters of all these URIs."""
 
 
 class Subscriber:
@@ -39,6 +35,7 @@ class Subscriber:
         lists: the lists whose changes are wanted.
         limit: resources that it may subscribe to.
         on_change: called when there is something to take.
+        caller: whose it is, for the limits that callers share; see `Account`.
 
     Attributes:
         task_ids: the tasks whose news it gets; set before it is added.
@@ -46,17 +43,19 @@ class Subscriber:
         is_waiting: a task waits until the reader is ready, and will take the changes then.
     """
 
-    __slots__ = ("_characters", "is_waiting", "limit", "lists", "on_change", "pending", "task_ids", "uris")
+    __slots__ = ("_characters", "caller", "is_waiting", "limit", "lists", "on_change", "pending", "task_ids", "uris")
 
     def __init__(
         self,
         lists: Collection[Change],
         limit: int,
         on_change: Callable[[], object],
+        caller: Hashable | None = None,
     ) -> None:
         self.lists = lists
         self.limit = limit
         self.on_change = on_change
+        self.caller = caller
         self.uris: dict[str, None] = {}
         self.task_ids: tuple[str, ...] = ()
         self.pending: dict[Change, None] = {}
@@ -122,8 +121,8 @@ class Subscriptions:
         self._by_uri: dict[str, dict[Subscriber, None]] = {}
         """The subscribers of each URI, so that an update costs nothing for all others."""
         self._by_task: dict[str, dict[Subscriber, None]] = {}
-        self._count = 0
-        self._characters = 0
+        self._uris = Quota(SUBSCRIPTIONS)
+        self._characters = Quota(SUBSCRIBED_CHARACTERS)
         self.closed = False
         self._streams = 0
         self._waiting_for_streams = trio.lowlevel.ParkingLot()
@@ -145,9 +144,9 @@ class Subscriptions:
         """Deliver changes to a subscriber from now on.
 
         Raises:
-            LimitExceeded: all subscribers together would have too many subscriptions.
+            LimitExceeded: all subscribers together would have too many subscriptions, or its caller more than its share.
         """
-        self._check_limits(subscriber.uris)
+        self._check_limits(subscriber, subscriber.uris)
         self._subscribers[subscriber] = None
         for uri in subscriber.uris:
             self._index(subscriber, uri)
@@ -157,7 +156,7 @@ class Subscriptions:
     def subscribe(self, subscriber: Subscriber, uri: str) -> None:
         """Subscribe to one more resource, for a subscriber that was added. Raises what `Subscriber.subscribe` and `add` raise."""
         if uri not in subscriber.uris:
-            self._check_limits([uri])
+            self._check_limits(subscriber, [uri])
             subscriber.subscribe(uri)
             self._index(subscriber, uri)
 
@@ -207,25 +206,22 @@ class Subscriptions:
     def __repr__(self) -> str:
         return f"<Subscriptions subscribers={len(self)} uris={len(self._by_uri)}>"
 
-    def _check_limits(self, uris: Collection[str]) -> None:
-        if self._count + len(uris) > MAX_TOTAL_URIS or self._characters + sum(map(len, uris)) > MAX_TOTAL_CHARACTERS:
-            raise LimitExceeded(
-                "there are as many subscriptions to resources as this server can hold "
-                f"({MAX_TOTAL_URIS}, with {MAX_TOTAL_CHARACTERS} characters)"
-            )
+    def _check_limits(self, subscriber: Subscriber, uris: Collection[str]) -> None:
+        self._uris.check(subscriber.caller, len(uris))
+        self._characters.check(subscriber.caller, sum(map(len, uris)))
 
     def _index(self, subscriber: Subscriber, uri: str) -> None:
         self._by_uri.setdefault(uri, {})[subscriber] = None
-        self._count += 1
-        self._characters += len(uri)
+        self._uris.add(subscriber.caller)
+        self._characters.add(subscriber.caller, len(uri))
 
     def _unindex(self, subscriber: Subscriber, uri: str) -> None:
         subscribers = self._by_uri.get(uri, {})
         if subscriber not in subscribers:
             return
         del subscribers[subscriber]
-        self._count -= 1
-        self._characters -= len(uri)
+        self._uris.give_back(subscriber.caller)
+        self._characters.give_back(subscriber.caller, len(uri))
         if not subscribers:
             del self._by_uri[uri]
 

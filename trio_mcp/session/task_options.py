@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..checks import check_int, check_seconds
+from ..shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
 
 LEAST_TTL: Final = 1.0
 """Seconds; a shorter life is raised to it, since no client could ask for the result of such a task."""
@@ -23,19 +24,19 @@ class TaskOptions:
         max_ttl: the longest time that a caller may ask for, at least `ttl`.
         poll_interval: how often clients should ask for the state of a task.
         open: tasks that are worked on, or wait for an answer; a further one is refused.
-        open_per_owner: the same for one principal, or one session without authentication.
+        open_per_owner: the same for one principal, or one connection without authentication.
         waiting: requests that wait for results (`tasks/result`), and at most half of the calls that may run; a further one is
             refused, and its caller can poll.
-        waiting_per_owner: the same for one principal, or one session without authentication.
+        waiting_per_owner: the same for one principal, or one connection without authentication.
         ask_as_tasks: samples and questions run as tasks at the clients of 2025-11-25 that declare it.
     """
 
     ttl: float = 3600.0
     max_ttl: float = 86_400.0
     poll_interval: float = 1.0
-    open: int = 10_000
+    open: int = OPEN_TASKS.limit
     open_per_owner: int = 1_000
-    waiting: int = 5_000
+    waiting: int = WAITING_FOR_TASKS.limit
     waiting_per_owner: int = 1_000
     ask_as_tasks: bool = False
 

@@ -34,6 +34,10 @@ OWNS_PROCESS: Final = ContextVar("OWNS_PROCESS", default=False)
 """Whether the process exists to serve: the time that a shutdown may take then covers the end of the interpreter, too."""
 
 
+class CannotListen(OSError):
+    """An address that a transport was told to listen on is taken, or is none of this machine; its text says which."""
+
+
 @contextmanager
 def owned_process() -> Generator[None]:
     """Set `OWNS_PROCESS` in the block, if that is in the main thread."""
@@ -76,6 +80,11 @@ class SharedServer(ChannelServer, Protocol):
     def open_service(self) -> AbstractAsyncContextManager[Service]:
         """Open the service that all connections share."""
         ...
+
+
+def authenticates(server: object) -> bool:
+    """Return whether a server says of itself that it authenticates its callers wherever it is served over HTTP."""
+    return getattr(getattr(server, "http", None), "authenticate", None) is not None
 
 
 class Transport(Protocol):

@@ -6,6 +6,7 @@ import math
 import time
 import weakref
 from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from itertools import islice
@@ -15,6 +16,8 @@ import trio
 
 from ..errors import LimitExceeded
 from ..runtime import MemoryBudget, process_budget
+from ..runtime.quota import Quota
+from ..shared_limits import STORED_RECORDS
 from ..storage import (
     Append,
     Change,
@@ -83,7 +86,7 @@ class MemoryStore:
 
     Args:
         memory: the budget that they are kept in; by default that of the process.
-        records: how many records there may be.
+        records: how many records there may be. Their owners share them: over half, an owner may have a quarter.
         clock: the time in Unix seconds.
     """
 
@@ -93,13 +96,13 @@ class MemoryStore:
         self,
         *,
         memory: MemoryBudget | None = None,
-        records: int = 100_000,
+        records: int = STORED_RECORDS.limit,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._account = (process_budget() if memory is None else memory).open()
         # One that nobody closes gives its memory back when it goes.
         weakref.finalize(self, self._account.close)
-        self._limit = records
+        self._quota = Quota(STORED_RECORDS, records)
         self._clock = clock
         self._records: dict[tuple[str, str], Record] = {}
         self._keys: dict[tuple[str, str | None], list[str]] = {}
@@ -171,11 +174,13 @@ class MemoryStore:
     def _check(self, changes: Sequence[Change]) -> None:
         """Raise unless all changes can be made."""
         versions: dict[tuple[str, str], int] = {}
+        owners: dict[tuple[str, str], str | None] = {}
         size = 0
         for change in changes:
             match change:
                 case Put(record):
                     place = record.kind, record.key
+                    owners[place] = record.owner or None
                     versions[place] = self._checked(place, record.version, versions) + 1
                     old = self._records.get(place)
                     size += RECORD_SIZE + len(record.value) - (0 if old is None else RECORD_SIZE + len(old.value))
@@ -187,9 +192,12 @@ class MemoryStore:
                 case Append():
                     size += sum(map(len, change.entries)) + ENTRY_SIZE * len(change.entries)
                     size += 0 if (change.kind, change.key) in self._logs else RECORD_SIZE
-        more = sum(bool(version) - (place in self._records) for place, version in versions.items())
-        if more > 0 and len(self._records) + more > self._limit:
-            raise StoreFull(f"the store in memory has {self._limit} records, which is its limit")
+        more = Counter(owners[place] for place, version in versions.items() if version)
+        more.subtract(old.owner or None for place in versions if (old := self._records.get(place)) is not None)
+        for owner, count in more.items():
+            refusal = self._quota.refusal(owner, count) if count > 0 else None
+            if refusal is not None:
+                raise StoreFull(refusal)
         if size > 0:
             try:
                 self._account.check_step(size)
@@ -219,6 +227,7 @@ class MemoryStore:
         if old is not None and old.owner != record.owner:
             self._forget_key(old)
         if old is None or old.owner != record.owner:
+            self._quota.add(record.owner or None)
             for owner in (None, record.owner):
                 insort(self._keys.setdefault((record.kind, owner), []), record.key)
         self._account.draw(len(record.value) - len(old.value) if old is not None else RECORD_SIZE + len(record.value))
@@ -233,6 +242,7 @@ class MemoryStore:
             self._forget_key(record)
 
     def _forget_key(self, record: Record) -> None:
+        self._quota.give_back(record.owner or None)
         for owner in (None, record.owner):
             keys = self._keys[record.kind, owner]
             del keys[bisect_right(keys, record.key) - 1]

@@ -20,6 +20,7 @@ from typing import Final
 
 from ..errors import ConfigurationError
 from ..logs import peer_logger
+from ..regular_files import NotRegularFile, open_regular
 
 logger = peer_logger("trio_mcp.stores")
 
@@ -69,7 +70,7 @@ def open_database(path: Path) -> sqlite3.Connection:
     """
     try:
         # Before SQLite makes it, which would go by the umask. The files beside it get the same mode.
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        os.close(open_regular(path, os.O_RDWR | os.O_CREAT, 0o600))
         connection = connect(path)
     except (OSError, sqlite3.Error) as error:
         raise ConfigurationError(f"the store {path} cannot be opened: {why_not_opened(path, error)}") from None
@@ -238,6 +239,8 @@ def why_not_opened(path: Path, error: OSError | sqlite3.Error) -> str:
             return f"there is no folder {path.parent}; make it first"
         case IsADirectoryError():
             return "it is a folder; name a file in it"
+        case NotRegularFile():
+            return f"{error.strerror}; name another file"
         case PermissionError():
             return "this user may not write there; name another file, or change its owner or its permissions"
         case _:

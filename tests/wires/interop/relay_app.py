@@ -25,8 +25,9 @@ class Scripted:
         if request.tools:
             use = ToolUseContent(id="u1", name=request.tools[0].name, input={"at": "sky"})
             return CreateMessageResult(role="assistant", content=[use], model="scripted", stop_reason="toolUse")
-        content = TextContent(text="So be it.")
-        return CreateMessageResult(role="assistant", content=content, model="scripted", stop_reason="endTurn")
+        # In a list, as the providers have what the APIs of models answer.
+        content = [TextContent(text="So be it.")]
+        return CreateMessageResult(role="assistant", content=[*content], model="scripted", stop_reason="endTurn")
 
 
 @asynccontextmanager

@@ -20,6 +20,7 @@ from trio_mcp.client import Change
 from trio_mcp.types import (
     BlobResourceContents,
     CreateMessageRequestParams,
+    CreateMessageResult,
     ElicitRequestFormParams,
     ElicitResult,
     ImageContent,
@@ -131,9 +132,11 @@ async def test_what_a_tool_asks_and_tells_arrives(connect: Connect, revision: st
     reports: list[ProgressNotificationParams] = []
     logs: list[LoggingMessageNotificationParams] = []
 
-    def sample(params: CreateMessageRequestParams) -> str:
+    def sample(params: CreateMessageRequestParams) -> CreateMessageResult:
         prompts.append(params)
-        return "Roses are red."
+        # In a list, which this server takes of no answer without tools.
+        content = TextContent(text="Roses are red.")
+        return CreateMessageResult(role="assistant", content=[content], model="a poet", stop_reason="endTurn")
 
     folders = [Root(uri="file:///home/ada", name="home"), Path("/srv/data")]
     async with connect(
@@ -143,7 +146,7 @@ async def test_what_a_tool_asks_and_tells_arrives(connect: Connect, revision: st
         on_log=logs.append,
         log_level="info",
     ) as client:
-        assert (await client.call_tool("recite")).text == "unnamed: Roses are red."
+        assert (await client.call_tool("recite")).text == "a poet: Roses are red."
         shown = (await client.call_tool("folders")).content
         assert (await client.call_tool("count", {"n": 5}, on_progress=reports.append)).text == "counted"
         assert (await client.call_tool("talk")).text == "talked"

@@ -446,6 +446,15 @@ async def test_of_an_error_without_end_only_the_beginning_is_read(api: Api, monk
 
 
 @both
+@pytest.mark.parametrize("charset", ["punycode", "undefined", "idna", "utf-16"])
+async def test_the_encoding_that_an_error_names_decides_nothing(api: Api, charset: str) -> None:
+    reply = Reply([b"no such model"], status=400, headers={"content-type": f"text/plain; charset={charset}"})
+    error = await failure_of(api, reply)
+    assert error.kind is ProviderErrorKind.REJECTED
+    assert "no such model" in str(error)
+
+
+@both
 async def test_a_compressed_answer_is_malformed(api: Api) -> None:
     error = await failure_of(api, Reply([b"x"], headers={"content-encoding": "gzip"}))
     assert error.kind is ProviderErrorKind.MALFORMED

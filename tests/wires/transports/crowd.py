@@ -20,6 +20,8 @@ from trio_mcp.protocol.revisions import MODERN
 
 AT_A_TIME = 100
 """Connections that are being opened."""
+ADDRESSES = 8
+"""Addresses of the machine that the crowd comes from: one alone may have half of the connections of a server."""
 LITTLE = 4096
 """Bytes that a socket takes for one who does not read."""
 
@@ -56,18 +58,18 @@ async def main(port: int, count: int, kind: str) -> None:
     opening = trio.CapacityLimiter(AT_A_TIME)
     crowd: list[trio.SocketStream] = []
 
-    async def join(beginning: bytes) -> None:
+    async def join(beginning: bytes, address: str) -> None:
         async with opening:
             while True:
                 try:
-                    crowd.append(await begin(port, beginning, deaf=kind == "deaf"))
+                    crowd.append(await begin(port, beginning, address, deaf=kind == "deaf"))
                     return
                 except (OSError, trio.BrokenResourceError):  # the queue of new connections was full
                     await trio.sleep(0.1)
 
     async with trio.open_nursery() as nursery:
-        for beginning in islice(cycle(BEGINNINGS[kind]), count):
-            nursery.start_soon(join, beginning)
+        for number, beginning in enumerate(islice(cycle(BEGINNINGS[kind]), count)):
+            nursery.start_soon(join, beginning, f"127.0.0.{1 + number % ADDRESSES}")
     print("ready", flush=True)
     if kind == "deaf":
         await trio.to_thread.run_sync(sys.stdin.read)
@@ -79,7 +81,7 @@ async def main(port: int, count: int, kind: str) -> None:
     print(f"{len(answers)} ended, {sum(b' 200 ' in answer for answer in answers)} with 200", flush=True)
 
 
-async def begin(port: int, beginning: bytes, *, deaf: bool) -> trio.SocketStream:
+async def begin(port: int, beginning: bytes, address: str, *, deaf: bool) -> trio.SocketStream:
     """Open a connection and send the beginning of what it never ends, or a call whose answer is not read.
 
     The first byte of an answer is read: then the call has started.
@@ -88,6 +90,7 @@ async def begin(port: int, beginning: bytes, *, deaf: bool) -> trio.SocketStream
     if deaf:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LITTLE)
     try:
+        await sock.bind((address, 0))
         await sock.connect(("127.0.0.1", port))
         stream = trio.SocketStream(sock)
         await stream.send_all(beginning)

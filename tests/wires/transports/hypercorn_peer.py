@@ -142,8 +142,9 @@ class Server:
     error: BaseException | None = None
 
     @asynccontextmanager
-    async def client(self, *, receive_buffer: int | None = None) -> AsyncIterator[Client]:
+    async def client(self, *, receive_buffer: int | None = None, address: str = "127.0.0.1") -> AsyncIterator[Client]:
         sock = trio.socket.socket()
+        await sock.bind((address, 0))
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         with sock:
@@ -296,9 +297,9 @@ def serving(handle: App) -> App:
 
 
 @asynccontextmanager
-async def bystander(server: Server) -> AsyncIterator[None]:
+async def bystander(server: Server, address: str = "127.0.0.1") -> AsyncIterator[None]:
     """A keep-alive connection that has to work before and after the block, without a reconnect."""
-    async with server.client() as client:
+    async with server.client(address=address) as client:
         assert await client.ask(get("/bystander")) == (200, b"ok")
         yield
         assert await client.ask(get("/bystander")) == (200, b"ok")

@@ -16,7 +16,9 @@ from listening_server import JSON, STREAM, Heard, ListeningServer, Said, events,
 
 from trio_mcp import Client, Disconnected, PeerError
 from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.types import Root
+from trio_mcp_transports.httpx.requests import LARGE_PIECE
 
 # when a body is given up in the middle, httpx2 leaves an iterator inside it to the garbage collector
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator 'httpcore2:ResourceWarning")
@@ -270,6 +272,48 @@ async def test_a_compressed_stream_is_read() -> None:
 
     async with connected(odd_server(squeezed)) as client:
         assert (await client.call_tool("odd")).text == "fine"
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "br", "zstd", "gzip, identity"])
+async def test_what_is_compressed_twice_or_in_another_way_is_an_error_of_its_call(coding: str) -> None:
+    def squeezed(request_id: object) -> Said:
+        body = gzip.compress(gzip.compress(events(text(request_id)).body))
+        return Said(200, body, {**STREAM, "content-encoding": coding})
+
+    async with connected(odd_server(squeezed)) as client:
+        with pytest.raises((RemoteProtocolError, Disconnected), match="compressed"):
+            await client.call_tool("odd")
+        assert (await client.call_tool("book")).text == "fine"
+
+
+async def test_other_tasks_run_between_the_pieces_of_what_was_compressed(monkeypatch: pytest.MonkeyPatch) -> None:
+    turns, seen = 0, list[int]()
+
+    class Noting(SseDecoder):
+        def feed(self, data: bytes) -> list[SseEvent]:
+            if len(data) > LARGE_PIECE:
+                seen.append(turns)
+            return super().feed(data)
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await trio.lowlevel.checkpoint()
+            turns += 1
+
+    def squeezed(request_id: object) -> Said:
+        said = events(text(request_id))
+        comments = (b":" + b"x" * 1000 + b"\n") * 4000
+        return replace(said, body=gzip.compress(comments + said.body), headers={**STREAM, "content-encoding": "gzip"})
+
+    monkeypatch.setattr("trio_mcp_transports.http.client.streams.SseDecoder", Noting)
+    async with connected(odd_server(squeezed)) as client, trio.open_nursery() as nursery:
+        nursery.start_soon(count_turns)
+        assert (await client.call_tool("odd")).text == "fine"
+        nursery.cancel_scope.cancel()
+    assert len(seen) > 2
+    # Trio runs the tasks of a turn in any order.
+    assert all(later > earlier for earlier, later in zip(seen, seen[2:], strict=False))
 
 
 async def test_a_stream_that_ended_leaves_its_connection_to_the_next_request() -> None:

@@ -7,7 +7,7 @@ import socket
 import ssl
 import sys
 import textwrap
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -610,15 +610,38 @@ async def test_at_the_shutdown_idle_connections_close_and_busy_ones_finish(app: 
 
 async def test_above_the_connection_limit_a_connection_gets_503_and_the_limit_recovers() -> None:
     async with guarded(serving(answer), limited(max_connections=2)) as server:
-        async with bystander(server), bystander(server):
+        async with bystander(server, OTHER), bystander(server):
             status, headers = await refused(server)
             assert (status, headers["connection"]) == (503, "close")
         async with bystander(server):
             pass
 
 
-async def refused(server: Server) -> tuple[int, dict[str, str]]:
-    async with server.client() as client:
+OTHER = "127.0.0.2"
+"""An address of the machine that another client may have."""
+
+
+async def test_an_address_gets_half_of_the_connections_and_another_is_served() -> None:
+    async with guarded(serving(answer), limited(max_connections=8)) as server, AsyncExitStack() as clients:
+        for _ in range(4):
+            await clients.enter_async_context(bystander(server))
+        assert (await refused(server))[0] == 503
+        for _ in range(2):
+            await clients.enter_async_context(bystander(server, OTHER))
+        assert (await refused(server, OTHER))[0] == 503
+
+
+async def test_a_trusted_proxy_may_open_all_connections() -> None:
+    config = limited(max_connections=8)
+    config.trusted_proxies = ["127.0.0.1"]
+    async with guarded(serving(answer), config) as server, AsyncExitStack() as clients:
+        for _ in range(8):
+            await clients.enter_async_context(bystander(server))
+        assert (await refused(server))[0] == 503
+
+
+async def refused(server: Server, address: str = "127.0.0.1") -> tuple[int, dict[str, str]]:
+    async with server.client(address=address) as client:
         await client.send(GET)
         head = await client.head()
         assert b"max_connections" in await client.rest()

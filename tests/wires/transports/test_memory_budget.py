@@ -108,7 +108,7 @@ async def budgeted(budget: int = BUDGET) -> AsyncIterator[BudgetedServer]:
 @pytest.fixture(scope="module")
 def files() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if most != resource.RLIM_INFINITY and most < CROWD + 200:
+    if most != resource.RLIM_INFINITY and most < 2 * CROWD + 200:
         pytest.skip(f"{CROWD} connections need more open files than the hard limit of this process, {most}")
 
 

@@ -21,6 +21,7 @@ import serving
 import trio
 from hypercorn_peer import SOON, Client, Server, get, lifespan, reply
 
+from trio_mcp.session.transport import CannotListen
 from trio_mcp_transports.hypercorn.serve import HARD_END_STATUS, serve_asgi
 from trio_mcp_transports.signals import END_SIGNALS
 
@@ -268,12 +269,12 @@ async def test_sockets_that_were_bound_elsewhere_are_served_and_closed() -> None
 async def test_a_taken_port_is_one_clear_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(OSError, match=f"cannot listen on 127.0.0.1, port {port}: the port is taken"):
+        with pytest.raises(CannotListen, match=f"cannot listen on 127.0.0.1, port {port}: the port is taken"):
             await serve_asgi(application, port=port)
 
 
 async def test_an_address_of_someone_else_is_one_clear_line() -> None:
-    with pytest.raises(OSError, match=r"cannot listen on 192\.0\.2\.1, port 80"):
+    with pytest.raises(CannotListen, match=r"cannot listen on 192\.0\.2\.1, port 80"):
         await serve_asgi(application, host="192.0.2.1", port=80)
 
 

@@ -18,8 +18,9 @@ of them says is not believed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from collections.abc import Hashable, Mapping, Sequence
+from functools import cache
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple, TypeAlias
 
 from trio_mcp.http.hosts import host_name
@@ -27,12 +28,15 @@ from trio_mcp.http.paths import PLAIN_PATH
 from trio_mcp.http.proxies import UNIX, check_proxies
 
 from .access import HttpRejection, read_headers
-from .messages import Scope
+from .messages import CONNECTION_KEY, Scope
 
 IpAddress: TypeAlias = IPv4Address | IPv6Address
 
 MAX_ELEMENTS: Final = 32
 """Proxies in a row that are believed."""
+
+CLIENT_NETWORK: Final = 64
+"""Bits of the network that a client has in IPv6."""
 
 PAIR: Final = re.compile(
     r'\s*([-!#$%&\'*+.^_`|~0-9A-Za-z]++)=(?:"([^"\\]*+)"|([-!#$%&\'*+.^_`|~0-9A-Za-z:\[\]]*+))\s*([;,]|$)'
@@ -82,6 +86,9 @@ class TrustedProxies:
         if seen.client is not None:
             address = address_of(seen.client)
             changed["client"] = None if address is None else (str(address), 0)
+            if address is not None:
+                # The requests of many clients come on one connection of the proxy.
+                changed["state"] = {**scope.get("state", {}), CONNECTION_KEY: caller_at(address)}
         if seen.scheme is not None:
             scheme = SECURE.get(seen.scheme.lower())
             if scheme is None:
@@ -97,9 +104,10 @@ class TrustedProxies:
     def trusts(self, scope: Scope) -> bool:
         """Return whether a trusted proxy has sent this request."""
         client = scope.get("client")
-        return self._trusts_unix if client is None else self._trusts(client[0])
+        return self._trusts_unix if client is None else self.trusts_address(client[0])
 
-    def _trusts(self, client: str) -> bool:
+    def trusts_address(self, client: str) -> bool:
+        """Return whether an address is that of a trusted proxy."""
         address = address_of(client)
         return address is not None and any(address in network for network in self._networks)
 
@@ -109,9 +117,15 @@ class TrustedProxies:
         for hop in reversed(hops[-MAX_ELEMENTS:]):
             # What a farther proxy leaves out is as the nearer one has it.
             found = hop if found is None else Hop(*(far or near for far, near in zip(hop, found, strict=True)))
-            if hop.client is None or not self._trusts(hop.client):
+            if hop.client is None or not self.trusts_address(hop.client):
                 break
         return found
+
+
+@cache
+def trusted(proxies: tuple[str, ...]) -> TrustedProxies:
+    """Return these proxies, for who asks at each connection."""
+    return TrustedProxies(proxies)
 
 
 def agreed(standard: Hop | None, other: Hop | None) -> Hop:
@@ -183,6 +197,13 @@ def address_of(text: str) -> IpAddress | None:
         return None
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
+
+
+def caller_at(address: IpAddress) -> Hashable:
+    """Return what tells the clients at an address from others; in IPv6 one client has a network of them (RFC 6177)."""
+    if isinstance(address, IPv6Address):
+        return ip_network((address, CLIENT_NETWORK), strict=False)
+    return address
 
 
 def with_prefix(scope: Scope, prefix: str) -> Scope:

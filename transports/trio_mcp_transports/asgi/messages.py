@@ -30,11 +30,17 @@ CONNECTION_KEY: Final = "trio_mcp.connection"
 """The key of what tells a connection from others in the `state` of a scope; another ASGI server has no such key."""
 
 
-def connection_of(scope: Scope) -> Hashable | None:
-    """Return what tells the connection of a request from others: an object under our own server, else the client's address."""
+def connection_of(scope: Scope) -> Hashable:
+    """Return what tells the connection of a request from others: an object under our own server, else the client's address.
+
+    For a request that came through a trusted proxy it is the address of the client that this names.
+    """
     own: Hashable | None = scope.get("state", {}).get(CONNECTION_KEY)
+    if own is not None:
+        return own
     client = scope.get("client")
-    return own if own is not None or client is None else tuple(client)
+    # Where nothing is known of it, each request is alone.
+    return object() if client is None else tuple(client)
 
 
 def root_of(scope: Scope) -> str:

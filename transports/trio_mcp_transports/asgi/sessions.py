@@ -9,7 +9,7 @@ from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import ServerSession
 
 from .access import HttpRejection
-from .quota import Quota
+from .quota import HttpQuota
 
 ID_BYTES: Final = 24
 ID_LENGTH: Final = 32
@@ -52,7 +52,7 @@ class SessionTable(Generic[S]):
         quota: for sessions; one that is added counts.
     """
 
-    def __init__(self, quota: Quota, advice: str) -> None:
+    def __init__(self, quota: HttpQuota, advice: str) -> None:
         self.quota = quota
         self._advice = advice
         self._sessions: dict[str, S] = {}
@@ -60,7 +60,7 @@ class SessionTable(Generic[S]):
     def add(self, entry: S) -> S:
         """Keep a session."""
         self._sessions[entry.id] = entry
-        self.quota.acquire(entry.principal)
+        self.quota.add(entry.account.caller)
         return entry
 
     def find(self, session_id: str, principal: str | None) -> S:
@@ -87,7 +87,7 @@ class SessionTable(Generic[S]):
         # Set first, so that ending it again while this goes on does nothing.
         entry.ended = True
         del self._sessions[entry.id]
-        self.quota.release(entry.principal)
+        self.quota.give_back(entry.account.caller)
         # It knows the entry: without a reference back, nothing is left to the garbage collector.
         entry.session.on_over = None
         entry.session.close(reason)

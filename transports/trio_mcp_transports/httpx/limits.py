@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from trio_mcp.protocol.json_limits import CLIENT_LIMITS
+
 CONNECT_TIMEOUT: Final = 10.0
 POST_TIMEOUT: Final = 5.0
-MAX_MESSAGE: Final = 16 * 1024 * 1024
-MAX_VALUES: Final = 1_000_000
+MAX_MESSAGE: Final = CLIENT_LIMITS.max_bytes
+MAX_VALUES: Final = CLIENT_LIMITS.max_values
 
 INBOX: Final = 256
 """Messages that wait for the session to take them."""

@@ -21,6 +21,11 @@ PROTOCOL_HEADERS: Final = frozenset({"accept", "content-type", "last-event-id"})
 """Headers that requests have of their own, apart from those of MCP, whose names begin so."""
 
 
+CODINGS: Final = ("gzip", "deflate")
+"""How a body may be compressed. A few bytes that were compressed twice, or in another way, could be gigabytes of nothing."""
+LARGE_PIECE: Final = 64 * 1024
+"""Bytes of a piece after which other tasks run: those that were compressed come one after another, without a wait."""
+
 FROM_TLS: Final = ("without sending a response", "illegal request line")
 """What the HTTP library says of a server that closes the connection, and of one that sends bytes that are not text."""
 
@@ -34,9 +39,23 @@ def open_http(limits: ClientLimits, headers: HeaderSource | None) -> httpx2.Asyn
     # their own.
     timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
     connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    if callable(headers):
-        return httpx2.AsyncClient(timeout=timeout, limits=connections, auth=HeaderFunction(headers, limits.connect))
-    return httpx2.AsyncClient(timeout=timeout, limits=connections, headers=dict(headers or {}))
+    auth = HeaderFunction(headers, limits.connect) if callable(headers) else None
+    given = {} if callable(headers) else dict(headers or {})
+    return httpx2.AsyncClient(
+        timeout=timeout,
+        limits=connections,
+        auth=auth,
+        headers={"accept-encoding": ", ".join(CODINGS), **given},
+        event_hooks={"response": [check_coding]},
+    )
+
+
+async def check_coding(response: httpx2.Response) -> None:
+    """Raise `httpx2.DecodingError` if a body is compressed more than once, or otherwise than by `CODINGS`."""
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", *CODINGS):
+        why = f"the answer is compressed ({coding:.40}); a client reads {' or '.join(CODINGS)}, once"
+        raise httpx2.DecodingError(why, request=response.request)
 
 
 class HeaderFunction(httpx2.Auth):

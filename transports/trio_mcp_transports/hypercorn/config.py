@@ -12,6 +12,7 @@ from typing import Final
 from hypercorn.config import Config, Sockets
 
 from trio_mcp.runtime import MemoryBudget, process_budget
+from trio_mcp.shared_limits import CONNECTIONS
 
 ALPN_PROTOCOLS = ["http/1.1"]
 # Of received bytes, at a time, while they are read: how often these count in the memory budget.
@@ -25,15 +26,15 @@ class ConnectionLimits:
     Attributes:
         send_timeout: seconds that a peer may take to read the next 64 KiB; then the connection is closed.
         header_timeout: seconds for a complete request line and headers, from the accept or from their first byte.
-        max_connections: open connections of one server; a new one above the limit receives 503 and is closed. A lower limit of
-            the process on open files lowers it.
+        max_connections: open connections of one server; a new one above the limit receives 503 and is closed. Addresses share
+            it: over half, one may have a quarter. A lower limit of the process on open files lowers it.
         message_timeout: seconds for one WebSocket message, from its first byte to its last; checked with each ping.
         max_pipelined: bytes that a peer may send before the response to its previous request.
     """
 
     send_timeout: float = 10.0
     header_timeout: float = 10.0
-    max_connections: int = 10_000
+    max_connections: int = CONNECTIONS.limit
     message_timeout: float = 30.0
     max_pipelined: int = 64 * 1024
 
@@ -46,6 +47,7 @@ class GuardedConfig(Config):
 
     limits: ConnectionLimits = DEFAULT_CONNECTION_LIMITS
     memory: MemoryBudget | None = None
+    trusted_proxies: Sequence[str] = ()
     alpn_protocols = ALPN_PROTOCOLS
     include_server_header = False
     keep_alive_max_requests = sys.maxsize
@@ -78,6 +80,7 @@ def guarded_config(
     max_websocket_message: int = 4 * 1024 * 1024,
     websocket_ping_interval: float | None = 20.0,
     memory: MemoryBudget | None = None,
+    trusted_proxies: Sequence[str] = (),
     certfile: str | None = None,
     keyfile: str | None = None,
 ) -> GuardedConfig:
@@ -91,6 +94,7 @@ def guarded_config(
         max_websocket_message: the maximum size of a received WebSocket message, in bytes; a larger one closes with 1009.
         websocket_ping_interval: seconds between pings; a WebSocket without data for two intervals is closed. None: no pings.
         memory: the budget that connections draw from; by default that of the process, as for `ServiceOptions.memory`.
+        trusted_proxies: proxies with many clients, which may open any number of connections; see `HttpOptions`.
         certfile, keyfile: PEM files; both together switch the server to TLS.
 
     Nothing is logged per request; errors go to the logger `trio_mcp.http`. `read_timeout` has no effect under the
@@ -100,6 +104,7 @@ def guarded_config(
     config.bind = list(bind)
     config.limits = limits
     config.memory = memory
+    config.trusted_proxies = trusted_proxies
     config.keep_alive_timeout = keep_alive_timeout
     config.graceful_timeout = graceful_timeout
     config.websocket_max_message_size = max_websocket_message

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import weakref
+from collections.abc import Hashable
 from contextlib import suppress
 from time import time
 from typing import Final, Protocol
@@ -15,7 +16,9 @@ from hypercorn.typing import Event
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.runtime import Account
+from trio_mcp.runtime.quota import Quota
 from trio_mcp.session.sizes import CONNECTION_SIZE
+from trio_mcp.shared_limits import CONNECTIONS
 
 from .config import ConnectionLimits, limits_of
 from .gathering import Gatherer
@@ -61,8 +64,9 @@ class Connections:
 
     def __init__(self, limit: int) -> None:
         self.gatherer = Gatherer()
-        self._limit = limit
-        self._open: set[OpenConnection] = set()
+        self._quota = Quota(CONNECTIONS, limit)
+        self._open: dict[OpenConnection, Hashable | None] = {}
+        """Who has opened each."""
         self._is_watched = False
         self._last_closed = trio.Event()
         self._refusing = 0
@@ -74,22 +78,23 @@ class Connections:
     def __len__(self) -> int:
         return len(self._open)
 
-    def admit(self, connection: OpenConnection, account: Account) -> str | None:
-        """Count a connection in, or return the reason to refuse it: the limit is reached, or the memory budget."""
-        refusal = None
-        if len(self._open) >= self._limit:
-            refusal = f"{self._limit} connections are open, which is the limit (max_connections)"
-        else:
-            try:
-                account.check(CONNECTION_SIZE)
-            except LimitExceeded as error:
-                refusal = str(error)
-        if refusal is None:
-            account.draw(CONNECTION_SIZE)
-            self._open.add(connection)
-        else:
+    def admit(self, connection: OpenConnection, account: Account, caller: Hashable | None) -> str | None:
+        """Count a connection in, or return the reason to refuse it: a limit is reached, or the memory budget.
+
+        Args:
+            caller: who has opened it, see `Quota`: which principal it is for is not known before its first request.
+        """
+        try:
+            self._quota.check(caller)
+            account.check(CONNECTION_SIZE)
+        except LimitExceeded as error:
+            refusal = str(error)
             self.records.log("a new connection is refused: %s", refusal)
-        return refusal
+            return refusal
+        account.draw(CONNECTION_SIZE)
+        self._quota.add(caller)
+        self._open[connection] = caller
+        return None
 
     def own_head(self, config: Config) -> bytes:
         """Return the fields that every response has; they change once a second, with its date."""
@@ -100,7 +105,8 @@ class Connections:
         return self._own_head
 
     def remove(self, connection: OpenConnection) -> None:
-        self._open.discard(connection)
+        if connection in self._open:
+            self._quota.give_back(self._open.pop(connection))
         if not self._open:
             self._last_closed.set()
 

@@ -24,6 +24,7 @@ from hypercorn.trio.run import worker_serve
 from hypercorn.typing import ASGIFramework
 
 from trio_mcp.logs import peer_logger
+from trio_mcp.session.transport import CannotListen
 
 from ..asgi.failures import log_failures
 from ..asgi.messages import Message, Receive, Scope, Send
@@ -244,14 +245,14 @@ async def bind_sockets(host: str, port: int) -> list[socket.socket]:
     """Stream sockets bound to every usable address of `host`, all with the same port; not listening yet.
 
     Raises:
-        OSError: the port is taken, or no address of `host` is ours; the message says which. No socket is left open.
+        CannotListen: the port is taken, or no address of `host` is ours; the message says which. No socket is left open.
     """
     try:
         found = await trio.socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return bind_all([(family, address) for family, _, _, _, address in found], port)
     except OSError as error:
         reason = "the port is taken" if error.errno == errno.EADDRINUSE else error.strerror
-        raise OSError(error.errno, f"cannot listen on {host}, port {port}: {reason}") from None
+        raise CannotListen(error.errno, f"cannot listen on {host}, port {port}: {reason}") from None
 
 
 def bind_all(addresses: Sequence[tuple[int, Address]], port: int) -> list[socket.socket]:

@@ -11,6 +11,7 @@ hypercorn. A `Config` that sets its own protocols keeps them; its HTTP/2 connect
 from __future__ import annotations
 
 import importlib.metadata
+from collections.abc import Hashable, Sequence
 from typing import Final, TypeAlias
 
 import hypercorn.trio.run
@@ -22,7 +23,10 @@ from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import AppWrapper, LifespanState
 from hypercorn.utils import parse_socket_addr
 
+from trio_mcp.http import HttpOptions
+
 from ..asgi.failures import log_failures
+from ..asgi.forwarded import address_of, caller_at, trusted
 from .config import ALPN_PROTOCOLS, GuardedConfig, memory_of
 from .connection import Connection, close_stream
 from .connections import connections_of
@@ -99,7 +103,7 @@ async def serve_connection(
         try:
             # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
             with log_failures("a connection failed and was closed", connections.records):
-                refusal = connections.admit(connection, account)
+                refusal = connections.admit(connection, account, caller_of(facts.client, proxies_of(app, config)))
                 if refusal is not None:
                     await connections.refuse(stream, refusal)
                     return
@@ -117,6 +121,26 @@ async def serve_connection(
                     await close_stream(stream)  # noqa: ASYNC102  it has a shield and a time limit
         finally:
             connections.remove(connection)
+
+
+def proxies_of(app: AppWrapper, config: Config) -> Sequence[str]:
+    """Return the trusted proxies of the server; see `HttpOptions.trusted_proxies`."""
+    if isinstance(config, GuardedConfig):
+        return config.trusted_proxies
+    # Under `hypercorn -k trio`, where our application says it.
+    options: object = getattr(getattr(app, "app", None), "options", None)
+    return options.trusted_proxies if isinstance(options, HttpOptions) else ()
+
+
+def caller_of(client: tuple[str, int] | None, proxies: Sequence[str]) -> Hashable | None:
+    """Return who has opened a connection: an address; None, with the room of all, for a Unix socket or a trusted proxy.
+
+    Many clients may be behind these.
+    """
+    address = None if client is None else address_of(client[0])
+    if client is None or address is None or (proxies and trusted(tuple(proxies)).trusts_address(client[0])):
+        return None
+    return caller_at(address)
 
 
 def facts_of(

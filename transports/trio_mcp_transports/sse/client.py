@@ -27,7 +27,7 @@ from ..background import open_background
 from ..httpx.answers import error_reply, excerpt
 from ..httpx.connection import ServerConnection
 from ..httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, ClientLimits
-from ..httpx.requests import EVENT_STREAM, error_text, may_be_sent, open_body, open_http, read_body
+from ..httpx.requests import EVENT_STREAM, LARGE_PIECE, error_text, may_be_sent, open_body, open_http, read_body
 
 logger = peer_logger("trio_mcp.http")
 
@@ -198,6 +198,8 @@ class SseChannel(MessageChannel):
                         else:
                             self._uri = endpoint_uri(url, event)
                             task_status.started()
+                    if len(chunk) > LARGE_PIECE:
+                        await trio.lowlevel.checkpoint()
         # Raises the error that waits, if there is one.
         decoder.feed(b"")
 

@@ -22,11 +22,12 @@ from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.runtime import Account, CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Received, Service, make_session
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
+from trio_mcp.shared_limits import SSE_STREAMS
 
 from ..asgi.access import HttpRejection, check_content, check_stream
 from ..asgi.exchange import LEGACY_STATUS, Exchange, ended_when_expired
 from ..asgi.messages import AuthorizedRequest, check_room, respond, root_of, send_error
-from ..asgi.quota import Quota
+from ..asgi.quota import HttpQuota
 from ..asgi.sessions import OpenSession, SessionTable
 
 ReadMessage: TypeAlias = Callable[[AuthorizedRequest, Account], Awaitable[Envelope[Received]]]
@@ -85,7 +86,7 @@ class SseEndpoint:
     """
 
     def __init__(self, service: Service, limits: HttpLimits, message_path: str, read_message: ReadMessage) -> None:
-        quota = Quota("streams", limits.sessions, limits.per_principal)
+        quota = HttpQuota(SSE_STREAMS, limits.sessions, limits.per_principal)
         self.sessions: SessionTable[SseSession] = SessionTable(quota, "open another stream.")
         self._service = service
         self._message_path = message_path
@@ -94,7 +95,7 @@ class SseEndpoint:
     async def get(self, incoming: AuthorizedRequest) -> None:
         """Open a session and carry its stream until either side ends it. A cancel ends the session."""
         check_stream(incoming.peer.headers)
-        self.sessions.quota.check(incoming.peer.principal)
+        self.sessions.quota.admit(self._service.open_account(incoming.peer))
         entry = self.sessions.add(SseSession(self._service, incoming))
         entry.session.on_over = partial(self.sessions.end, entry, CancelReason.DISCONNECT)
         with entry.stream.outbox:

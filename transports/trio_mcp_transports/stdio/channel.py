@@ -19,16 +19,16 @@ import trio
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.framing import Line, LineDecoder, LineTooLong, LongLineEnded
+from trio_mcp.protocol.json_limits import DEFAULT_LIMITS, JsonLimits
 from trio_mcp.protocol.jsonrpc import Malformed, dump, unreadable
-from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session.channel import MessageChannel
 from trio_mcp.session.envelope import Envelope, Received, received
 
 MAX_READ: Final = 65536
 BUFFER_STEP: Final = 64 * 1024
 """What is buffered of an unfinished line draws from the memory budget in steps of this many bytes; less draws nothing."""
-MAX_LINE: Final = 4 * 1024 * 1024
-MAX_VALUES: Final = 100_000
+MAX_LINE: Final = DEFAULT_LIMITS.max_bytes
+MAX_VALUES: Final = DEFAULT_LIMITS.max_values
 WRITE_DEADLINE: Final = 30.0
 PEER_CLOSED_MESSAGE: Final = "the peer closed its end of the connection"
 

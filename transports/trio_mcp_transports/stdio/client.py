@@ -20,6 +20,7 @@ import trio
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.printable import one_line
+from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import PARSE_ERROR, Malformed
 from trio_mcp.session import Envelope, Received
 
@@ -27,8 +28,8 @@ from ..background import open_background
 from .channel import WRITE_DEADLINE, LineChannel
 
 SHUTDOWN_GRACE: Final = 2.0
-MAX_LINE: Final = 16 * 1024 * 1024
-MAX_VALUES: Final = 1_000_000
+MAX_LINE: Final = CLIENT_LIMITS.max_bytes
+MAX_VALUES: Final = CLIENT_LIMITS.max_values
 INHERITED: Final = frozenset({"HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "USER"})
 MAX_QUOTED: Final = 100
 """Bytes of a line that an error shows."""

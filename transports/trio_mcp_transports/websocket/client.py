@@ -11,6 +11,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 import trio
@@ -19,8 +20,8 @@ from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 from trio_mcp.errors import Disconnected
 from trio_mcp.logs import peer_logger
 from trio_mcp.printable import shown_url
+from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import dump, parse
-from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received
 from trio_mcp.session.transport import HeaderSource
 
@@ -32,8 +33,7 @@ from .handshake import HandshakeRejected, error_text, open_socket
 
 logger = peer_logger("trio_mcp.websocket")
 
-MAX_MESSAGE: Final = 16 * 1024 * 1024
-MAX_VALUES: Final = 1_000_000
+MAX_MESSAGE: Final = CLIENT_LIMITS.max_bytes
 CONNECT_TIMEOUT: Final = 10.0
 WRITE_DEADLINE: Final = 10.0
 PING_INTERVAL: Final = 20.0
@@ -106,7 +106,7 @@ class WebSocketChannel(MessageChannel):
 
     def __init__(self, nursery: trio.Nursery, max_message: int, write_deadline: float) -> None:
         self._nursery = nursery
-        self._limits = JsonLimits(max_bytes=max_message, max_values=MAX_VALUES)
+        self._limits = replace(CLIENT_LIMITS, max_bytes=max_message)
         self._write_deadline = write_deadline
         self._unread = f"the server did not read for {write_deadline:g} s"
         self._socket: WebSocketConnection | None = None

@@ -18,11 +18,12 @@ from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received, Service, received, serve_channel
 from trio_mcp.session.envelope import sent_size
+from trio_mcp.shared_limits import WEBSOCKETS
 
 from ..asgi.authentication import Expiry
 from ..asgi.fast_path import WEBSOCKET_KEY, Binary, MessageSocket
 from ..asgi.messages import AuthorizedRequest, Receive, Send
-from ..asgi.quota import Quota
+from ..asgi.quota import HttpQuota
 from ..background import open_background
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
 
@@ -43,7 +44,7 @@ class WebSockets:
     def __init__(self, service: Service, limits: HttpLimits) -> None:
         self._service = service
         self._limits = JsonLimits(max_bytes=limits.body, max_values=limits.values)
-        self.quota = Quota("WebSockets", limits.websockets, limits.per_principal)
+        self.quota = HttpQuota(WEBSOCKETS, limits.websockets, limits.per_principal)
         self._open: dict[AsgiWebSocket, None] = {}
         self._all_closed: trio.Event | None = None
 
@@ -52,7 +53,8 @@ class WebSockets:
         channel = AsgiWebSocket(incoming, self._limits)
         # Counted before the first await, or a burst of upgrades would all find room.
         self._open[channel] = None
-        self.quota.acquire(incoming.peer.principal)
+        caller = self._service.open_account(incoming.peer).caller
+        self.quota.add(caller)
         try:
             if not await channel.accept():
                 return
@@ -62,7 +64,7 @@ class WebSockets:
                 await serve_channel(self._service, channel)
         finally:
             del self._open[channel]
-            self.quota.release(incoming.peer.principal)
+            self.quota.give_back(caller)
             if self._all_closed is not None and not self._open:
                 self._all_closed.set()
 

@@ -13,16 +13,16 @@ import click
 
 from ...errors import McpError
 from ...relay import Backfill, OnForm, RelayServer
+from ...relay.behind import behind_target
 from ...relay.server import MAX_SESSIONS
 from ...sampling import SamplingProvider
-from ...server.running import run_process
-from ...session import find_transport
+from ...server.running import run_process, serve_over
 from ..command import command
 from ..connecting import started
 from ..errors import CommandError, Status
 from ..options import header_option
 from ..parameters import WholeNumber
-from ..targets.passing import check_no_password, connection, proxy_errors
+from ..targets.passing import check_no_password, connection, proxy_errors, transport_options
 from ..targets.target import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
 from ..terminal.line_reading import ControllingTerminal
 from ..terminal.output import log_to_stderr
@@ -91,7 +91,9 @@ def command_line(
     """
     log_to_stderr(logging.DEBUG if debug else logging.WARNING)
     secret = None if share_key else KEYS.get(provider_name(provider), KEYS["openai"])
-    connect = connection(read_server(server), dict(headers), hidden=secret)
+    target = read_server(server)
+    connect_to, own = transport_options(target, dict(headers), secret)
+    connect = connection(connect_to, own)
     if not over_http:
         check_http_options(ctx)
     model_api = find_provider(provider, model)
@@ -99,7 +101,12 @@ def command_line(
         on_form: OnForm | None = None
         if elicit is not None:
             on_form = Prompting(stack.enter_context(controlling_terminal()), (), ()).elicit
-        relay = RelayServer(connect, Backfill(model_api, on_form), max_sessions=max_sessions or MAX_SESSIONS)
+        relay = RelayServer(
+            connect,
+            Backfill(model_api, on_form),
+            max_sessions=max_sessions or MAX_SESSIONS,
+            behind=behind_target(connect_to, own),
+        )
         if over_http:
             stack.enter_context(http_errors())
         with proxy_errors():
@@ -114,9 +121,9 @@ async def serve(provider: Provider, http: dict[str, object] | None, relay: Relay
     # It keeps its connections to the API open in the block.
     async with provider:
         if http is None:
-            await find_transport("stdio").serve(relay)
+            await serve_over("stdio", relay, {})
         else:
-            await find_transport("http").serve(relay, **http)
+            await serve_over("http", relay, http)
 
 
 def read_server(words: Sequence[str]) -> CommandTarget | UrlTarget:

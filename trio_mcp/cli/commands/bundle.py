@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatch
 from importlib.metadata import version as installed
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Final
 
 import click
 
+from ...regular_files import MAX_CONFIGURATION, read_regular, replacing
 from ...server import Server
 from ..command import command
 from ..errors import CommandError, Status
@@ -22,6 +24,7 @@ from ..options import json_option, target_argument
 from ..targets.code import code_of
 from ..targets.loading import load_python
 from ..targets.project import Project, needed, project_of
+from ..targets.secret_files import kind_of
 from ..targets.target import PythonTarget, read_target
 from ..terminal.output import note, show_json
 
@@ -29,14 +32,14 @@ EXAMPLES = """\
 examples:
   trio-mcp bundle app.py
   trio-mcp bundle app.py:make_server --secret SHOP_KEY --output shop.mcpb
-  trio-mcp bundle src/shop/server.py --exclude 'tests/*'
+  trio-mcp bundle src/shop/server.py --exclude 'tests/*' --include goods.db
   trio-mcp bundle shop.server
   trio-mcp bundle cursor:shop
 
 The bundle has the folder of the project (the nearest one with a pyproject.toml, or else that of the file) and a manifest of
 MCPB 0.4, but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments,
-caches, builds and what .mcpbignore or --exclude name. Without a pyproject.toml one is written that needs trio-mcp and each
---with.
+caches, builds and what .mcpbignore or --exclude name; and keys and databases, unless --include names them. Without a
+pyproject.toml one is written that needs trio-mcp and each --with. The files are listed before the bundle is written.
 """
 
 SKIPPED: Final = ("__pycache__", "*.pyc", "node_modules", "venv", "dist", "build", "*.egg-info", "*.mcpb", "*.bak")
@@ -63,6 +66,7 @@ EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 @click.option("--secret", "secrets", multiple=True, metavar="NAME", help="The same, with a secret value; repeatable.")
 @click.option("--with", "packages", multiple=True, metavar="PACKAGE", help="A package that it needs; repeatable.")
 @click.option("--exclude", "excluded", multiple=True, metavar="PATTERN", help="Files to leave out; repeatable.")
+@click.option("--include", "included", multiple=True, metavar="PATTERN", help="Keys or databases to pack; repeatable.")
 @json_option
 def command_line(
     target: str,
@@ -75,6 +79,7 @@ def command_line(
     secrets: Sequence[str],
     packages: Sequence[str],
     excluded: Sequence[str],
+    included: Sequence[str],
     as_json: bool,
     debug: bool,  # noqa: ARG001
 ) -> int:
@@ -108,14 +113,20 @@ def command_line(
         **user_config(variables, secrets),
     }
     bundle = Path(output or UNFIT.sub("-", f"{manifest['name']}-{manifest['version']}.mcpb"))
-    files = [*files_of(project.folder, [*ignored(project.folder), *excluded], bundle.resolve())]
+    found = files_of(project.folder, [*ignored(project.folder), *excluded], bundle.resolve())
+    files, secrets_found = parted(found, included)
     made = {"manifest.json": json.dumps(manifest, indent=2, ensure_ascii=False)}
     if not project.exists:
         made["pyproject.toml"] = minimal_project(str(manifest["name"]), str(manifest["version"]), packages)
     if source not in {name for name, _ in files}:
         raise CommandError(f"{source} itself is left out: see --exclude and .mcpbignore")
+    names = [*made, *(name for name, _ in files)]
+    show_files(bundle, names, secrets_found)
     write(bundle, made, files)
-    report(bundle, manifest, [*made, *(name for name, _ in files)], as_json=as_json)
+    if as_json:
+        show_json({"file": str(bundle), "manifest": manifest, "files": names, "left_out": secrets_found})
+    else:
+        note(f"wrote {bundle}")
     return Status.OK
 
 
@@ -194,9 +205,12 @@ def user_config(variables: Sequence[str], secrets: Sequence[str]) -> dict[str, o
 def ignored(folder: Path) -> list[str]:
     """Return the patterns of the file `.mcpbignore`."""
     try:
-        lines = (folder / ".mcpbignore").read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
+        lines = read_regular(folder / ".mcpbignore", MAX_CONFIGURATION).decode().splitlines()
+    except FileNotFoundError:
         return []
+    except (OSError, ValueError) as error:
+        # Without its patterns the bundle would have what its author wants left out.
+        raise CommandError(f"{folder / '.mcpbignore'} cannot be read: {error}", Status.UNREACHABLE) from error
     return [line.strip().rstrip("/") for line in lines if line.strip() and not line.startswith("#")]
 
 
@@ -220,13 +234,37 @@ def files_of(folder: Path, patterns: Sequence[str], output: Path) -> Iterator[tu
             yield inside, path
 
 
+def parted(files: Iterable[tuple[str, Path]], included: Sequence[str]) -> tuple[list[tuple[str, Path]], dict[str, str]]:
+    """Return the files to pack, and what those are by their names that are left out: keys and databases that are not included.
+
+    Raises:
+        CommandError: one cannot be read.
+    """
+    packed: list[tuple[str, Path]] = []
+    left_out: dict[str, str] = {}
+    for inside, path in files:
+        try:
+            kind = None if matches(inside, included) else kind_of(path)
+        except OSError as error:
+            raise CommandError(f"{path} cannot be read: {error.strerror or error}", Status.UNREACHABLE) from error
+        if kind is None:
+            packed.append((inside, path))
+        else:
+            left_out[inside] = kind
+    return packed, left_out
+
+
+def matches(inside: str, patterns: Sequence[str]) -> bool:
+    """Return whether one of the patterns is that of a file, by its name or by its place in the folder."""
+    name = inside.rpartition("/")[2]
+    return any(fnmatch(inside, each) or fnmatch(name, each) for each in patterns)
+
+
 def is_skipped(inside: str, patterns: Sequence[str]) -> bool:
     name = inside.rpartition("/")[2]
     if name.startswith(".") or inside == "manifest.json":
         return True
-    return any(fnmatch(name, each) for each in SKIPPED) or any(
-        fnmatch(inside, each) or fnmatch(name, each) for each in patterns
-    )
+    return any(fnmatch(name, each) for each in SKIPPED) or matches(inside, patterns)
 
 
 def minimal_project(name: str, version: str, packages: Sequence[str]) -> str:
@@ -239,16 +277,13 @@ def minimal_project(name: str, version: str, packages: Sequence[str]) -> str:
 
 def write(path: Path, made: dict[str, str], files: Sequence[tuple[str, Path]]) -> None:
     """Write the bundle as a whole. Raises `CommandError`."""
-    new = path.with_name(f".{path.name}.new")
     try:
-        with zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as bundle:
+        with replacing(path) as new, zipfile.ZipFile(new, "w", zipfile.ZIP_DEFLATED) as bundle:
             for name, text in made.items():
                 bundle.writestr(entry_of(name), text)
             for name, file in files:
-                bundle.writestr(entry_of(name), file.read_bytes())
-        os.replace(new, path)
+                bundle.writestr(entry_of(name), read_regular(file, MAX_BYTES))
     except OSError as error:
-        new.unlink(missing_ok=True)
         raise CommandError(f"{path} cannot be written: {error.strerror or error}", Status.UNREACHABLE) from error
 
 
@@ -259,10 +294,10 @@ def entry_of(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def report(path: Path, manifest: dict[str, object], names: Sequence[str], *, as_json: bool) -> None:
-    if as_json:
-        show_json({"file": str(path), "manifest": manifest, "files": [*names]})
-        return
-    note(f"wrote {path}, with:")
+def show_files(path: Path, names: Sequence[str], left_out: Mapping[str, str]) -> None:
+    """Say on stderr what the bundle will have, and which keys and databases it will not."""
+    note(f"{path} gets:")
     for name in names:
         note(f"  {name}")
+    for name, kind in left_out.items():
+        note(f"left out: {name}, {kind}; --include {shlex.quote(name)} packs it")

@@ -61,7 +61,7 @@ def command_line(names: Sequence[str], as_json: bool, debug: bool) -> int:  # no
 def servers_of(host: Host) -> Iterator[Found]:
     """Yield the servers of a host; a file that cannot be read is named on stderr."""
     for location in host.files():
-        if location.path.is_file():
+        if location.path.exists():
             try:
                 entries = read_entries(location.path, host)
             except CommandError as error:

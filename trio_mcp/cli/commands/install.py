@@ -107,10 +107,12 @@ def command_line(
     member = as_member(entry, host.style)
     if entry.name in file.servers:
         if file.servers[entry.name] == member:
-            note(f"{path} has this server already")
+            note(f"{file.path} has this server already")
             return Status.OK
         if not force:
-            raise CommandError(f"{path} has a server {entry.name!r}: --force replaces it, --name takes another name")
+            raise CommandError(
+                f"{file.path} has a server {entry.name!r}: --force replaces it, --name takes another name"
+            )
     return make(with_server(file, entry.name, member), host.note, dry_run=dry_run, yes=yes, as_json=as_json)
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import click
 
+from ...regular_files import MAX_CONFIGURATION, read_regular, replacing
 from ..command import command
 from ..errors import CommandError, Status
 from ..options import json_option
@@ -174,7 +175,7 @@ def missing_line(project: Project, name: str) -> str | None:
     # What follows the name has to end it: a longer name is another one.
     line = re.compile(rf"mcp-name:\s*{re.escape(name)}(?=\s|<|-->|$)")
     try:
-        readme = (project.folder / project.readme).read_text(encoding="utf-8")
+        readme = read_regular(project.folder / project.readme, MAX_CONFIGURATION).decode()
     except (OSError, ValueError):
         readme = ""
     missing = None if line.search(readme) else f"<!-- mcp-name: {name} -->"
@@ -187,6 +188,7 @@ def missing_line(project: Project, name: str) -> str | None:
 
 def write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}", Status.UNREACHABLE) from error

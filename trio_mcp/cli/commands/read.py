@@ -9,6 +9,7 @@ import click
 
 from ...client import Client
 from ...printable import one_line, printable
+from ...regular_files import write_regular
 from ...types import BlobResourceContents, ReadResourceResult, ResourceTemplateReference, TextResourceContents
 from ..command import command
 from ..completing import complete_option, show_suggestions
@@ -89,8 +90,7 @@ def save(result: ReadResourceResult, path: str) -> None:
         each.text.encode() if isinstance(each, TextResourceContents) else data_of(each) for each in result.contents
     ]
     try:
-        with open(path, "wb") as file:
-            file.write(b"".join(parts))
+        write_regular(path, b"".join(parts))
     except OSError as error:
         raise CommandError(f"{path} cannot be written: {error.strerror}", Status.UNREACHABLE) from error
 

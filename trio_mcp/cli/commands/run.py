@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib import import_module
 
-from ...errors import Disconnected
+import click
+import trio
+
+from ...errors import ConfigurationError, Disconnected
+from ...http import open_access
 from ..command import command
 from ..errors import CommandError, Status
 from ..options import format_option, header_option, level_option, target_argument
 from ..targets.loading import lifespan_errors, load_python
-from ..targets.target import PythonTarget, read_target
+from ..targets.target import PythonTarget, Target, read_target
 from ..terminal.output import set_up_logging
 
 EXAMPLES = """\
@@ -32,11 +37,13 @@ named by a URL, a command or the file of a host is passed on, in both eras: so a
     {Status.OK: "the host has left, or SIGTERM or SIGHUP came", Status.TOOL_ERROR: "it did not stop in time"},
 )
 @target_argument
+@click.option("--check-open", is_flag=True, hidden=True)
 @header_option
 @level_option
 @format_option
 def command_line(
     target: str,
+    check_open: bool,
     headers: tuple[tuple[str, str], ...],
     log_level: str | None,
     log_format: str | None,
@@ -49,6 +56,8 @@ def command_line(
     """
     set_up_logging(debug=debug, level=log_level, format=log_format)
     server = read_target(target)
+    if check_open:
+        return check_open_target(server, dict(headers))
     if not isinstance(server, PythonTarget):
         # The client is loaded only for this: a host waits for the start of a server.
         return int(import_module("..targets.passing", __package__).pass_on("stdio", server, dict(headers), {}))
@@ -59,3 +68,17 @@ def command_line(
     except (Disconnected, OSError) as error:
         raise CommandError(f"{server.source}: {error}", Status.UNREACHABLE) from error
     return 0
+
+
+def check_open_target(target: Target, headers: Mapping[str, str]) -> int:
+    """Return the status for a proxy that asks whether a server may be served without authentication; see `relay.behind`."""
+    if isinstance(target, PythonTarget):
+        server: object = load_python(target)
+    else:
+        server = import_module("..targets.passing", __package__).proxied(target, headers)
+    try:
+        open_access.check_open(server)
+        unknown = trio.run(open_access.check_open_commands, server)
+    except ConfigurationError as error:
+        raise CommandError(str(error), Status.REFUSED) from error
+    return Status.UNREACHABLE if unknown else Status.OK

@@ -43,6 +43,6 @@ def command_line(
     if name not in file.servers:
         close = difflib.get_close_matches(name, file.servers, 1)
         hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(file.servers) or 'none'}"
-        raise CommandError(f"{path} has no server {name!r}{hint}")
+        raise CommandError(f"{file.path} has no server {name!r}{hint}")
     advice = f"{host.title} may have to be started again to notice."
     return make(without_server(file, name), advice, dry_run=dry_run, yes=yes, as_json=as_json)

@@ -23,8 +23,11 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final, NamedTuple
 
+from ...regular_files import read_regular
 from ..targets.own_files import OwnFiles
 
+MAX_SOURCE: Final = 64 * 1024 * 1024
+"""Bytes of a file that are compared; no source has as many."""
 OUR_PACKAGES: Final = ("trio_mcp", "trio_mcp_transports")
 
 
@@ -231,7 +234,7 @@ def stamp_of(path: Path) -> Stamp | None:
 def digest_of(path: Path) -> bytes | None:
     """Return a digest of what a file holds; None if it cannot be read."""
     try:
-        return hashlib.sha256(path.read_bytes()).digest()
+        return hashlib.sha256(read_regular(path, MAX_SOURCE)).digest()
     except OSError:
         return None
 

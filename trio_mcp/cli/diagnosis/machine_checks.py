@@ -113,7 +113,7 @@ def certificate_checks() -> Iterator[Check]:
 def host_checks(host: Host) -> Iterator[Check]:
     """Yield what is wrong in the files of a host; nothing for a host that is not there."""
     for location in host.files():
-        if not location.path.is_file():
+        if not location.path.exists():
             continue
         try:
             entries = read_entries(location.path, host, expand=True)

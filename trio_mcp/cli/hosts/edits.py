@@ -13,14 +13,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ...json_value import JsonValue
+from ...regular_files import MAX_CONFIGURATION, read_regular, replacing
 from ..errors import CommandError, Status
-from .files import ConfigFile, file_text, is_yaml, yaml_files
+from .files import ConfigFile, file_text, yaml_files
 from .json_text import JsonText
 
 
 @dataclass(frozen=True)
 class Change:
-    """A file before and after."""
+    """A file before and after; `path` is the file itself, and no link."""
 
     path: Path
     before: str
@@ -37,14 +38,14 @@ class Change:
         Raises:
             CommandError: it cannot be written, or another program has changed it since it was read. It is as it was.
         """
-        # The file that a link points to is replaced, and not the link.
-        path = self.path.resolve()
+        path = self.path
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            if file_text(path) != self.before:
+            if file_text(path, str(path)) != self.before:
                 raise CommandError(f"{path} was changed meanwhile: try again", Status.UNREACHABLE)
             backup = back_up(path) if path.exists() else None
-            replace(path, self.after.encode())
+            with replacing(path) as file:
+                file.write(self.after.encode())
         except OSError as error:
             raise CommandError(f"{path} cannot be written: {error.strerror or error}", Status.UNREACHABLE) from error
         return backup
@@ -52,7 +53,7 @@ class Change:
 
 def with_server(file: ConfigFile, name: str, member: dict[str, JsonValue]) -> Change:
     """Return the change that adds a server, or replaces the one of that name."""
-    if is_yaml(file.path):
+    if file.is_yaml:
         file.servers[name] = member
         return Change(file.path, file.text, yaml_text(file))
     text = file.text if file.text.strip() else "{}\n"
@@ -68,7 +69,7 @@ def with_server(file: ConfigFile, name: str, member: dict[str, JsonValue]) -> Ch
 def without_server(file: ConfigFile, name: str) -> Change:
     """Return the change that removes a server. Raises `KeyError`."""
     del file.servers[name]
-    if is_yaml(file.path):
+    if file.is_yaml:
         return Change(file.path, file.text, yaml_text(file))
     json_text = JsonText(file.text)
     servers = json_text.find_value(json_text.root, file.member)
@@ -86,24 +87,9 @@ def back_up(path: Path) -> Path:
     names = (f"{path.name}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
     backup = next(each for name in names if not (each := path.with_name(name)).exists())
     with private_file(backup) as file:
-        file.write(path.read_bytes())
+        file.write(read_regular(path, MAX_CONFIGURATION))
     shutil.copystat(path, backup)
     return backup
-
-
-def replace(path: Path, data: bytes) -> None:
-    """Replace a file atomically: a reader sees the old content or the new content."""
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
-    try:
-        with private_file(new) if path.exists() else open(new, "xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        if path.exists():
-            shutil.copymode(path, new)
-        os.replace(new, path)
-    finally:
-        new.unlink(missing_ok=True)
 
 
 def private_file(path: Path) -> BinaryIO:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Final
 
 from ...errors import ConfigurationError
 from ...json_value import JsonValue
@@ -20,11 +19,9 @@ from ...mcp_json import (
     without_comments,
     without_trailing_commas,
 )
+from ...regular_files import MAX_CONFIGURATION, read_regular
 from ..errors import CommandError, Status
-from .table import Host
-
-MAX_BYTES: Final = 50_000_000
-"""Bytes of the largest file that is read; Claude Code keeps its history in the same one."""
+from .table import Host, Scope
 
 
 @dataclass(frozen=True)
@@ -32,10 +29,12 @@ class ConfigFile:
     """The file of a host as it was read.
 
     Attributes:
+        path: the file itself, which the path of the host may be a link to.
         text: empty if there is no such file.
         document: what it says; of YAML the representation that keeps comments.
         member: the name of the member with the servers.
         servers: its value.
+        is_yaml: it is not JSON, as the path of the host says: what that links to may have any name.
     """
 
     path: Path
@@ -43,27 +42,30 @@ class ConfigFile:
     document: dict[str, JsonValue]
     member: str
     servers: dict[str, JsonValue]
+    is_yaml: bool
 
 
 def read_file(path: Path, host: Host) -> ConfigFile:
     """Return what a file says; an empty document if there is no such file.
 
     Raises:
-        CommandError: it cannot be read or parsed, or has something else where servers should be.
+        CommandError: it cannot be read or parsed, has something else where servers should be, or is a link out of the project.
     """
-    text = file_text(path)
+    itself = file_itself(path, host)
+    shown = str(path) if itself == path else f"{path} (a link to {itself})"
+    text = file_text(itself, shown)
     document: object = {}
     if text.strip():
-        document = yaml_document(path, text) if is_yaml(path) else json_document(path, text)
+        document = yaml_document(itself, text, shown) if is_yaml(path) else json_document(text, shown)
     if not isinstance(document, dict):
-        raise unreadable(path, "it is not an object")
+        raise unreadable(shown, "it is not an object")
     member = next((each for each in host.members if each in document), host.members[0])
     servers = document.get(member)
     if servers is None:
         servers = document[member] = {}
     if not isinstance(servers, dict):
-        raise unreadable(path, f"{member} is not an object")
-    return ConfigFile(path, text, document, member, servers)
+        raise unreadable(shown, f"{member} is not an object")
+    return ConfigFile(itself, text, document, member, servers, is_yaml(path))
 
 
 def read_for_change(path: Path, host: Host) -> ConfigFile:
@@ -73,7 +75,7 @@ def read_for_change(path: Path, host: Host) -> ConfigFile:
         CommandError: also if it has comments or trailing commas that its host does not read.
     """
     file = read_file(path, host)
-    if not is_yaml(path) and (found := unread(file.text, host)) is not None:
+    if not file.is_yaml and (found := unread(file.text, host)) is not None:
         what, at = found
         line = file.text.count("\n", 0, at) + 1
         why = f"line {line} has {what}, which {host.title} does not read or does not document"
@@ -105,11 +107,11 @@ def read_entries(path: Path, host: Host, *, expand: bool = False) -> list[FoundS
     Raises:
         CommandError: there is no such file, or it cannot be parsed.
     """
-    if not path.is_file():
+    if not path.exists():
         raise CommandError(f"there is no file {path}", Status.UNREACHABLE)
     file = read_file(path, host)
     # What is relative in the file for all folders is so to the current one.
-    is_project = not any(each.path == path and each.scope == "user" for each in host.files())
+    is_project = scope_of(path, host) != "user"
     folder = path.absolute().parent if is_project else Path.cwd()
     variables = Variables({}, os.environ, folder, bare=host.style == "gemini") if expand else None
     members = {**file.servers, **folder_servers(file, host)}
@@ -124,37 +126,60 @@ def folder_servers(file: ConfigFile, host: Host) -> dict[str, JsonValue]:
     return servers if isinstance(servers, dict) else {}
 
 
-def file_text(path: Path) -> str:
+def scope_of(path: Path, host: Host) -> Scope | None:
+    """Return whether this is the file of a host for all folders or for the current one; None for another file."""
+    return next((each.scope for each in host.files() if each.path == path), None)
+
+
+def file_itself(path: Path, host: Host) -> Path:
+    """Return the file that a link leads to; a path without links stays as it is.
+
+    A user may keep the file of a host elsewhere. But a link in a project may have come with it, and could lead to any file of the
+    user.
+
+    Raises:
+        CommandError: it is in the current project, and leads out of its folder; or it leads nowhere.
+    """
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise unreadable(path, f"it has more than {MAX_BYTES} bytes")
+        itself = path.resolve()
+        folder = Path.cwd().resolve()
+    except (OSError, RuntimeError):
+        raise unreadable(path, "its links lead in a circle") from None
+    if scope_of(path, host) == "project" and not itself.is_relative_to(folder):
+        raise unreadable(path, f"it leads to {itself}, out of the folder of the project; name that file with --file")
+    return path if itself == folder / path else itself
+
+
+def file_text(path: Path, shown: str) -> str:
+    """Return what is in a file, or an empty text if there is none. Raises `CommandError`, which names the file as it is shown."""
+    try:
         # Line ends stay as they are: the file is written again.
-        return path.read_bytes().decode("utf-8")
+        return read_regular(path, MAX_CONFIGURATION).decode("utf-8")
     except FileNotFoundError:
         return ""
     except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from error
+        raise unreadable(shown, error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
-        raise unreadable(path, "it is not UTF-8") from error
+        raise unreadable(shown, "it is not UTF-8") from error
 
 
-def json_document(path: Path, text: str) -> object:
+def json_document(text: str, shown: str) -> object:
     try:
-        return parse_jsonc(text.removeprefix("\ufeff"), str(path))
+        return parse_jsonc(text.removeprefix("\ufeff"), shown)
     except ConfigurationError as error:
-        raise unreadable(path, str(error).removeprefix(f"{path}: ")) from error
+        raise unreadable(shown, str(error).removeprefix(f"{shown}: ")) from error
 
 
 def is_yaml(path: Path) -> bool:
     return path.suffix in (".yaml", ".yml")
 
 
-def yaml_document(path: Path, text: str) -> object:
+def yaml_document(path: Path, text: str, shown: str) -> object:
     parse = yaml_files(path).parse
     try:
         return parse(text)
     except ValueError as error:
-        raise unreadable(path, str(error)) from error
+        raise unreadable(shown, str(error)) from error
 
 
 def yaml_files(path: Path) -> ModuleType:
@@ -167,5 +192,5 @@ def yaml_files(path: Path) -> ModuleType:
         raise CommandError(f"{path} is YAML: {advice}", Status.UNREACHABLE) from error
 
 
-def unreadable(path: Path, why: str) -> CommandError:
+def unreadable(path: Path | str, why: str) -> CommandError:
     return CommandError(f"{path} cannot be read, and was left as it is: {why}", Status.UNREACHABLE)

@@ -6,14 +6,9 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ...printable import shown_url
+from ...printable import SECRET_NAME, is_secret_name, shown_url
 
 MASK: Final = "***"
-SECRET_NAME: Final = re.compile(
-    r"key|token|secret|pass(?!ive|enger|age)|pwd|auth|credential|cred$|bearer|cookie|signature|dsn|connection.?string",
-    re.IGNORECASE,
-)
-"""What the name of an option or a variable says of its value."""
 PAIRS: Final = frozenset({"--header", "--env", "--environment", "-H", "-e"})
 """Options whose value is a name with a value."""
 USERS: Final = frozenset({"--user", "-u"})
@@ -21,7 +16,7 @@ USERS: Final = frozenset({"--user", "-u"})
 IS_URL: Final = re.compile(r"[A-Za-z][\w+.-]*://\S*$")
 PAIR: Final = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?P<sign>=|:\s*)(?P<value>.*)", re.DOTALL)
 INSIDE: Final = re.compile(
-    rf"(?:{SECRET_NAME.pattern})[\w.-]*\\?[\"']?\s*(?:=\s*|:\s*(?!/))(?=\S)|://[^/@\s]*:(?=[^/@\s]*@)|-H\s*[\w-]+:\s*(?=\S)",
+    rf"(?:{SECRET_NAME})[\w.-]*\\?[\"']?\s*(?:=\s*|:\s*(?!/))(?=\S)|://[^/@\s]*:(?=[^/@\s]*@)|-H\s*[\w-]+:\s*(?=\S)",
     re.IGNORECASE,
 )
 """What comes before a secret in a longer text, such as JSON, a connection string or the line of a shell."""
@@ -57,10 +52,6 @@ def is_named(option: str, word: str) -> bool:
     # A secret may begin with a dash, and two of them are another option.
     is_option = word.startswith("--") or (word.startswith("-") and len(word) == 2)
     return option.startswith("-") and "=" not in option and not is_option and is_secret_name(option)
-
-
-def is_secret_name(name: str) -> bool:
-    return SECRET_NAME.search(name) is not None
 
 
 def shown_value(word: str) -> str:

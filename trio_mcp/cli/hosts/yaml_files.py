@@ -24,6 +24,8 @@ def parse(text: str) -> object:
     except YAMLError as error:
         # Its text has the place in several lines.
         raise ValueError(" ".join(str(error).split())) from error
+    except RecursionError:
+        raise ValueError("its values are nested too deep") from None
 
 
 def written(document: object) -> str:

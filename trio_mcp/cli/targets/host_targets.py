@@ -26,7 +26,7 @@ def find(where: str, name: str) -> Target | None:
             raise CommandError(
                 f"name one of its servers, as {where}:name; `trio-mcp discover --host {where}` lists them"
             )
-        files = [file.path for file in host.files() if file.path.is_file()]
+        files = [file.path for file in host.files() if file.path.exists()]
         for file in files:
             if any(entry.name == name for entry in read_entries(file, host)):
                 return entry_target(file, host, name)

@@ -42,16 +42,15 @@ def proxied(target: CommandTarget | UrlTarget, headers: Mapping[str, str]) -> Pr
         return proxy(connect_to, **own)  # type: ignore[arg-type]  # `own` has no keyword of `proxy`
 
 
-def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hidden: str | None = None) -> Connect:
-    """Return what opens a connection to the server.
+def connection(connect_to: str | list[str], own: Mapping[str, object]) -> Connect:
+    """Return what opens a connection to a server.
 
     Args:
-        hidden: the environment variable that a command does not get.
+        connect_to, own: as of `transport_options`.
 
     Raises:
-        CommandError: the URL is malformed, or there are headers for a command.
+        CommandError: the URL is malformed, or an option is wrong.
     """
-    connect_to, own = transport_options(target, headers, hidden)
     with wrong_options():
         # Checks the options now, and not when a host connects. This channel is never opened.
         open_target(connect_to, own)
@@ -67,7 +66,14 @@ def connection(target: CommandTarget | UrlTarget, headers: Mapping[str, str], hi
 def transport_options(
     target: CommandTarget | UrlTarget, headers: Mapping[str, str], hidden: str | None = None
 ) -> tuple[str | list[str], dict[str, object]]:
-    """Return a target as a client takes it, with the options of its transport. Raises `CommandError`."""
+    """Return a target as a client takes it, with the options of its transport.
+
+    Args:
+        hidden: the environment variable that a command does not get.
+
+    Raises:
+        CommandError: the URL is malformed, or there are headers for a command.
+    """
     if isinstance(target, UrlTarget):
         check_server(target.url)
         return target.url, {"headers": {**target.headers, **headers}}

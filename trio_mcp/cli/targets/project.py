@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final, cast
 
+from ...regular_files import MAX_CONFIGURATION, read_regular
 from ..errors import CommandError, Status
 
 GITHUB: Final = re.compile(r"https://github\.com/([^/]+)/([^/#?]+?)(\.git)?/?")
@@ -66,8 +67,8 @@ def read_project(folder: Path) -> Project:
     """Return what the file in a folder says. Raises `CommandError` if it cannot be read."""
     path = folder / "pyproject.toml"
     try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        document = tomllib.loads(read_regular(path, MAX_CONFIGURATION).decode())
+    except (OSError, ValueError, RecursionError) as error:
         raise CommandError(f"{path} cannot be read: {error}", Status.UNREACHABLE) from error
     table = mapping(document.get("project"))
     name = text(table.get("name"))

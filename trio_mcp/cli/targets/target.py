@@ -165,6 +165,8 @@ def check_file(path: Path) -> None:
         return
     if path.is_dir():
         raise CommandError(f"{path} is a folder: name a Python file in it", Status.UNREACHABLE)
+    if path.exists():
+        raise CommandError(f"{path} is not a regular file", Status.UNREACHABLE)
     if address := ADDRESS.fullmatch(str(path)):
         scheme = "http" if address["near"] else "https"
         raise CommandError(f"there is no file {path}: do you mean {scheme}://{path}?", Status.UNREACHABLE)

@@ -20,6 +20,9 @@ Rewrite: TypeAlias = Callable[[JsonObject], None]
 OLD_TASK_NAMES: Final[Mapping[str, str]] = {"ttlMs": "ttl", "pollIntervalMs": "pollInterval"}
 """Members of a task, and their names in 2025-11-25."""
 
+TOOL_BLOCKS: Final = ("tool_use", "tool_result")
+"""The blocks that sampling has for tools."""
+
 
 def _only_object_output(tool: JsonObject) -> None:
     """`outputSchema` describes an object until 2025-11-25."""
@@ -88,6 +91,24 @@ def _no_tools_in_sampling(params: JsonObject) -> None:
         raise _refused("params.tools: sampling has tools since 2025-11-25")
 
 
+def _single_block(result: JsonObject) -> None:
+    """An answer of one block is that block: servers of the official SDK take no array unless they have sent tools."""
+    content = result.get("content")
+    if isinstance(content, list) and len(content) == 1:
+        result["content"] = content[0]
+
+
+def _single_plain_block(message: JsonObject) -> None:
+    """So is a message without tools. Uses and results of tools stay in an array, as the examples of the specification are."""
+    content = message.get("content")
+    if isinstance(content, list) and len(content) == 1 and _is_plain(content[0]):
+        message["content"] = content[0]
+
+
+def _is_plain(block: JsonValue) -> bool:
+    return isinstance(block, dict) and block.get("type") not in TOOL_BLOCKS
+
+
 def _one_block_for_each_message(params: JsonObject) -> None:
     """A message is one block until 2025-06-18: several blocks become several messages of the same role."""
     messages = params.get("messages")
@@ -106,7 +127,7 @@ def _one_block(result: JsonObject) -> None:
     """The same for an answer, of which there is only one: several blocks become one text."""
     content = result.get("content")
     if isinstance(content, list):
-        result["content"] = content[0] if len(content) == 1 else _text("\n".join(map(_described, content)))
+        result["content"] = _text("\n".join(map(_described, content)))
 
 
 def _described(block: JsonValue) -> str:
@@ -194,9 +215,15 @@ def _refused(message: str) -> LocalProtocolError:
     return LocalProtocolError(message, code=INVALID_PARAMS)
 
 
+_SAMPLES: Final[Mapping[str, tuple[Rewrite, ...]]] = {
+    "SamplingMessage": (_single_plain_block,),
+    "CreateMessageResult": (_single_block,),
+}
+
 REWRITES: Final[Mapping[str, Mapping[str, tuple[Rewrite, ...]]]] = {
-    "2026-07-28": {"CancelTaskResult": (_acknowledgement,)},
+    "2026-07-28": {"CancelTaskResult": (_acknowledgement,), **_SAMPLES},
     "2025-11-25": {
+        **_SAMPLES,
         "Tool": (_only_object_output, _plain_properties),
         "CallToolResult": (_only_object_content,),
         "SamplingMessageContentBlock": (_only_object_content,),
@@ -212,7 +239,7 @@ REWRITES: Final[Mapping[str, Mapping[str, tuple[Rewrite, ...]]]] = {
         "RequestedSchema": (_narrow_form,),
         "CreateMessageRequestParams": (_no_tools_in_sampling, _one_block_for_each_message),
         "CreateMessageResult": (_one_block,),
-        "SamplingMessageContentBlock": (_unknown_to_text("tool_use", "tool_result"),),
+        "SamplingMessageContentBlock": (_unknown_to_text(*TOOL_BLOCKS),),
     },
     "2025-03-26": {"ContentBlock": (_unknown_to_text("resource_link"),)},
     "2024-11-05": {

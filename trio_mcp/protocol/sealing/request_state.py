@@ -28,6 +28,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ... import types
 from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded
+from ...regular_files import MAX_CONFIGURATION, read_regular
 from ...types import CallToolRequestParams, JsonObject, JsonValue, Model, ResourceRequestParams
 from ..strict_json import dumps
 
@@ -221,7 +222,7 @@ class KeyRing:
             return None
         path = Path(value)
         try:
-            return cls.parse(path.read_text() if path.is_file() else value)
+            return cls.parse(read_regular(path, MAX_CONFIGURATION).decode() if path.is_file() else value)
         except (ValueError, OSError) as error:
             raise ConfigurationError(
                 f"{variable} is neither a file nor a list of keys: {error} To make a key: {MAKE_KEY}"

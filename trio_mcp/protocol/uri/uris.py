@@ -12,6 +12,11 @@ from ..jsonrpc import INVALID_PARAMS
 MAX_URI = 8 * 1024
 """Characters of a URI. What is compared with it costs time for each of them; RFC 9110, 4.1 asks for 8,000 at least."""
 
+KEPT: Final = "trio-mcp://"
+"""The start of the URI of a result that was too large to be sent, and was kept."""
+KEPT_HERE: Final = f"{KEPT}results/"
+"""The start of that of the server itself; a random name follows. Of a server behind a mounted proxy it begins with the prefix."""
+
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:[^ ]+")
 
 
@@ -46,3 +51,13 @@ def ascii_uri(uri: str) -> str | None:
     if ascii_bytes + 3 * (all_bytes - ascii_bytes) > MAX_URI:
         return None
     return re.sub(r"[^\x00-\x7f]+", lambda found: quote(found[0]), uri)
+
+
+def is_kept(uri: object) -> bool:
+    """Return whether something is the URI of a result that was kept, by whichever server."""
+    return isinstance(uri, str) and uri.startswith(KEPT)
+
+
+def is_kept_here(uri: str) -> bool:
+    """Return whether a URI is that of a result which the server itself has kept, or may have."""
+    return uri.startswith(KEPT_HERE) and "/" not in uri[len(KEPT_HERE) :]

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from . import pending_asks as pending_asks
     from . import repeats as repeats
     from . import retries as retries
+    from . import settling as settling
     from . import stored_keys as stored_keys
     from . import url_elicitations as url_elicitations
 else:
@@ -29,6 +30,7 @@ else:
             "pending_asks": "",
             "repeats": "",
             "retries": "",
+            "settling": "",
             "stored_keys": "",
             "url_elicitations": "",
         },

@@ -293,7 +293,8 @@ class CallInRounds(Call[RequestDigest]):
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:
         kept_bytes = legs.finish(final)
         if legs.call_id is not None:
-            self.services.directory.finish(legs.call_id, EndedCall(legs, self.actor.reason), kept_bytes)
+            ended, caller = EndedCall(legs, self.actor.reason), self.actor.caller
+            self.services.directory.finish(legs.call_id, ended, kept_bytes, caller)
 
     def forget(self) -> None:
         """Give the parked call up, outcomes and all: its next leg is a replay."""

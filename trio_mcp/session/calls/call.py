@@ -129,6 +129,7 @@ class Call(ABC, Generic[OriginT_co]):
             body if usage is None else partial(run_counted, usage, body),
             self._on_actor_done,
             principal=facts.principal,
+            caller=None if account is None else account.caller,
             deadline=math.inf if seconds == math.inf else trio.current_time() + seconds,
             label=plan.target,
             journal=journal,

@@ -8,12 +8,15 @@ nothing.
 from __future__ import annotations
 
 import secrets
-from collections import OrderedDict
+from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 import trio
 
 from ...runtime import MemoryBudget
+from ...runtime.oldest_first import Kept, OldestFirst
+from ...runtime.quota import Quota
+from ...shared_limits import FINISHED_BYTES, FINISHED_CALLS, REPLAYED_STATES
 from ..sizes import OUTCOME_SIZE
 
 # Where a call is, by its name:
@@ -29,18 +32,12 @@ from ..sizes import OUTCOME_SIZE
 C = TypeVar("C")
 E = TypeVar("E")
 
-MAX_FINISHED = 10_000
-"""Finished calls that are retained for repeated requests; the oldest is evicted first."""
-MAX_FINISHED_BYTES = 64 * 1024 * 1024
-"""Bytes that they take; the oldest goes first, the newest stays if the memory budget has room for it."""
-
 
 class FinishedCall(NamedTuple, Generic[E]):
-    """What is kept of a call that has ended, the time until which it is, and its size in bytes."""
+    """What is kept of a call that has ended, and the time until which it is."""
 
     until: float
     ended: E
-    size: int
 
 
 class CallDirectory(Generic[C, E]):
@@ -49,6 +46,8 @@ class CallDirectory(Generic[C, E]):
     Args:
         grace: seconds for which what is left of a call is kept.
         memory: the budget that it is kept in; where that has no room the oldest are evicted.
+
+    Callers share the limits of what is kept; see `OldestFirst`.
     """
 
     __slots__ = ("_account", "_evicting", "_finished", "_grace", "_replayed", "_unfinished")
@@ -56,8 +55,9 @@ class CallDirectory(Generic[C, E]):
     def __init__(self, grace: float, memory: MemoryBudget) -> None:
         self._grace = grace
         self._unfinished: dict[str, C] = {}
-        self._finished: OrderedDict[str, FinishedCall[E]] = OrderedDict()
-        self._replayed: OrderedDict[tuple[str, str, int], None] = OrderedDict()
+        finished, sizes = Quota(FINISHED_CALLS), Quota(FINISHED_BYTES)
+        self._finished: OldestFirst[str, FinishedCall[E]] = OldestFirst(finished, sizes, self._give_back)
+        self._replayed: OldestFirst[tuple[str, str, int], bool] = OldestFirst(Quota(REPLAYED_STATES))
         self._evicting = trio.lowlevel.ParkingLot()
         self._account = memory.open()
 
@@ -67,14 +67,12 @@ class CallDirectory(Generic[C, E]):
         self._unfinished[name] = call
         return name
 
-    def register_replayed(self, name: str, call: C, node: str, leg: int) -> None:
+    def register_replayed(self, name: str, call: C, node: str, leg: int, caller: Hashable | None = None) -> None:
         """Add a call of another process; it continues here from the state that `node` sealed at the end of `leg`."""
         self._unfinished[name] = call
-        self._replayed[name, node, leg] = None
         # Bounded, because a client decides how many states it sends. A client that replays so much that its own entry is evicted
         # could run its own call twice, and no call of others.
-        if len(self._replayed) > MAX_FINISHED:
-            self._replayed.popitem(last=False)
+        self._replayed.add((name, node, leg), True, caller)
 
     def was_replayed(self, name: str, node: str, leg: int) -> bool:
         """Return whether a call went on here from that very state: it must not do so twice, however long ago that was."""
@@ -83,19 +81,18 @@ class CallDirectory(Generic[C, E]):
     def forget(self, name: str) -> None:
         """Remove a call immediately, with its outcomes."""
         self._unfinished.pop(name, None)
-        if name in self._finished:
-            self._drop(name)
+        self._drop(name)
 
-    def finish(self, name: str, ended: E, size: int) -> None:
+    def finish(self, name: str, ended: E, size: int, caller: Hashable | None = None) -> None:
         """The call is over; `ended`, with `size` bytes of outcomes, stays for the grace period."""
         # The service was cancelled, and has closed the directory before its calls have unwound: nobody asks for them any more.
         if self._unfinished.pop(name, None) is None:
             return
         size += OUTCOME_SIZE
         self._account.draw(size)
-        self._finished[name] = FinishedCall(trio.current_time() + self._grace, ended, size)
-        while self._finished and self._is_crowded():
-            self._drop(next(iter(self._finished)))
+        self._finished.add(name, FinishedCall(trio.current_time() + self._grace, ended), caller, size)
+        while self._finished and not self._account.has_room(0):
+            self._finished.evict_oldest()
         self._evicting.unpark()
 
     def find(self, name: str) -> C | E | None:
@@ -114,16 +111,18 @@ class CallDirectory(Generic[C, E]):
                 continue
             oldest = next(iter(self._finished))
             # Evicted while it slept, perhaps; then the next one is looked at.
-            await trio.sleep_until(self._finished[oldest].until)
-            if oldest in self._finished:
-                self._drop(oldest)
-
-    def _is_crowded(self) -> bool:
-        heavy = self._account.drawn > MAX_FINISHED_BYTES and len(self._finished) > 1
-        return heavy or len(self._finished) > MAX_FINISHED or not self._account.has_room(0)
+            finished = self._finished.get(oldest)
+            assert finished is not None
+            await trio.sleep_until(finished.until)
+            self._drop(oldest)
 
     def _drop(self, name: str) -> None:
-        self._account.give_back(self._finished.pop(name).size)
+        kept = self._finished.pop(name)
+        if kept is not None:
+            self._give_back(name, kept)
+
+    def _give_back(self, _name: str, kept: Kept[FinishedCall[E]]) -> None:
+        self._account.give_back(kept.size)
 
     def close(self) -> None:
         """Forget all calls, and give back what they took of the memory budget."""

@@ -24,7 +24,7 @@ class HeldKey:
     """This process has settled the key: a legacy session has the call now, or its outcome is stored."""
 
     def held(self) -> Sequence[Change]:
-        return [] if self._is_over else [Expect(KEY_KIND, self._claim.name, self._claim.version)]
+        return [] if self._is_over else [Expect(KEY_KIND, self._claim.name, self._claim.record.version)]
 
     def kept(self, changes: Sequence[Change]) -> None:
         """Nothing: the record stays as it is."""
@@ -34,9 +34,9 @@ class HeldKey:
         if found is None:
             return False
         # Another process puts its own name first, in the version after this one, and settles the key in a later one.
-        is_next = found.version == self._claim.version + 1
+        is_next = found.version == self._claim.record.version + 1
         self._is_over = is_next and StoredKey.decode(found.value).is_over
-        return self._is_over or found.version == self._claim.version
+        return self._is_over or found.version == self._claim.record.version
 
     def lost(self) -> None:
         self._on_lost()

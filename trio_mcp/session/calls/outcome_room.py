@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
 
-SHARES: Final = 4
-"""Once half of the room is taken, one owner may have this fraction of all of it, as in the memory budget."""
+from ...runtime.quota import Quota
+from ...shared_limits import STORED_OUTCOMES
+
+ANYBODY = ""
+"""The owner of what callers without a principal have stored: no principal is empty."""
 
 
 @dataclass(slots=True, eq=False)
@@ -21,10 +23,12 @@ class OutcomeRoom:
 
     limit: int
     _clock: Callable[[], float]
-    _taken: deque[tuple[float, str | None, int]] = field(default_factory=deque[tuple[float, str | None, int]])
+    _taken: deque[tuple[float, str, int]] = field(default_factory=deque[tuple[float, str, int]])
     """When each outcome expires, whose it is, and its size; all are kept for the same time."""
-    _total: int = 0
-    _per_owner: Counter[str | None] = field(default_factory=Counter[str | None])
+    _quota: Quota = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._quota = Quota(STORED_OUTCOMES, self.limit)
 
     def take(self, owner: str | None, size: int, seconds: float) -> bool:
         """Take room for an outcome; return False, and take nothing, if there is none.
@@ -35,16 +39,11 @@ class OutcomeRoom:
         """
         now = self._clock()
         while self._taken and self._taken[0][0] <= now:
-            self._give_back(*self._taken.popleft()[1:])
-        total, owned = self._total + size, self._per_owner[owner] + size
-        if total > self.limit or (total > self.limit // 2 and owned > self.limit // SHARES):
+            self._quota.give_back(*self._taken.popleft()[1:])
+        # Callers without a principal are no one caller, and share what one may have.
+        holder = ANYBODY if owner is None else owner
+        if self._quota.refusal(holder, size) is not None:
             return False
-        self._taken.append((now + seconds, owner, size))
-        self._total, self._per_owner[owner] = total, owned
+        self._quota.add(holder, size)
+        self._taken.append((now + seconds, holder, size))
         return True
-
-    def _give_back(self, owner: str | None, size: int) -> None:
-        self._total -= size
-        self._per_owner[owner] -= size
-        if not self._per_owner[owner]:
-            del self._per_owner[owner]

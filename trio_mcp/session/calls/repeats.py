@@ -8,8 +8,10 @@ without authentication to whoever knows it. Requests without a key cost one sear
 # Where a key is, and what a repeat of its request gets:
 #
 #     event                        table      a repeat
-#     begin                        `_open`    joins the call; if that is cancelled because its client has gone: LOST
-#     end_leg, of the first leg    `_open`    gets the outcome, also while later legs run or the call is parked; LOST without one
+#     begin                        `_open`    waits until the call runs or is a task, with the request that began it
+#     the call runs                `_open`    joins the call; if that is cancelled because its client has gone: LOST
+#     end_leg, of the first leg    `_open`    gets the outcome, also while later legs run or the call is parked; LOST without one.
+#                                             It waits for it while it is being stored
 #     end                          `_kept`    the same, for the grace period
 #     then                         `_used`    LOST, for KEY_LIFE
 #     then                         -          is a new call, unless it says that it is a repeat: see `may_have_run`
@@ -23,7 +25,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -37,6 +39,9 @@ from ...types import Model
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import KEY_SIZE
 from .facts import RequestFacts
+
+if TYPE_CHECKING:
+    from ..waiting_requests import WaitingRequests
 
 C = TypeVar("C")
 
@@ -125,6 +130,7 @@ def short_digest(data: bytes) -> bytes:
 class Repeat(Enum):
     """What a repeat of a request gets; see the table at the head of the module."""
 
+    WAIT = "what the requests get that wait already"
     JOIN = "the outcome of the call, when it has one"
     OUTCOME = "the outcome that was kept"
     LOST = "another run, or an error"
@@ -159,7 +165,7 @@ class OutcomeStore(Protocol):
     """Stores the outcome of one call, for the next process."""
 
     def store_and_answer(self, keyed: KeyedCall[Any], outcome: LegOutcome, targets: Sequence[ReplyTarget]) -> None:
-        """Store the outcome, then let it be known here, and send it."""
+        """Store the outcome, then let it be known here, and send it. Meanwhile repeats wait."""
 
     def leave(self) -> None:
         """Leave the call, which was cancelled for its client and has ended, to a repeat."""
@@ -178,9 +184,10 @@ class KeyedCall(Generic[C]):
         outcome: of its first leg; None before its end, if it was cancelled for its client, and when it was dropped.
         answered: the first leg has ended.
         owner: who may ask for the task that the outcome names; None if it names none.
+        waiting: the requests that wait while there is no call, or no outcome that may be known; None else.
     """
 
-    __slots__ = ("_calls", "answered", "call", "key", "outcome", "owner", "size", "stored", "until")
+    __slots__ = ("_calls", "answered", "call", "key", "outcome", "owner", "size", "stored", "until", "waiting")
 
     def __init__(
         self,
@@ -195,6 +202,7 @@ class KeyedCall(Generic[C]):
         self.answered = False
         self.owner: str | None = None
         self.stored: OutcomeStore | None = None
+        self.waiting: WaitingRequests | None = None
         self.until = 0.0
         """When it moves on to the next table, on Trio's clock (seconds)."""
         self.size = KEY_SIZE
@@ -219,6 +227,13 @@ class KeyedCall(Generic[C]):
         self.outcome = outcome
         self._calls.draw(self, len(outcome.raw) if isinstance(outcome, Encoded) else 0)
 
+    def outcome_stored(self, outcome: LegOutcome) -> None:
+        """Give this outcome to repeats, none of which waits any more."""
+        self.keep(outcome)
+        self.waiting = None
+        if self.call is None:
+            self._calls.ended(self)
+
     def end_with(self, outcome: LegOutcome) -> None:
         """The request was answered with this, and no call is left that could be joined."""
         self.end_leg(outcome)
@@ -230,7 +245,7 @@ class KeyedCall(Generic[C]):
         if self.stored is not None and not self.answered:
             self.stored.leave()
             self.drop()
-        else:
+        elif self.waiting is None:
             self._calls.ended(self)
 
     def drop(self) -> None:
@@ -245,6 +260,8 @@ class KeyedCall(Generic[C]):
         """
         if self.outcome is not None:
             return Repeat.OUTCOME
+        if self.waiting is not None:
+            return Repeat.WAIT
         return Repeat.LOST if self.answered or is_abandoned else Repeat.JOIN
 
 

@@ -93,7 +93,7 @@ class Retry(NamedTuple):
             known = {(entry.kind, entry.name) for entry in logged}
             log.add(*(entry for entry in answered if (entry.kind, entry.name) not in known))
             call.memory.continue_in(log)
-        services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg)
+        services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg, call.actor.caller)
 
     async def fetch_and_replay(self, plan: Plan, payload: StatePayload) -> None:
         """Replay a call of which something is in the store. The client may disconnect, or send a copy, until it has come."""

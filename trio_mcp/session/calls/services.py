@@ -33,9 +33,9 @@ if TYPE_CHECKING:
     from ...storage import Store
     from ..kept_results import KeptResults
     from ..raised import RaisedErrors
-    from ..removals import Removals
     from .ended import EndedCall
     from .log import CallLog, Holding
+    from .settling import Settling
     from .stored_keys import StoredKeys
 
 C = TypeVar("C")
@@ -218,9 +218,9 @@ class CallServices(Generic[C]):
         new = replace(
             self, routes=routes, state=state, usage=usage, provider=None, prefers_provider=False, tools=None, mounted={}
         )
-        new.ring, new.kept, new.removals = self.ring, self.kept, self.removals
-        if "stored_keys" in self.__dict__:
-            new.stored_keys = self.stored_keys
+        new.ring, new.kept = self.ring, self.kept
+        if self.store.durable:
+            new.settling, new.stored_keys = self.settling, self.stored_keys
         # Making it may log a warning, which is for the first call that asks.
         if "sealer" in self.__dict__:
             new.sealer = self.sealer
@@ -255,12 +255,14 @@ class CallServices(Generic[C]):
         """The idempotency keys that outlive this process; None without a durable store."""
         if not self.store.durable:
             return None
-        return calls.stored_keys.StoredKeys(self.store, self.node, self.options.outcome_grace, self.records)
+        return calls.stored_keys.StoredKeys(
+            self.store, self.node, self.options.outcome_grace, self.records, self.supervisor, self.settling
+        )
 
     @cached_property
-    def removals(self) -> Removals:
-        """Tries again to remove from the store what is over."""
-        return session.removals.Removals(self.supervisor, self.records)
+    def settling(self) -> Settling:
+        """The records in the store whose last write is unknown."""
+        return calls.settling.Settling(self.supervisor, self.options.memory, self.records)
 
     @cached_property
     def journals(self) -> JournalStore | None:

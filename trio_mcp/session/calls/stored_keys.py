@@ -11,16 +11,43 @@ of them, since it must be one.
 #     claim                          open, of a node   waits while the node lives; else adopts it: see `Claim.is_adopted`
 #     the first leg has an outcome   over, with it     the outcome, for KEY_LIFE
 #     cancelled for its client       open, of no node  adopts it
+#     nothing has run                unused            claims it
 #     a legacy session keeps it      over, without     LOST: the session goes on with it
 #
 # A call that was adopted runs again with what its log has, if its tool may be replayed; else it is LOST.
+#
+# The store may be late. Every write below replaces the version that was read or written last, so that the next one fences those
+# whose outcome is unknown (`fenced.py`); a task writes it again until it is known (`settling.py`). What the record is to be then is
+# in `_wanted`, and a repeat in this process goes by that, whatever the store has:
+#
+#     unknown write        wanted   a repeat here, until it is settled      and one elsewhere
+#     claim                unused   claims the key with this record: its    waits, while the claim is there; then claims it.
+#                                   claim is the fence, and runs the call    After a crash it adopts it, and it is LOST
+#     adopt                left     the same, with what the log has         the same; after a crash it adopts it
+#     end                  over     the outcome, from memory                waits; after a crash it adopts it
+#     leave                left     adopts it with this record              waits; after a crash it adopts it
+#     remove               unused   claims it with this record              waits; after a crash it adopts it, and it is LOST
+#     end and a task       unused   as after `remove`; the task goes in     waits, or gets the task; then claims the key. After
+#                                   the write that settles the key          a crash with the task there, the task goes on
+#     end and a session    over     joins the call, which runs              the session's, or waits
+#
+# and by what becomes of the unknown write:
+#
+#     fails, never lands   the write that settles the key is made
+#     lands before that    the write that settles it is a conflict, reads it, and replaces it
+#     lands after that     it is a conflict
+#     another's is there   what this process wanted is void: the other one had read what is there now
+#     the process dies     what has landed by then is what there is; what lands later is what it would have been before
+#
+# An open record of this process that is neither of a call that runs nor in `_wanted` cannot be. If there were one, it would be LOST.
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple, cast
 
 import trio
@@ -29,12 +56,16 @@ from ...errors import LimitExceeded
 from ...logs import RepeatedRecords
 from ...protocol.jsonrpc import Encoded, ErrorDetail
 from ...protocol.strict_json import dumps
-from ...storage import Change, Forget, Put, Record, Remove, Store, StoreConflict, StoreError
+from ...runtime import Supervisor
+from ...shared_limits import STORED_OUTCOMES
+from ...storage import Change, Forget, Put, Record, Store, StoreConflict, StoreError
 from ...types import JsonValue
 from ..replies import LegOutcome
+from .fenced import FencedRecord
 from .log import LOG_KIND
 from .outcome_room import OutcomeRoom
 from .repeats import KEY_LIFE, CallKey, other_request
+from .settling import Settling, Unsettled
 
 KEY_KIND: Final = "key"
 """The kind of the records of keys."""
@@ -48,10 +79,10 @@ OPEN_SECONDS: Final = 86400.0
 NODE_SECONDS: Final = 7 * 86400.0
 """For how long a process is known that used the store."""
 
-STORE_SECONDS: Final = 5.0
-"""How long the store may take for one thing."""
+UNUSED_SECONDS: Final = 60.0
+"""For how long it is kept that nothing has run under a key: longer than a write can be late."""
 
-MAX_STORED_BYTES: Final = 256 * 1024 * 1024
+MAX_STORED_BYTES: Final = STORED_OUTCOMES.limit
 """Bytes of outcomes that one process keeps in the store at a time; a further one is stored without its bytes. One owner may have
 half, and a quarter while others need room."""
 
@@ -65,6 +96,8 @@ class StoredKey(NamedTuple):
         is_over: nothing more is run under the key.
         outcome: of the first leg; None if it is not known.
         owner: who may ask for the task that the outcome names; None if it names none.
+        is_unused: nothing has run under the key.
+        claim: tells the claims of one process apart.
     """
 
     request: str
@@ -72,11 +105,17 @@ class StoredKey(NamedTuple):
     is_over: bool = False
     outcome: LegOutcome = None
     owner: str | None = None
+    is_unused: bool = False
+    claim: int = 0
 
     def encode(self) -> bytes:
         members: dict[str, JsonValue] = {"request": self.request, "node": self.node, "over": self.is_over}
         if self.owner is not None:
             members["owner"] = self.owner
+        if self.is_unused:
+            members["unused"] = True
+        if self.claim:
+            members["claim"] = self.claim
         if isinstance(self.outcome, Encoded):
             members["result"] = self.outcome.raw.decode()
         elif self.outcome is not None:
@@ -99,10 +138,10 @@ class StoredKey(NamedTuple):
             elif "error" in members:
                 code, message, data_member = cast("tuple[int, str, JsonValue]", members["error"])
                 outcome = ErrorDetail(code, message, data_member)
-            owner = cast("str | None", members.get("owner"))
+            owner, is_unused = cast("str | None", members.get("owner")), bool(members.get("unused"))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise StoreError(f"the record of an idempotency key is not one of this version: {error}") from None
-        return cls(request, node, is_over, outcome, owner)
+        return cls(request, node, is_over, outcome, owner, is_unused)
 
 
 @dataclass(slots=True, eq=False)
@@ -110,18 +149,34 @@ class Claim:
     """A key that this process has claimed for a call.
 
     Attributes:
-        version: of its record.
         is_adopted: an earlier run may have left something in the log of the key.
     """
 
     key: CallKey
-    version: int
-    is_adopted: bool
+    record: FencedRecord
+    is_adopted: bool = False
 
     @property
     def name(self) -> str:
         """Names the record, and the log of what runs under the key."""
         return self.key.digest.hex()
+
+
+@dataclass(slots=True, eq=False)
+class Wanted:
+    """What the record of a key is to be.
+
+    Attributes:
+        seconds: for which it is kept from then on.
+        along: what is changed in the same step.
+        unsettled: writes it, after a first attempt has failed.
+    """
+
+    claim: Claim
+    stored: StoredKey
+    seconds: float
+    along: Sequence[Change] = ()
+    unsettled: Unsettled | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -132,14 +187,20 @@ class StoredKeys:
         node: names this process.
         grace: seconds for which an outcome is kept in memory too.
         records: counts how often the store failed.
+        supervisor: has the tasks that write without being waited for.
     """
 
     _store: Store
     _node: str
     _grace: float
     _records: RepeatedRecords
+    _supervisor: Supervisor
+    _settling: Settling
     _clock: Callable[[], float] = time.time
     _room: OutcomeRoom = field(init=False)
+    _claims: int = field(default=0, init=False)
+    _wanted: dict[bytes, Wanted] = field(default_factory=dict, init=False)
+    """What is being written, or has to be written again, by the digests of the keys."""
 
     def __post_init__(self) -> None:
         self._room = OutcomeRoom(MAX_STORED_BYTES, self._clock)
@@ -164,19 +225,51 @@ class StoredKeys:
         return node == self._node or await self._store.read(NODE_KIND, node) is not None
 
     async def claim(self, key: CallKey) -> Claim | StoredKey:
-        """Claim a key for a call; return what the store has under it if that is over.
+        """Claim a key for a call; return what is known under it if that is over.
 
         Raises:
             RemoteProtocolError: -32602, another request has used the key.
-            LimitExceeded: a process that lives runs the call.
+            LimitExceeded: a process that lives runs the call, or too many records are not settled.
             StoreError: whatever the store raises; nothing may be run.
         """
-        mine = StoredKey(key.request.hex(), self._node)
+        self._claims += 1
+        mine, known = StoredKey(key.request.hex(), self._node, claim=self._claims), self._wanted.get(key.digest)
+        if known is None:
+            self._settling.check_room()
+            claim = Claim(key, FencedRecord(self._store, KEY_KIND, key.digest.hex()))
+        else:
+            if known.stored.request != mine.request:
+                raise other_request()
+            if known.stored.is_over:
+                return known.stored
+            claim = self._take_over(known)
         try:
-            await self._write(key, mine, 0, OPEN_SECONDS)
+            await self._put_claim(claim, mine)
         except StoreConflict:
             return await self._adopt(key, mine)
-        return Claim(key, 1, is_adopted=False)
+        return claim
+
+    def _take_over(self, known: Wanted) -> Claim:
+        """Go on with a record that is not settled: the next write of it fences those that may still come."""
+        del self._wanted[known.claim.key.digest]
+        if known.unsettled is not None:
+            known.unsettled.stop()
+        known.claim.is_adopted = not known.stored.is_unused
+        return known.claim
+
+    async def _put_claim(self, claim: Claim, mine: StoredKey) -> None:
+        try:
+            await claim.record.put(mine.encode(), self._clock() + OPEN_SECONDS)
+        except StoreConflict:
+            raise
+        except StoreError:
+            # It may be there later, of this process, which runs nothing under it.
+            if not claim.record.is_settled:
+                self._give_up(claim)
+            raise
+
+    def _give_up(self, claim: Claim) -> None:
+        self._settle_later(self._note(self._left(claim) if claim.is_adopted else self._unused(claim)))
 
     async def _adopt(self, key: CallKey, mine: StoredKey) -> Claim | StoredKey:
         stored = await self._store.read(KEY_KIND, key.digest.hex())
@@ -187,61 +280,101 @@ class StoredKeys:
             raise other_request()
         if known.is_over:
             return known
-        if known.node and (known.node == self._node or await self._store.is_alive(known.node)):
+        if known.node == self._node:
+            # A call that runs here, and a record that is not settled, are found before.
+            return known._replace(is_over=True)
+        if known.node and await self._store.is_alive(known.node):
             raise LimitExceeded(STILL_RUNS)
+        record = FencedRecord(self._store, KEY_KIND, stored.key, version=stored.version, value=stored.value)
+        claim = Claim(key, record, is_adopted=not known.is_unused)
         try:
-            await self._write(key, mine, stored.version, OPEN_SECONDS)
+            await self._put_claim(claim, mine)
         except StoreConflict:
             # Another repeat was faster.
             raise LimitExceeded(STILL_RUNS) from None
-        return Claim(key, stored.version + 1, is_adopted=True)
+        return claim
 
-    def ending(self, claim: Claim, outcome: LegOutcome, owner: str | None = None) -> list[Change]:
-        """Return the changes that store an outcome, and remove what would have been needed to go on.
+    def ending(
+        self, claim: Claim, outcome: LegOutcome, owner: str | None = None, undo: Sequence[Change] = ()
+    ) -> list[Change]:
+        """Return the changes that store an outcome, and remove what would have been needed to go on, for a write with others.
 
         Args:
             owner: who may ask for the task that the outcome names.
+            undo: changes that undo the others of that write.
         """
+        wanted = self._over(claim, outcome, owner)
+        put = claim.record.begin(wanted.stored.encode(), self._clock() + wanted.seconds, undo)
+        return [put, *wanted.along]
+
+    def end(self, claim: Claim, outcome: LegOutcome) -> Wanted:
+        """Note the outcome of a call, which repeats get from now on; `settle` stores it."""
+        return self._note(self._over(claim, outcome))
+
+    def leave(self, claim: Claim) -> None:
+        """Leave a call that was cancelled for its client to a repeat."""
+        self._supervisor.spawn(self.settle, self._note(self._left(claim)))
+
+    def remove(self, claim: Claim) -> None:
+        """Leave a key under which nothing has run to the next request."""
+        self._supervisor.spawn(self.settle, self._note(self._unused(claim)))
+
+    async def take_back(self, claim: Claim) -> None:
+        """Leave the key of a task that was not created to the next request; return after the first attempt."""
+        await self.settle(self._note(self._unused(claim)))
+
+    def _over(self, claim: Claim, outcome: LegOutcome, owner: str | None = None) -> Wanted:
         outcome = self._bounded(claim.key.owner, outcome)
         over = StoredKey(claim.key.request.hex(), is_over=True, outcome=outcome, owner=owner)
-        return [self._put(claim.key, over, claim.version, self._grace + KEY_LIFE), Forget(LOG_KIND, claim.name)]
+        return Wanted(claim, over, self._grace + KEY_LIFE, [Forget(LOG_KIND, claim.name)])
 
-    def removing(self, claim: Claim) -> list[Change]:
-        """Return the changes that forget a key under which nothing has run."""
-        return [Remove(KEY_KIND, claim.name)]
+    def _left(self, claim: Claim) -> Wanted:
+        return Wanted(claim, StoredKey(claim.key.request.hex()), OPEN_SECONDS)
 
-    async def end(self, claim: Claim, outcome: LegOutcome) -> None:
-        """Store the outcome of a call, within `STORE_SECONDS`; a store that fails is logged."""
-        await self._commit(self.ending(claim, outcome))
+    def _unused(self, claim: Claim) -> Wanted:
+        return Wanted(claim, StoredKey(claim.key.request.hex(), is_unused=True), UNUSED_SECONDS)
 
-    async def leave(self, claim: Claim) -> None:
-        """Leave a call that was cancelled for its client to a repeat; a store that fails is logged."""
-        left = StoredKey(claim.key.request.hex())
-        await self._commit([self._put(claim.key, left, claim.version, OPEN_SECONDS)])
+    def _note(self, wanted: Wanted) -> Wanted:
+        """Go by this from now on, whatever the store has."""
+        self._wanted[wanted.claim.key.digest] = wanted
+        return wanted
 
-    async def remove(self, claim: Claim) -> None:
-        """Forget a key under which nothing has run; a store that fails is logged."""
-        await self._commit(self.removing(claim))
+    async def settle(self, wanted: Wanted) -> None:
+        """Write what is wanted; return after the first attempt, also if it fails.
 
-    async def _commit(self, changes: list[Change]) -> None:
-        # Shielded: a call may end because the server does, and its outcome must not be lost with it.
+        It is made also while the caller is cancelled: a call may end because the server does.
+        """
         with trio.CancelScope(shield=True):
-            try:
-                with trio.fail_after(STORE_SECONDS):
-                    await self._store.write(changes)
-            except (StoreError, trio.TooSlowError) as error:
-                self._records.log("the store did not keep the outcome of a call: %s", error or "it took too long")
+            if await self._settling.has_settled(partial(self._write, wanted)):
+                return
+        if self._is_wanted(wanted):
+            self._settle_later(wanted)
 
-    async def _write(self, key: CallKey, stored: StoredKey, version: int, lifetime: float) -> None:
+    def _settle_later(self, wanted: Wanted) -> None:
+        stored = wanted.stored
+        size = 0 if stored.outcome is None else size_of(stored.outcome)
+        if not self._settling.has_room(size):
+            wanted.stored, size = stored._replace(outcome=None), 0
+        wanted.unsettled = self._settling.begin(partial(self._write, wanted), size)
+
+    async def _write(self, wanted: Wanted) -> None:
+        # Nothing is awaited between this and the turn at the record: who takes it over writes after this.
+        if not self._is_wanted(wanted):
+            return
+        value, expires_at = wanted.stored.encode(), self._clock() + wanted.seconds
         try:
-            with trio.fail_after(STORE_SECONDS):
-                await self._store.write([self._put(key, stored, version, lifetime)])
-        except trio.TooSlowError:
-            raise StoreError(f"the store did not answer within {STORE_SECONDS:g} seconds") from None
+            await wanted.claim.record.put(value, expires_at, wanted.along)
+        except StoreConflict:
+            self._forget(wanted)
+            raise
+        self._forget(wanted)
 
-    def _put(self, key: CallKey, stored: StoredKey, version: int, lifetime: float) -> Put:
-        expires_at = self._clock() + lifetime
-        return Put(Record(KEY_KIND, key.digest.hex(), stored.encode(), expires_at=expires_at, version=version))
+    def _forget(self, wanted: Wanted) -> None:
+        if self._is_wanted(wanted):
+            del self._wanted[wanted.claim.key.digest]
+
+    def _is_wanted(self, wanted: Wanted) -> bool:
+        return self._wanted.get(wanted.claim.key.digest) is wanted
 
     def _bounded(self, owner: str | None, outcome: LegOutcome) -> LegOutcome:
         """Return an outcome if there is room for it, else None: a repeat then hears that it is not known."""

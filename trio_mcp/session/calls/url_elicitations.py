@@ -16,62 +16,69 @@ gets `notifications/elicitation/complete`, the client that was asked and no othe
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final
 
 import trio
 
-from ...errors import LimitExceeded
 from ...runtime import Account
+from ...runtime.oldest_first import Kept, OldestFirst
+from ...runtime.quota import Quota
+from ...shared_limits import AWAITED_PAGES, LEFT_PAGES
 from ..sizes import PAGE_SIZE
 
-MAX_WAITED: Final = 10_000
-"""Elicitations of one service that calls wait for; the next is rejected."""
-MAX_PAGES: Final = 10_000
-"""Elicitations of one service that nothing waits for; the oldest is forgotten first."""
 MAX_SESSION_PAGES: Final = 100
-"""Those of one session."""
+"""Elicitations of one session that nothing waits for; the oldest is forgotten first."""
 
 
 class UrlElicitations:
     """The unfinished URL elicitations of one service, by id. `complete` works in any thread, the rest in Trio's."""
 
-    __slots__ = ("_expected", "_token", "_waited")
+    __slots__ = ("_expected", "_quota", "_token", "_waited")
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
-        self._waited: dict[str, Callable[[], None]] = {}
-        self._expected: OrderedDict[str, SessionPages] = OrderedDict()
+        self._waited: dict[str, tuple[Callable[[], None], Hashable | None]] = {}
+        self._quota = Quota(AWAITED_PAGES)
+        self._expected: OldestFirst[str, SessionPages] = OldestFirst(Quota(LEFT_PAGES), None, _release)
 
-    def add(self, elicitation_id: str, on_complete: Callable[[], None]) -> None:
+    def add(self, elicitation_id: str, on_complete: Callable[[], None], caller: Hashable | None = None) -> None:
         """Call `on_complete` when this elicitation, which a call waits for, is completed.
+
+        Args:
+            caller: whose call it is, for the limits that callers share; see `Account`.
 
         Raises:
             ValueError: the id is in use; an id identifies one elicitation of a server.
             LimitExceeded: calls wait for as many as they may.
         """
-        self._check_new(elicitation_id)
-        if len(self._waited) >= MAX_WAITED:
-            raise LimitExceeded(f"the calls of this server wait for {MAX_WAITED} pages, which is the limit")
-        self._waited[elicitation_id] = on_complete
+        self.check_new(elicitation_id)
+        self._quota.take(caller)
+        self._waited[elicitation_id] = on_complete, caller
 
     def expect(self, elicitation_id: str, pages: SessionPages) -> None:
         """Notify a session when this elicitation, which nothing waits for, is completed. Raises `ValueError` as `add` does."""
-        self._check_new(elicitation_id)
-        self._expected[elicitation_id] = pages
-        if len(self._expected) > MAX_PAGES:
-            oldest, its_pages = self._expected.popitem(last=False)
-            its_pages.release(oldest)
+        self.check_new(elicitation_id)
+        self._expected.add(elicitation_id, pages, pages.caller)
 
-    def _check_new(self, elicitation_id: str) -> None:
+    def check_new(self, elicitation_id: str) -> None:
+        """Raise `ValueError` if the id is in use; an id identifies one elicitation of a server."""
         if elicitation_id in self._waited or elicitation_id in self._expected:
             raise ValueError(f"the elicitation id {elicitation_id[:64]!r} is in use: each elicitation needs a new one")
 
     def discard(self, elicitation_id: str) -> None:
         """Forget an elicitation; to complete it does nothing from now on."""
-        self._waited.pop(elicitation_id, None)
-        self._expected.pop(elicitation_id, None)
+        self._take(elicitation_id)
+        self._expected.pop(elicitation_id)
+
+    def _take(self, elicitation_id: str) -> Callable[[], None] | None:
+        """Remove an elicitation that a call waits for, if there is one of this id; return what its completion calls."""
+        waited = self._waited.pop(elicitation_id, None)
+        if waited is None:
+            return None
+        on_complete, caller = waited
+        self._quota.give_back(caller)
+        return on_complete
 
     def complete(self, elicitation_id: str) -> bool:
         """Complete an elicitation, soon; return whether it was unfinished. Safe in any thread, also after the service."""
@@ -85,17 +92,21 @@ class UrlElicitations:
 
     def _complete(self, elicitation_id: str) -> None:
         # Looked up again: two threads may complete the same one.
-        on_complete, pages = self._waited.pop(elicitation_id, None), self._expected.pop(elicitation_id, None)
+        on_complete, expected = self._take(elicitation_id), self._expected.pop(elicitation_id)
         if on_complete is not None:
             on_complete()
-        elif pages is not None:
-            pages.completed(elicitation_id)
+        elif expected is not None:
+            expected.value.completed(elicitation_id)
 
     def __len__(self) -> int:
         return len(self._waited) + len(self._expected)
 
     def __repr__(self) -> str:
         return f"<UrlElicitations unfinished={len(self)}>"
+
+
+def _release(elicitation_id: str, kept: Kept[SessionPages]) -> None:
+    kept.value.release(elicitation_id)
 
 
 class SessionPages:
@@ -114,6 +125,11 @@ class SessionPages:
         self._notify = notify
         self._names: dict[str, None] = {}
 
+    @property
+    def caller(self) -> Hashable | None:
+        """Whose session it is, for the limits that callers share; see `Account`."""
+        return None if self._account is None else self._account.caller
+
     def add(self, elicitation_id: str) -> None:
         """Notify the client when this elicitation is completed.
 
@@ -123,10 +139,12 @@ class SessionPages:
         """
         if self._account is not None:
             self._account.check(PAGE_SIZE)
-        self._elicitations.expect(elicitation_id, self)
+        # First: there may be no room for it, and then it is released at once.
+        self._elicitations.check_new(elicitation_id)
         self._names[elicitation_id] = None
         if self._account is not None:
             self._account.draw(PAGE_SIZE)
+        self._elicitations.expect(elicitation_id, self)
         if len(self._names) > MAX_SESSION_PAGES:
             self._discard(next(iter(self._names)))
 

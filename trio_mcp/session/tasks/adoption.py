@@ -122,7 +122,7 @@ class Adoption:
         except StoreConflict:
             self._unsure.discard(record.id)
             return
-        task = OpenTask(claimed, tasks)
+        task = OpenTask(claimed, tasks, caller=None if claimed.call is None else claimed.call.facts().principal)
         task.version, task.is_resuming = version + 1, True
         tasks.add(task)
         try:

@@ -15,7 +15,7 @@ from ...protocol.jsonrpc import Encoded
 from ...protocol.strict_json import dumps
 from ...storage import Change, Put, Record, Store, StoreError, UnreadableRecord
 from ..replies import LegOutcome
-from .record import KIND
+from .record import KIND, is_taken_back
 
 BECAME_KIND: Final = "became"
 """The kind of the records in a store. Their keys are those of the logs of the calls."""
@@ -69,10 +69,6 @@ class OneTask:
         became = Became(outcome, self._task.key, self._task.expires_at)
         return [Put(Record(BECAME_KIND, self._call, became.encode(), "", self._expires_at, self._version))]
 
-    def taking_back(self) -> Sequence[Change]:
-        """Return none: without its task the record counts for nothing, and it may be that of another process."""
-        return []
-
 
 class EarlierTask(NamedTuple):
     """The task that a call has become.
@@ -104,7 +100,8 @@ async def find_answer(store: Store, call: str, now: float) -> EarlierTask:
         return NOT_YET
     became = Became.decode(found.value)
     try:
-        was_taken_back = became.until > now and await store.read(KIND, became.task) is None
+        task = await store.read(KIND, became.task)
+        was_taken_back = became.until > now and (task is None or is_taken_back(task))
     except UnreadableRecord:
         was_taken_back = False
     return EarlierTask(None if was_taken_back else became.answer, found.version)

@@ -39,6 +39,7 @@ class CallAsTask(Call[OpenTask]):
     def _open_account(self, size: int) -> Account:
         # Not that of the connection: the task outlives it.
         account = self.services.options.memory.open(None, self.facts.principal)
+        account.caller = self._origin.caller
         account.check(size)
         return account
 

@@ -1,22 +1,29 @@
 """Creating a task: its record is stored, then its work begins and the request is answered."""
 
+# A task whose record may be written late, after its request was answered with an error or withdrawn, is taken back. With an
+# idempotency key the record of the key is the fence (`stored_keys.py`): the two are written in one step. Any other task leaves a
+# record that says so under its own key for a minute, in its place or before it comes; see `fenced.py` for what follows an unknown
+# write. It is written again until that is known, or the process ends: then a record of it that was there is a task that the next
+# process goes on with, as after a crash while the request waits for its answer.
+
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 import trio
 
 from ...errors import LimitExceeded, LocalProtocolError, without_traceback
 from ...runtime import CancelReason, Journal
-from ...storage import Append, Change, Forget, Put, Remove, Store, StoreConflict, StoreError, StoreTimeout
+from ...storage import Append, Change, Forget, Remove, Store, StoreConflict, StoreError, StoreFull
 from ...types import Model
 from ..calls.call import Call, Plan
 from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
 from ..calls.failures import NO_REPLY_REASONS, error_detail, store_failure
+from ..calls.fenced import FencedRecord
 from ..calls.log import LOG_KIND, encoded_entry
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
@@ -24,7 +31,7 @@ from .became import NOT_YET, OneTask, find_answer
 from .call import CallAsTask
 from .held_task import HeldTask
 from .open_task import OpenTask
-from .record import KIND, stored_form
+from .record import KIND, stored_form, taken_back
 
 
 class TaskTable(Protocol):
@@ -37,7 +44,7 @@ class TaskTable(Protocol):
         """Return the time in Unix seconds."""
         ...
 
-    def new(self, plan: Plan, facts: RequestFacts, params: Model) -> OpenTask:
+    def new(self, plan: Plan, facts: RequestFacts, params: Model, caller: Hashable | None) -> OpenTask:
         """Return a task that is counted as open, and not stored yet. Raises `LimitExceeded`."""
         ...
 
@@ -52,13 +59,16 @@ class TaskTable(Protocol):
 class StoredAnswer(Protocol):
     """The answer of a request that creates a task, in the store: a repeat gets it from the next process too."""
 
-    def creating(self, outcome: LegOutcome) -> Sequence[Change]:
-        """Return the changes that store the answer."""
+    def creating(self, outcome: LegOutcome, undo: Sequence[Change]) -> Sequence[Change]:
+        """Return the changes that store the answer.
+
+        Args:
+            undo: changes that undo the others of the same write, for `take_back`.
+        """
         ...
 
-    def taking_back(self) -> Sequence[Change]:
-        """Return the changes after which nothing is known of it."""
-        ...
+    async def take_back(self) -> None:
+        """Make it unknown again, whether it was written or will be late; return after the first attempt."""
 
 
 @dataclass(slots=True, eq=False)
@@ -68,6 +78,7 @@ class NewTask:
     Args:
         services: those of the offers that the plan is of; others may take their place before the task is stored.
         stored: where the answer is stored with the task; None if a repeat in another process would not get it.
+        one: lets no second task come of the same call; None if there is nothing to look for.
         run: what the call has recorded that becomes the task; None for a new one.
         is_wanted: whether its caller still waits for the answer when it is stored.
 
@@ -81,9 +92,11 @@ class NewTask:
     plan: Plan
     facts: RequestFacts
     _stored: StoredAnswer | None = None
+    _one: OneTask | None = None
     run: EarlierRun | None = None
     is_wanted: Callable[[], bool] = lambda: True
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+    _fence: FencedRecord = field(init=False)
 
     async def create(self) -> LegOutcome:
         """Store the task, and begin its work; return the answer to the request, None if it was withdrawn.
@@ -93,24 +106,30 @@ class NewTask:
         """
         tasks, task = self._tasks, self.task
         with self.scope:
-            late: StoreTimeout | None = None
+            unknown: StoreError | None = None
             answer = tasks.created(task, self.facts)
             place = stored_form(task.record, 0)
-            changes: list[Change] = [Put(place)]
+            self._fence = FencedRecord(tasks.store, KIND, place.key, place.owner)
+            changes: list[Change] = [self._fence.begin(place.value, place.expires_at)]
+            # In one step: else a repeat after a crash would create a second task.
             if self._stored is not None:
-                # In one step: else a repeat after a crash would create a second task.
-                changes += self._stored.creating(answer)
+                changes += self._stored.creating(answer, self._removal)
+            if self._one is not None:
+                changes += self._one.creating(answer)
             if self.run is not None and self.run.logged:
                 entries = [encoded_entry(entry) for entry in self.run.entries]
                 changes.append(Append(LOG_KIND, place.key, 1, entries, place.expires_at))
             try:
                 await tasks.store.write(changes)
-            except StoreTimeout as error:
-                late = without_traceback(error)
-            if late is not None:
-                # It may have been written all the same.
+            except (StoreConflict, StoreFull):
+                raise
+            except StoreError as error:
+                unknown = without_traceback(error)
+            if unknown is not None:
+                # It may be written all the same.
                 await self._take_back()
-                raise late
+                raise unknown
+            self._fence.made(place.value)
             task.version = 1
             if self.is_wanted() and not self.scope.cancel_called:
                 try:
@@ -124,14 +143,35 @@ class NewTask:
         return None
 
     async def _take_back(self) -> None:
-        """Remove the record: whether it was written is not known if the write was cancelled."""
+        """Remove the record, and go on with that in a task of its own if it takes longer than `TAKE_BACK_SECONDS`."""
         task = self.task
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)
-        with trio.CancelScope(shield=True), trio.move_on_after(TAKE_BACK_SECONDS):
-            taken_back = () if self._stored is None else self._stored.taking_back()
-            key = stored_form(task.record, 0).key
-            await self._tasks.store.write([Remove(KIND, key), Forget(LOG_KIND, key), *taken_back])
+        with trio.CancelScope(shield=True):
+            if self._stored is not None:
+                await self._stored.take_back()
+                return
+            settling, is_settled = self.services.settling, False
+            with trio.move_on_after(TAKE_BACK_SECONDS):
+                is_settled = await settling.has_settled(self._remove)
+        if not is_settled:
+            settling.begin(self._remove)
+
+    async def _remove(self) -> None:
+        fence, store = self._fence, self._tasks.store
+        if fence.is_known or not store.durable:
+            await store.write(self._removal)
+            return
+        instead = stored_form(taken_back(self.task.record, self._tasks.clock() + TAKEN_BACK_SECONDS), 0)
+        # Not in the list of its owner.
+        fence.owner = instead.owner
+        await fence.put(instead.value, instead.expires_at, self._removal[1:])
+
+    @property
+    def _removal(self) -> list[Change]:
+        """The changes that remove what was written, unless the next process has taken it over."""
+        key = stored_form(self.task.record, 0).key
+        return [Remove(KIND, key, 1 if self._tasks.store.durable else None), Forget(LOG_KIND, key)]
 
 
 async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome:
@@ -152,13 +192,13 @@ async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome
     run = EarlierRun(entries, logged=len(entries) if tasks.store.durable else 0)
     earlier = NOT_YET
     for _ in range(ATTEMPTS):
-        task = tasks.new(call.plan, call.facts, params)
+        task = tasks.new(call.plan, call.facts, params, call.actor.caller)
         place = stored_form(task.record, 0)
-        stored = None if log is None else OneTask(log.key, log.expires_at(), place, earlier.version)
+        one = None if log is None else OneTask(log.key, log.expires_at(), place, earlier.version)
         conflict: StoreConflict | None = None
         try:
             wanted = partial(still_waits, call)
-            new = NewTask(tasks, call.services, task, call.plan, call.facts, stored, run, wanted)
+            new = NewTask(tasks, call.services, task, call.plan, call.facts, None, one, run, wanted)
             answer = await new.create()
         except StoreConflict as error:
             conflict, answer = without_traceback(error), None
@@ -229,8 +269,11 @@ class Creating:
 ATTEMPTS = 3
 """How often the record of a call may change before its task is written."""
 
-TAKE_BACK_SECONDS = 2.0
-"""Seconds for removing the record of a task that was not created."""
+TAKE_BACK_SECONDS: Final = 2.0
+"""Seconds for which a request waits until the record of a task that was not created is removed."""
+
+TAKEN_BACK_SECONDS: Final = 60.0
+"""For how long it is kept that a task was taken back: longer than a write can be late."""
 
 
 def begin_work(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -67,6 +67,7 @@ class OpenTask:
         record: its newest state, which may not be committed yet.
         home: is told what changes.
         session: the legacy session that created it, if one did.
+        caller: who created it, for the limits that callers share; see `Account`.
         shown: the state that was committed last; nobody is shown another (commit, then wake).
         version: of the committed record in the store; 0 before it is there.
         questions: the open questions by key.
@@ -85,6 +86,7 @@ class OpenTask:
     record: TaskRecord
     home: TaskHome
     session: SessionFacts | None = None
+    caller: Hashable | None = None
     shown: TaskRecord = field(init=False)
     version: int = 0
     questions: dict[str, OpenQuestion] = field(default_factory=dict)

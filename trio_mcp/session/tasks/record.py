@@ -27,6 +27,9 @@ from .ids import storage_key
 KIND: Final = "task"
 """The kind of the records in a store."""
 
+NOBODY: Final = "nobody"
+"""The owner of the record of a task that was not created; no owner has this form."""
+
 
 class TaskOutcome(NamedTuple):
     """How the work of a task ended: with a result, with an error, or, with neither, by a cancel.
@@ -185,3 +188,20 @@ def stored_key(record: TaskRecord) -> str:
     key = storage_key(record.id)
     assert key is not None
     return key
+
+
+def taken_back(record: TaskRecord, until: float) -> TaskRecord:
+    """Return the record that takes the place of a task that was not created, until a time in Unix seconds.
+
+    It is over, and has an owner that nobody is.
+    """
+    ttl = until - record.created_at
+    return record._replace(owner=NOBODY, tool="", ttl=ttl, message=None, call=None, outcome=TaskOutcome())
+
+
+def is_taken_back(stored: Record) -> bool:
+    """Return whether a record of a store is that of a task that was not created."""
+    try:
+        return TaskRecord.decode(stored.value).owner == NOBODY
+    except ValueError:
+        return False

@@ -27,7 +27,6 @@ from ..calls.call import Body, Call, Plan, Route
 from ..calls.facts import RequestFacts, ResumeMode
 from .call import ELSEWHERE
 from .open_task import OpenTask
-from .owners import owner_of
 from .questions import ask_until_over
 from .tasks import SeenTask, Tasks
 from .unattended import leave_to
@@ -96,13 +95,13 @@ async def run_result(tasks: Tasks, params: TaskRequestParams, call: Call, place:
     facts = call.facts
     seen = await found(tasks, facts, params.task_id)
     if seen.open is not None:
-        owner = owner_of(facts)
-        tasks.waits.begin(owner)
+        caller = call.actor.caller
+        tasks.waits.take(caller)
         try:
             leave_to(seen.open, facts)
             await ask_until_over(seen.open, call, place if isinstance(place, Lane) else Lane(place))
         finally:
-            tasks.waits.end(owner)
+            tasks.waits.give_back(caller)
         ended = seen.open.shown.outcome is not None
         seen = tasks.seen(seen.open) if ended else await found(tasks, facts, params.task_id)
     outcome = seen.record.outcome

@@ -17,15 +17,15 @@ The rule for everything that callers see is *commit, then wake*: a change is wri
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import NamedTuple
 
 import trio
 
-from ...errors import LimitExceeded
 from ...protocol.codec.tasks import TaskState
 from ...runtime import CancelReason
+from ...runtime.quota import Quota
+from ...shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
 from ...storage import Store
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
@@ -37,12 +37,11 @@ from .became import find_answer
 from .creating import Creating, NewTask, StoredAnswer, create_from
 from .faces import NO_QUESTIONS, task_state
 from .open_task import OpenTask
-from .owners import ANYBODY, may_see, owner_of, session_owner
+from .owners import may_see, owner_of, session_owner
 from .record import TaskCall, TaskOutcome, TaskRecord
 from .saving import TaskSaver
 from .stored import StoredTasks
 from .unattended import POLLS, Unattended
-from .waits import Waits
 
 
 class SeenTask(NamedTuple):
@@ -63,6 +62,9 @@ class Tasks:
     Args:
         store: where their records are.
         on_change: called with the id of a task when what is shown of it has changed.
+
+    Attributes:
+        waits: the requests that wait for results: they may take all day, and must not take the places of ordinary calls.
     """
 
     def __init__(
@@ -77,12 +79,13 @@ class Tasks:
         # Trio's clock, as that is what deadlines go by.
         self._epoch = time.time() - trio.current_time()
         self._on_change = on_change
-        self.waits = Waits(self.options, services.options.actors.actors)
+        waiting = min(self.options.waiting, max(1, services.options.actors.actors // 2))
+        self.waits = Quota(WAITING_FOR_TASKS, waiting, self.options.waiting_per_owner)
         self._unattended = Unattended(services.supervisor, self.waits, POLLS * self.options.poll_interval)
         self.stored = StoredTasks(services, store, self.clock)
         self._saver = TaskSaver(services, store, self.clock, self._announce, self.forget)
         self._open: dict[str, OpenTask] = {}
-        self._per_owner: Counter[str] = Counter()
+        self._quota = Quota(OPEN_TASKS, self.options.open, self.options.open_per_owner)
 
     def clock(self) -> float:
         """Return the time in Unix seconds; it does not jump when the clock of the machine is set."""
@@ -114,7 +117,7 @@ class Tasks:
         Raises:
             LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
         """
-        task = self.new(plan, facts, params)
+        task = self.new(plan, facts, params, target.caller)
         services = services or self.services
         creating = Creating(self, NewTask(self, services, task, plan, facts, stored), target, on_answer)
         target.work = creating
@@ -135,11 +138,11 @@ class Tasks:
         """
         return (await find_answer(self.store, call, self.clock())).answer
 
-    def new(self, plan: Plan, facts: RequestFacts, params: Model) -> OpenTask:
+    def new(self, plan: Plan, facts: RequestFacts, params: Model, caller: Hashable | None) -> OpenTask:
         """Return a task that is counted as open, and not stored yet. Raises as `start`."""
         assert isinstance(params, CallToolRequestParams)
         owner, now = owner_of(facts), self.clock()
-        self._admit(owner)
+        self._quota.check(caller)
         ttl = self.options.granted_ttl(None if params.task is None else params.task.ttl)
         record = TaskRecord(
             self.stored.ids.new(owner, now, now + ttl),
@@ -152,23 +155,14 @@ class Tasks:
             # Only another process needs it, which does not have this store if it is not durable.
             call=TaskCall.of(facts, params) if self.store.durable else None,
         )
-        task = OpenTask(record, self, None if facts.session is None else facts.session.facts)
+        task = OpenTask(record, self, None if facts.session is None else facts.session.facts, caller)
         self.add(task)
         return task
-
-    def _admit(self, owner: str) -> None:
-        limits = self.options
-        if len(self._open) >= limits.open:
-            raise LimitExceeded(f"this server has {limits.open} open tasks, which is its limit (TaskOptions.open)")
-        if owner != ANYBODY and self._per_owner[owner] >= limits.open_per_owner:
-            raise LimitExceeded(
-                f"{limits.open_per_owner} of your tasks are open, which is the limit (TaskOptions.open_per_owner)"
-            )
 
     def add(self, task: OpenTask) -> None:
         """Count a task as open, and find it from now on."""
         self._open[task.record.id] = task
-        self._per_owner[task.record.owner] += 1
+        self._quota.add(task.caller)
 
     def forget(self, task: OpenTask) -> None:
         """Count a task as open no longer: it was not created, its ttl is over, or the store has all of it."""
@@ -176,9 +170,7 @@ class Tasks:
         task.is_forgotten = True
         if self._open.get(record.id) is task:
             del self._open[record.id]
-            self._per_owner[record.owner] -= 1
-            if not self._per_owner[record.owner]:
-                del self._per_owner[record.owner]
+            self._quota.give_back(task.caller)
         task.wake()
 
     # finding

@@ -17,11 +17,11 @@ import trio
 from ...errors import LimitExceeded, LocalProtocolError
 from ...protocol.jsonrpc import Encoded
 from ...runtime import Actor, Lane, Supervisor
+from ...runtime.quota import Quota
 from ..calls.asks_requests import CallByRequests
 from ..calls.facts import RequestFacts
 from .open_task import OpenTask
 from .questions import ask_open_ones
-from .waits import Waits
 
 POLLS: Final = 2
 """A client that does what the specification says sees the question in its next poll, and fetches it before the one after."""
@@ -38,7 +38,7 @@ class Unattended:
     """
 
     _supervisor: Supervisor
-    _waits: Waits
+    _waits: Quota
     patience: float
     _due: deque[tuple[float, OpenTask]] = field(default_factory=deque[tuple[float, OpenTask]])
     _is_waiting: bool = False
@@ -74,7 +74,7 @@ def _has_unasked(task: OpenTask) -> bool:
     return not task.questions.keys() <= task.asked_unattended
 
 
-def _begin(task: OpenTask, waits: Waits) -> bool:
+def _begin(task: OpenTask, waits: Quota) -> bool:
     """Ask on the session's channel; return False if that has to be tried again."""
     session, work = task.session, task.work
     if session is None or session.ask is None or session.is_reachable is None or work is None:
@@ -84,7 +84,7 @@ def _begin(task: OpenTask, waits: Waits) -> bool:
         return True
     asking = OwnAsking(task, work.facts, waits)
     try:
-        waits.begin(task.record.owner)
+        waits.take(task.caller)
     except LimitExceeded:
         return False
     try:
@@ -93,7 +93,7 @@ def _begin(task: OpenTask, waits: Waits) -> bool:
         # The server is full, or shutting down; whoever asks for the result still gets the question.
         asking.withdraw = None
     if asking.withdraw is None:
-        waits.end(task.record.owner)
+        waits.give_back(task.caller)
         return False
     # At once: a call of `tasks/result` may come before the work of this one begins.
     task.asker = asking
@@ -112,7 +112,7 @@ class OwnAsking:
 
     task: OpenTask
     facts: RequestFacts
-    waits: Waits
+    waits: Quota
     withdraw: Callable[[], None] | None = None
 
     async def run(self, call: object, place: Actor | Lane) -> Encoded:
@@ -128,7 +128,7 @@ class OwnAsking:
 
     def ended(self) -> None:
         """Let others ask, also if the call was cancelled before its body began."""
-        self.waits.end(self.task.record.owner)
+        self.waits.give_back(self.task.caller)
         if self.task.asker is self:
             self.task.asker = None
             self.task.wake()

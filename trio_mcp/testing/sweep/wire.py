@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import trio
 
-from ...protocol.json_limits import DEFAULT_LIMITS
+from ...protocol.json_limits import CLIENT_LIMITS, DEFAULT_LIMITS, JsonLimits
 from ...protocol.jsonrpc import Batch, Malformed, Message, Notification, Request, RequestId, dump, parse
 from ...session import Envelope, MessageChannel, Received
 from ...session.envelope import received
@@ -47,8 +47,8 @@ class Wire:
         to_server, at_server = trio.open_memory_channel[bytes](UNBOUNDED)
         to_client, at_client = trio.open_memory_channel[bytes](UNBOUNDED)
         self._inject = to_server
-        self.client = WireEnd(self, to_server, at_client, self._client_sent)
-        self.server = WireEnd(self, to_client, at_server, self._server_sent, self._server_received)
+        self.client = WireEnd(self, to_server, at_client, CLIENT_LIMITS, self._client_sent)
+        self.server = WireEnd(self, to_client, at_server, DEFAULT_LIMITS, self._server_sent, self._server_received)
         self.log: list[Crossed] = []
         self.crossed = 0
         """Number of messages so far; a batch counts as one."""
@@ -105,12 +105,14 @@ class WireEnd(MessageChannel):
         wire: Wire,
         sends: trio.MemorySendChannel[bytes],
         receives: trio.MemoryReceiveChannel[bytes],
+        limits: JsonLimits,
         on_sent: Callable[[Message, RequestId | None], None],
         on_received: Callable[[Message], None] = lambda _message: None,
     ) -> None:
         self._wire = wire
         self._sends = sends
         self._receives = receives
+        self._limits = limits
         self._on_sent = on_sent
         self._on_received = on_received
         self._room = trio.Semaphore(wire.buffer)
@@ -139,7 +141,7 @@ class WireEnd(MessageChannel):
         self._wire.other(self).make_room()
         for message in members(data):
             self._on_received(message)
-        return received(data, DEFAULT_LIMITS)
+        return received(data, self._limits)
 
     def make_room(self) -> None:
         """Note that the other end has received a message of this one."""
@@ -169,7 +171,8 @@ class WireEnd(MessageChannel):
 
 def members(data: bytes) -> Iterator[Message]:
     """Yield the message, or the messages of a batch, without malformed ones."""
-    parsed = parse(data)
+    # Also one that its receiver rejects.
+    parsed = parse(data, CLIENT_LIMITS)
     for message in parsed.messages() if isinstance(parsed, Batch) else (parsed,):
         if not isinstance(message, Malformed):
             yield message

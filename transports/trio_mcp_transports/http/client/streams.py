@@ -17,7 +17,7 @@ from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 
 from ...httpx.connection import ServerConnection
-from ...httpx.requests import EVENT_STREAM, error_text, open_body
+from ...httpx.requests import EVENT_STREAM, LARGE_PIECE, error_text, open_body
 
 logger = peer_logger("trio_mcp.http")
 
@@ -82,6 +82,8 @@ class ResumableStream:
             async with open_body(response) as chunks:
                 async for chunk in chunks:
                     await self._take(decoder, chunk)
+                    if len(chunk) > LARGE_PIECE:
+                        await trio.lowlevel.checkpoint()
         if not self.finished:
             # Raises the error that waits, if there is one.
             decoder.feed(b"")

@@ -16,7 +16,7 @@ from typing import Final, TypeAlias
 import trio
 
 from trio_mcp.errors import ProtocolError
-from trio_mcp.http import HttpOptions, HttpRoute
+from trio_mcp.http import HttpOptions, HttpRoute, open_access
 from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
@@ -88,12 +88,16 @@ class McpApp(DirectApp):
         access: who may reach it from a browser.
         failure: what ended its lifespan, at the start, while serving or at the end; None if nothing did.
         raises_failure: who serves it raises `failure`, so that the log need not have it too.
+        unknown: what commands start, of which it is not known whether it asks for authentication; empty until it serves, and
+            with authentication.
         is_trio_mcp: hypercorn's worker serves it by our own connection; see `hypercorn.worker`.
     """
 
     is_trio_mcp: Final = True
 
     def __init__(self, server: SharedServer, options: HttpOptions, event_store: EventStore | None) -> None:
+        if options.authenticate is None:
+            open_access.check_open(server)
         self.limits = default_limits(server) if options.limits is None else options.limits
         self.server = server
         self.options = options
@@ -108,6 +112,7 @@ class McpApp(DirectApp):
         self._records = RepeatedRecords(logger)
         self._reader = MessageReader(self.limits)
         self._post_checks = PostChecks(self.access)
+        self.unknown: list[str] = []
         self._custom = CustomRoutes(options.routes, self.limits.body_seconds, self._records)
         self.failure: BaseException | None = None
         self.raises_failure = False
@@ -229,6 +234,10 @@ class McpApp(DirectApp):
         if self._entrance.logs:
             check_shown()
         try:
+            if self._authenticate is None:
+                # Again, since something may have been mounted meanwhile.
+                open_access.check_open(self.server)
+                self.unknown = await open_access.check_open_commands(self.server)
             async with self.server.open_service() as service, trio.open_nursery() as nursery:
                 legacy = legacy_endpoint(service, self._event_store, self.limits, nursery)
                 websockets = WebSockets(service, self.limits)
@@ -393,8 +402,9 @@ class McpApp(DirectApp):
             check_upgrade(incoming.peer.headers, scope["subprotocols"])
             running = self._running or await self._ready()
             websockets = running.websockets
-            websockets.quota.check(incoming.peer.principal)
-            check_room(running.service.open_account(incoming.peer), SESSION_SIZE)
+            account = running.service.open_account(incoming.peer)
+            websockets.quota.admit(account)
+            check_room(account, SESSION_SIZE)
         except HttpRejection as rejection:
             await reject_upgrade(scope, receive, send, rejection)
             return

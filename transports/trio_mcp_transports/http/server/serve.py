@@ -79,7 +79,9 @@ async def serve_http(
     check_endpoints(app, scheme)
     check_tls(app.options.tls)
     sockets = activated_sockets()
-    check_reachable(host, sockets, app)
+    opened = address_beyond_loopback(host, sockets)
+    if opened is not None:
+        check_reachable(opened, app)
     calls, clean_up = drain * CALL_SHARE_OF_DRAIN, drain * CLEAN_UP_SHARE_OF_DRAIN
     with failures_of(app):
         await serve_asgi(
@@ -92,7 +94,7 @@ async def serve_http(
             lifespan_seconds=sum(each.server.lifespan_seconds for each in app.apps.values()),
             signals=signals,
             config=config_for(app),
-            task_status=Announcement(app, scheme, task_status, announce=announce),
+            task_status=Announcement(app, scheme, task_status, announce=announce, opened=opened),
         )
 
 
@@ -125,12 +127,14 @@ def check_endpoints(app: McpApp | McpApps, scheme: Literal["http", "ws"]) -> Non
         raise ValueError("WebSocket is served under `path`, which may not be None")
 
 
-def check_reachable(host: str, sockets: Sequence[socket.socket] | None, app: McpApp | McpApps) -> None:
-    """Raise `ValueError` if a server would be open to the network without the names of its hosts."""
+def address_beyond_loopback(host: str, sockets: Sequence[socket.socket] | None) -> str | None:
+    """Return an address that other machines can reach; None if only this one can reach the server."""
     hosts = [host] if sockets is None else [host_of(each) for each in sockets]
-    opened = next((each for each in hosts if each not in (*LOOPBACK, "::1", UNIX_HOST)), None)
-    if opened is None:
-        return
+    return next((each for each in hosts if each not in (*LOOPBACK, "::1", UNIX_HOST)), None)
+
+
+def check_reachable(opened: str, app: McpApp | McpApps) -> None:
+    """Raise `ValueError` if a server would be open to the network without the names of its hosts."""
     for prefix, each in app.apps.items():
         # Without names a page of any site could reach it by DNS rebinding (S-50).
         if not each.options.allowed_hosts:
@@ -148,6 +152,7 @@ def config_for(app: McpApp | McpApps) -> GuardedConfig:
         max_websocket_message=max(each.limits.body for each in apps),
         # Connections are not those of one server. Servers with separate budgets get them from the budget of the process.
         memory=memories[0] if all(each is memories[0] for each in memories) else None,
+        trusted_proxies=app.options.trusted_proxies,
         certfile=None if tls is None else tls.certfile,
         # Hypercorn wants both to speak TLS.
         keyfile=None if tls is None else tls.keyfile or tls.certfile,
@@ -163,6 +168,7 @@ class Announcement(trio.TaskStatus[list[str]]):
         scheme: of the URLs, but for those of HTTP+SSE.
         task_status: started with the URLs.
         announce: print them to stderr.
+        opened: the address that other machines can reach; None if there is none.
     """
 
     def __init__(
@@ -172,11 +178,13 @@ class Announcement(trio.TaskStatus[list[str]]):
         task_status: trio.TaskStatus[list[str]],
         *,
         announce: bool,
+        opened: str | None,
     ) -> None:
         self._apps = app.apps
         self._scheme = scheme
         self._task_status = task_status
         self._announce = announce
+        self._opened = opened
 
     def started(self, value: list[str] | None = None) -> None:
         ports = [url.partition(" ")[0].removeprefix("http") for url in value or []]
@@ -191,8 +199,20 @@ class Announcement(trio.TaskStatus[list[str]]):
             sse += own[1]
             if self._announce:
                 announce_server(app.server.identity.name, [*own[0], *own[1]])
+            if self._opened is not None and app.unknown:
+                warn_unknown(self._opened, app.unknown)
         notify("READY=1")
         self._task_status.started([*streamable, *sse])
+
+
+def warn_unknown(opened: str, commands: Sequence[str]) -> None:
+    """Log that it is not known whether what is behind a proxy may be served without authentication."""
+    logger.warning(
+        "listening on %s opens what %s starts to the network without authentication, and it is not known whether that asks "
+        "for some: pass authenticate= to the serving call if it does",
+        opened,
+        ", ".join(repr(command)[:200] for command in commands),
+    )
 
 
 def announce_server(name: str, urls: Sequence[str]) -> None:

@@ -6,6 +6,7 @@ import ssl
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.http import Tls
+from trio_mcp.regular_files import MAX_CONFIGURATION, read_regular
 
 CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 KEY = b"PRIVATE KEY-----"
@@ -34,8 +35,7 @@ def check_tls(tls: Tls | None) -> None:
 def read(file: str) -> bytes:
     """Return what is in a file. Raises `ConfigurationError`."""
     try:
-        with open(file, "rb") as opened:
-            return opened.read()
+        return read_regular(file, MAX_CONFIGURATION)
     except OSError as error:
         raise ConfigurationError(f"TLS: {file} cannot be read: {error.strerror}") from None
 

@@ -49,7 +49,7 @@ class Claims:
         done = self._running[session_id] = trio.Event()
         account = self.home.open_account(peer)
         try:
-            sessions.make_room(peer.principal, account)
+            sessions.make_room(account)
             left = await self.home.claim(session_id, peer.principal)
             if left is not None:
                 await self._restore(session_id, left, peer, account, sessions)
@@ -83,4 +83,4 @@ class Claims:
             session.close(CancelReason.SHUTDOWN)
             raise
         sessions.add(entry)
-        await self.home.remove_calls(answered)
+        await self.home.remove_calls(left.place, answered)

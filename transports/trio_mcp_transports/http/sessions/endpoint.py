@@ -187,7 +187,7 @@ class LegacyEndpoint:
 
     def _open_session(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
         account = self._service.open_account(envelope.peer)
-        self.sessions.make_room(envelope.peer.principal, account)
+        self.sessions.make_room(account)
         session = make_session(self._service, shared_channel=False, account=account)
         exchange = Exchange(incoming, LEGACY_STATUS, self._service.open_outbox(incoming.peer))
         target = session.receive(envelope, exchange.outbox, owns_outbox=True)
@@ -340,9 +340,13 @@ class LegacyEndpoint:
         return LegacySession(session, principal, account, self._store, self._breaker, id=id)
 
     def _new_stream(self, entry: LegacySession, peer: Peer, size: int = 0) -> SessionStream:
+        outbox = self._service.open_outbox(peer, size)
+        if outbox.account is not None:
+            # What a session runs counts for who opened it, on whichever connection it is asked for.
+            outbox.account.caller = entry.account.caller
         return SessionStream(
             entry.streams,
-            self._service.open_outbox(peer, size),
+            outbox,
             sends_priming_event=entry.session.connection.terms.codec.revision.polling,
         )
 

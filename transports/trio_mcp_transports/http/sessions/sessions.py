@@ -13,11 +13,12 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import ServerSession
 from trio_mcp.session.sizes import SESSION_SIZE
+from trio_mcp.shared_limits import SESSIONS
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection
 from ...asgi.messages import check_room
-from ...asgi.quota import Quota
+from ...asgi.quota import HttpQuota
 from ...asgi.sessions import OpenSession, SessionTable
 from .breaker import Breaker
 from .event_log import EventLog
@@ -98,7 +99,7 @@ class LegacySessions(SessionTable[LegacySession]):
     """
 
     def __init__(self, limits: HttpLimits, spawn: Spawn, home: SessionHome | None = None) -> None:
-        quota = Quota("sessions", limits.sessions, limits.per_principal)
+        quota = HttpQuota(SESSIONS, limits.sessions, limits.per_principal)
         super().__init__(quota, "send initialize to open another.")
         self._idle_timeout = limits.session_idle
         self._spawn = spawn
@@ -114,7 +115,7 @@ class LegacySessions(SessionTable[LegacySession]):
         entry.streams.leave()
         self.end(entry, CancelReason.SHUTDOWN)
 
-    def make_room(self, principal: str | None, account: Account) -> None:
+    def make_room(self, account: Account) -> None:
         """Make room for one more session, which will draw from this account.
 
         At a limit, the oldest session that has done nothing since it was opened, and counts towards the limit, is ended for it.
@@ -122,12 +123,12 @@ class LegacySessions(SessionTable[LegacySession]):
         Raises:
             HttpRejection: 503, there is none.
         """
-        rejection = self.quota.rejection(principal)
+        rejection, caller = self.quota.rejection(account), account.caller
         # From half of the memory budget on, too: sessions that are opened and left must not keep everybody else out.
         if rejection is not None or account.budget.is_over_half(SESSION_SIZE):
-            # A principal at its own limit must not push out the sessions of others.
-            own = self.quota.is_full_for(principal)
-            in_the_way = (entry for entry in self._sessions.values() if entry.principal == principal or not own)
+            # A caller that has its share, or as many as it may, must not push out the sessions of others.
+            own = self.quota.own_refusal(caller, capped=account.principal is not None) is not None
+            in_the_way = (entry for entry in self._sessions.values() if entry.account.caller == caller or not own)
             unused = next((entry for entry in in_the_way if entry.is_unused), None)
             if unused is not None:
                 self.end(unused, CancelReason.EXPIRED)

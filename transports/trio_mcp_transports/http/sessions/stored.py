@@ -19,7 +19,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -33,7 +34,6 @@ from trio_mcp.session import OpenBatch, Peer, ReplyTarget, ServerSession, Servic
 from trio_mcp.session.calls.earlier import EarlierRun, earlier_run, read_log
 from trio_mcp.session.calls.log import LOG_KIND, TakenOver, write_held
 from trio_mcp.session.kept_requests import KeptRequest, LeftCall, keep, removal, requests_to_keep
-from trio_mcp.session.removals import Removal
 from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
 from trio_mcp.storage import Change, Expect, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
 
@@ -109,7 +109,7 @@ class SessionHome:
 
     def keeper(self, place: SessionPlace, holding: HeldSession) -> StreamKeeper:
         """Return what keeps the calls of a session."""
-        return StreamKeeper(self, self.service, self.store, place.key, self._breaker, holding)
+        return StreamKeeper(self.service, self.store, place.key, self._breaker, holding)
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account for a session."""
@@ -144,18 +144,20 @@ class SessionHome:
         with trio.CancelScope(shield=True):
             await self._remove_soon(partial(self._remove, place))
 
-    async def remove_calls(self, keys: Sequence[str]) -> None:
-        """Remove requests that have their answers, soon if the store fails now, also after a cancel."""
+    async def remove_calls(self, place: SessionPlace, keys: Sequence[str]) -> None:
+        """Remove requests of a session that have their answers, soon if the store fails now, also after a cancel."""
         if keys:
-            await self._remove_soon(partial(self.store.write, removal(keys)))
+            # Those of another process that has the session now have the same keys.
+            with suppress(TakenOver):
+                await self._remove_soon(partial(write_held, self.store, HeldSession(self, place), removal(keys)))
 
-    async def _remove_soon(self, remove: Removal) -> None:
+    async def _remove_soon(self, remove: Callable[[], Awaitable[None]]) -> None:
         is_done = False
         try:
             is_done = await self._breaker.run(remove)
         finally:
             if not is_done:
-                self.service.calls.removals.add(remove)
+                self.service.calls.settling.begin(remove)
 
     async def _put(self, place: SessionPlace, session: ServerSession) -> None:
         async with place.lock:
@@ -303,17 +305,18 @@ class HeldSession:
     def lost(self) -> None:
         self._on_lost()
 
+    async def remove_calls(self, keys: Sequence[str]) -> None:
+        """Remove requests that have their answers, as `SessionHome.remove_calls` does."""
+        await self._home.remove_calls(self._place, keys)
+
 
 class StreamKeeper:
     """Keeps the requests of one session in the store while their answers are owed on a stream."""
 
-    __slots__ = ("_breaker", "_holding", "_home", "_key", "_service", "_store")
+    __slots__ = ("_breaker", "_holding", "_key", "_service", "_store")
 
-    def __init__(
-        self, home: SessionHome, service: Service, store: Store, key: str, breaker: Breaker, holding: HeldSession
-    ) -> None:
+    def __init__(self, service: Service, store: Store, key: str, breaker: Breaker, holding: HeldSession) -> None:
         self._holding = holding
-        self._home = home
         self._service = service
         self._store = store
         self._key = key
@@ -374,7 +377,7 @@ class StreamKeeper:
         """Remove the requests of a stream whose answers are in its log, except for those that the next process answers."""
         over = [request.key for request in kept if request.may_be_stored and not request.continues_elsewhere]
         kept.clear()
-        await self._home.remove_calls(over)
+        await self._holding.remove_calls(over)
 
 
 def session_key(session_id: str) -> str:

@@ -1,0 +1,261 @@
+"""A store whose writes are made late, in any order, or never: no call runs twice, and no key is blocked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+import trio
+from keyed_shop import Process, Shop, process
+from late_keys_program import Program
+from late_store import NEVER, Lateness
+from talk import Legacy, Modern
+from task_talk import DECLARES
+from trio.testing import MockClock, wait_all_tasks_blocked
+
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
+from trio_mcp.session.calls import settling
+from trio_mcp.storage import Change, Put
+
+SETTLED = 60.0
+"""Seconds after which everything is settled."""
+
+LATE = (0.0, 3.0, 30.0, NEVER)
+"""When a write is made after its timeout: at once; after the next one was written; after all others; not at all."""
+
+
+def late(kind: str, number: int, seconds: float, times: int = 1) -> Lateness:
+    """Return the lateness of the writes that put a record of this kind: those from this number on are late, so many of them."""
+    count = 0
+
+    def lateness(changes: Sequence[Change]) -> float | None:
+        nonlocal count
+        if not any(isinstance(change, Put) and change.record.kind == kind for change in changes):
+            return None
+        count += 1
+        return seconds if number <= count < number + times else None
+
+    return lateness
+
+
+def unsettled(only: Process) -> int:
+    return len(only.player.talk.service.calls.settling)
+
+
+@pytest.fixture
+def shop() -> Shop:
+    return Shop()
+
+
+@pytest.mark.parametrize("seconds", LATE)
+@pytest.mark.parametrize("pause", [0.0, 2.0, SETTLED])
+async def test_a_call_whose_key_could_not_be_recorded_runs_in_a_repeat(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float, pause: float
+) -> None:
+    shop.hold.set()
+    async with process(shop, era, late("key", 1, seconds)) as only:
+        await only.call("pay")
+        assert (await only.player.error())["code"] == SERVER_BUSY
+        await trio.sleep(pause)
+        await only.call("pay")
+        assert await only.text() == "paid 1"
+        await trio.sleep(SETTLED)
+        assert unsettled(only) == 0
+    async with process(shop, era) as second:
+        await second.call("pay", only.node)
+        assert await second.text() == "paid 1"
+
+
+@pytest.mark.parametrize("seconds", LATE)
+async def test_another_process_runs_it_when_it_is_known_that_it_never_ran(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float
+) -> None:
+    shop.hold.set()
+    async with process(shop, era, late("key", 1, seconds)) as first, process(shop, era) as second:
+        await first.call("pay")
+        await first.player.error()
+        await trio.sleep(SETTLED)
+        assert unsettled(first) == 0
+        await second.call("pay", first.node)
+        assert await second.text() == "paid 1"
+        await first.call("pay")
+        assert await first.text() == "paid 1"
+    assert shop.done == ["pay"]
+
+
+@pytest.mark.parametrize("seconds", LATE)
+async def test_an_outcome_is_stored_as_soon_as_the_store_answers_again(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float
+) -> None:
+    shop.hold.set()
+    async with process(shop, era, late("key", 2, seconds, times=3)) as first:
+        await first.call("pay")
+        assert await first.text() == "paid 1"
+        # In memory, then in the store.
+        for pause in (0, SETTLED, 2 * SETTLED):
+            await trio.sleep(pause)
+            await first.call("pay")
+            assert await first.text() == "paid 1"
+        assert unsettled(first) == 0
+    async with process(shop, era) as second:
+        await second.call("pay", first.node)
+        assert await second.text() == "paid 1"
+    assert shop.done == ["pay"]
+
+
+async def test_a_key_whose_outcome_is_not_stored_is_never_blocked_and_never_runs_again(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    shop = Shop(grace=1)
+    async with process(shop, era) as only:
+        await only.call("pay")
+        await wait_all_tasks_blocked()
+        only.store.failing = True
+        shop.hold.set()
+        assert await only.text() == "paid 1"
+        for _ in range(3):
+            await trio.sleep(SETTLED)
+            await only.call("pay")
+            assert await only.text() == "paid 1"
+        only.store.failing = False
+        await trio.sleep(SETTLED)
+        assert unsettled(only) == 0
+    assert shop.done == ["pay"]
+
+
+async def test_an_outcome_that_memory_has_no_room_for_is_unknown(
+    era: type[Legacy], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(grace=1)
+    monkeypatch.setattr(settling.Settling, "has_room", lambda _self, size: not size)
+    async with process(shop, era, late("key", 2, NEVER)) as only:
+        shop.hold.set()
+        await only.call("pay")
+        assert await only.text() == "paid 1"
+        await trio.sleep(1.5)
+        await only.call("pay")
+        assert await only.is_lost()
+    assert shop.done == ["pay"]
+
+
+@pytest.mark.parametrize("seconds", LATE)
+async def test_a_call_that_is_left_goes_on_in_a_repeat_although_the_store_is_late(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float
+) -> None:
+    async with process(shop, era, late("key", 2, seconds)) as only:
+        await only.call("order")
+        await wait_all_tasks_blocked()
+        only.hang_up()
+        await wait_all_tasks_blocked()
+        shop.hold.set()
+        await only.call("order", only.node)
+        assert await only.text() == "ordered"
+        await trio.sleep(SETTLED)
+        await only.call("order", only.node)
+        assert await only.text() == "ordered"
+    assert shop.done == ["charge", "ship"]
+
+
+async def test_another_process_waits_until_the_process_that_lives_has_stored_the_outcome(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    shop.hold.set()
+    async with process(shop, era, late("key", 2, NEVER)) as first, process(shop, era) as second:
+        await first.call("pay")
+        assert await first.text() == "paid 1"
+        await second.call("pay", first.node)
+        assert (await second.player.error())["code"] == SERVER_BUSY
+        await trio.sleep(SETTLED)
+        await second.call("pay", first.node)
+        assert await second.text() == "paid 1"
+
+
+async def test_a_key_that_cannot_be_settled_before_the_process_ends_is_that_of_a_lost_call(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    shop.hold.set()
+    async with process(shop, era, late("key", 1, 0.0)) as first:
+        await first.call("pay")
+        await first.player.error()
+        first.store.make_late()
+    async with process(shop, era) as second:
+        await second.call("pay", first.node)
+        assert await second.is_lost()
+    assert shop.done == []
+
+
+async def test_there_is_a_limit_of_unsettled_keys(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "MAX_UNSETTLED", 2)
+    shop.hold.set()
+    async with process(shop, era) as only:
+        await only.player.talk.initialize() if era is Legacy else None
+        only.store.failing = True
+        for number in range(4):
+            await only.call("pay", key=f"{number}")
+            error = await only.player.error()
+            assert error["code"] == SERVER_BUSY
+        assert "2 writes" in error["message"]
+        assert unsettled(only) == 2
+        memory = only.player.talk.service.options.memory
+        held = memory.drawn
+        only.store.failing = False
+        await trio.sleep(SETTLED)
+        assert unsettled(only) == 0
+        assert memory.drawn < held
+        await only.call("pay", key="4")
+        assert await only.text() == "paid 1"
+
+
+# tasks
+
+
+@pytest.mark.parametrize("seconds", LATE)
+@pytest.mark.parametrize("pause", [0.0, 2.0, SETTLED])
+async def test_a_task_with_a_key_that_is_stored_late_is_taken_back_and_a_repeat_creates_one(
+    shop: Shop, autojump_clock: MockClock, seconds: float, pause: float
+) -> None:
+    async with process(shop, Modern, late("task", 1, seconds)) as first:
+        first.player._capabilities = DECLARES  # noqa: SLF001
+        await first.call("report")
+        assert (await first.player.error())["code"] == SERVER_BUSY
+        await trio.sleep(pause)
+        await first.call("report")
+        created = await first.player.result()
+        await trio.sleep(SETTLED)
+        assert unsettled(first) == 0
+        assert stored_tasks(shop) == 1
+    async with process(shop, Modern) as second:
+        second.player._capabilities = DECLARES  # noqa: SLF001
+        await second.call("report", first.node)
+        assert (await second.player.result())["taskId"] == created["taskId"]
+
+
+@pytest.mark.parametrize("seconds", LATE)
+async def test_a_task_without_a_key_that_is_stored_late_never_runs(
+    shop: Shop, autojump_clock: MockClock, seconds: float
+) -> None:
+    async with process(shop, Modern, late("task", 1, seconds)) as first:
+        request = first.player.talk.leg("report", capabilities=DECLARES)
+        assert (await first.player.talk.error(request))["code"] == SERVER_BUSY
+        await trio.sleep(SETTLED)
+        assert unsettled(first) == 0
+    async with process(shop, Modern):
+        await trio.sleep(SETTLED)
+    assert shop.done == []
+
+
+def stored_tasks(shop: Shop) -> int:
+    return sum(kind == "task" for kind, _ in shop.disk.records)
+
+
+# any program
+
+
+@pytest.mark.parametrize("tool", ["pay", "report"])
+@pytest.mark.parametrize("seed", range(30))
+async def test_in_any_program_nothing_runs_twice_and_no_key_is_blocked(
+    autojump_clock: MockClock, seed: int, tool: str
+) -> None:
+    await Program(seed, tool).run()

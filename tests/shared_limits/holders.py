@@ -1,0 +1,364 @@
+"""Fills each of the shared limits, by whatever a caller does that counts in it.
+
+`HOLDERS` has a context manager for each limit. It sets the limit to `LIMIT` and gives a function that lets a caller hold one
+more; it returns None, or the text of the refusal. In `KEEPERS` are the limits of what is evicted: the function keeps one more
+thing of a caller, and returns how many are kept of whom. A caller is the name of a principal; None is one that is alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from typing import Any, TypeAlias
+
+import pytest
+import trio
+from asgi_peer import JSON_HEADERS, AsgiPeer, initialize, served
+from peer import EVERYTHING
+from talk import Talk, offering
+from task_talk import LegacyTask, ModernTask
+from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp import Context, HttpLimits, Server, TaskOptions
+from trio_mcp.runtime import Account, Limits, MemoryBudget
+from trio_mcp.session import Peer, subscriptions
+from trio_mcp.session.calls import directory, url_elicitations
+from trio_mcp.session.calls.directory import CallDirectory
+from trio_mcp.session.calls.outcome_room import OutcomeRoom
+from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
+from trio_mcp.shared_limits import (
+    AWAITED_PAGES,
+    CONNECTIONS,
+    FINISHED_BYTES,
+    FINISHED_CALLS,
+    LEFT_PAGES,
+    OPEN_TASKS,
+    PARKED_CALLS,
+    REPLAYED_STATES,
+    RUNNING_CALLS,
+    SESSIONS,
+    SSE_STREAMS,
+    STORED_OUTCOMES,
+    STORED_RECORDS,
+    SUBSCRIBED_CHARACTERS,
+    SUBSCRIPTIONS,
+    WAITING_FOR_TASKS,
+    WEBSOCKETS,
+    SharedLimit,
+)
+from trio_mcp.storage import Put, Record, StoreFull
+from trio_mcp.stores.memory_store import MemoryStore
+from trio_mcp_transports.http import asgi_app
+from trio_mcp_transports.hypercorn.connections import Connections
+
+LIMIT = 8
+
+Hold: TypeAlias = Callable[[str | None], Awaitable[str | None]]
+Keep: TypeAlias = Callable[[str | None], Mapping[str | None, int]]
+PAGES = {**EVERYTHING, "elicitation": {"form": {}, "url": {}}}
+
+
+async def wait() -> None:
+    await trio.sleep_forever()
+
+
+async def ask(ctx: Context) -> str:
+    return (await ctx.elicit("Well?", bool)).action
+
+
+async def visit(ctx: Context) -> str:
+    return (await ctx.elicit_url("Go there", "https://example.com")).action
+
+
+class Callers:
+    """The connections of callers to one server in memory, each opened when its caller first comes."""
+
+    def __init__(self, talk: Callable[[str | None], Talk]) -> None:
+        self._talk = talk
+        self._talks: dict[str | None, Talk] = {}
+        self.numbers = itertools.count()
+
+    async def of(self, caller: str | None, *, opens: bool = False) -> Talk:
+        if caller not in self._talks:
+            self._talks[caller] = self._talk(caller)
+            if opens:
+                await self._talks[caller].initialize()
+        return self._talks[caller]
+
+
+async def refusal(talk: Talk) -> str | None:
+    """Return the text of the error that has come, if one has."""
+    await wait_all_tasks_blocked()
+    for message in talk.waiting():
+        if "error" in message:
+            return str(message["error"]["message"])
+        if message.get("result", {}).get("isError"):
+            return str(message["result"]["content"][0]["text"])
+    return None
+
+
+@asynccontextmanager
+async def callers(**options: Any) -> AsyncIterator[Callers]:
+    server = offering(wait, ask, visit, **options)
+    server.tool(wait, name="work", task=True)
+    server.resource("a:all")(lambda: "")
+    async with server.open_service() as service:
+        yield Callers(lambda caller: Talk(service, principal=caller, account=service.open_account(Peer(caller))))
+
+
+def calling(tool: str, **options: Any) -> AbstractAsyncContextManager[Hold]:
+    """Hold a call of a tool of a modern client."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Hold]:
+        async with callers(**options) as known:
+
+            async def hold(caller: str | None) -> str | None:
+                talk = await known.of(caller)
+                talk.leg(tool, capabilities=PAGES)
+                return await refusal(talk)
+
+            yield hold
+
+    return opened()
+
+
+@asynccontextmanager
+async def open_tasks() -> AsyncIterator[Hold]:
+    async with callers(tasks=TaskOptions(open=LIMIT)) as known:
+
+        async def hold(caller: str | None) -> str | None:
+            talk = await known.of(caller)
+            ModernTask(talk).create("work")
+            return await refusal(talk)
+
+        yield hold
+
+
+@asynccontextmanager
+async def waiting_for_tasks() -> AsyncIterator[Hold]:
+    async with callers(tasks=TaskOptions(waiting=LIMIT)) as known:
+        tasks: dict[str | None, LegacyTask] = {}
+
+        async def hold(caller: str | None) -> str | None:
+            if caller not in tasks:
+                tasks[caller] = LegacyTask(await known.of(caller, opens=True))
+                await tasks[caller].start("work")
+            tasks[caller].about("tasks/result")
+            return await refusal(tasks[caller].talk)
+
+        yield hold
+
+
+def subscribing(name: str, size: int) -> AbstractAsyncContextManager[Hold]:
+    """Hold a subscription to a resource; the limit of this name has room for `LIMIT` things of this size."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Hold]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(subscriptions, name, getattr(subscriptions, name)._replace(limit=size * LIMIT))
+            async with callers() as known:
+
+                async def hold(caller: str | None) -> str | None:
+                    talk = await known.of(caller, opens=True)
+                    talk.request("resources/subscribe", {"uri": f"a:{next(known.numbers):02}"})
+                    return await refusal(talk)
+
+                yield hold
+
+    return opened()
+
+
+@asynccontextmanager
+async def awaited_pages() -> AsyncIterator[Hold]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(url_elicitations, "AWAITED_PAGES", AWAITED_PAGES._replace(limit=LIMIT))
+        async with calling("visit") as hold:
+            yield hold
+
+
+@asynccontextmanager
+async def stored_outcomes() -> AsyncIterator[Hold]:
+    room = OutcomeRoom(LIMIT, trio.current_time)
+
+    async def hold(caller: str | None) -> str | None:
+        # No caller reads why: its call has its result, which is only not stored.
+        return None if room.take(caller, 1, 60) else f"{STORED_OUTCOMES.what}: {LIMIT}, a quarter of it: {LIMIT // 4}"
+
+    yield hold
+
+
+@asynccontextmanager
+async def stored_records() -> AsyncIterator[Hold]:
+    store, keys = MemoryStore(records=LIMIT), itertools.count()
+
+    async def hold(caller: str | None) -> str | None:
+        try:
+            await store.write([Put(Record("thing", str(next(keys)), b"", caller or ""))])
+        except StoreFull as error:
+            return str(error)
+        return None
+
+    yield hold
+    store.close()
+
+
+@asynccontextmanager
+async def connections() -> AsyncIterator[Hold]:
+    opened, memory = Connections(LIMIT), MemoryBudget()
+
+    async def hold(caller: str | None) -> str | None:
+        connection: Any = object()
+        return opened.admit(connection, memory.open(), caller)
+
+    yield hold
+    opened.records.close()
+
+
+# over HTTP
+
+
+async def authenticate(headers: Mapping[str, str]) -> str | None:
+    return headers.get("x-user")
+
+
+def over_http(
+    open_one: Callable[[AsgiPeer, dict[str, str]], Awaitable[str | None]],
+) -> AbstractAsyncContextManager[Hold]:
+    """Hold what `open_one` opens with these headers; it returns the text of its refusal."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Hold]:
+        limits = HttpLimits(sessions=LIMIT, websockets=LIMIT)
+        app = asgi_app(Server("s", version="1"), authenticate=authenticate, limits=limits, sse_path="/sse")
+        async with served(app) as peer:
+
+            async def hold(caller: str | None) -> str | None:
+                return await open_one(peer, {**JSON_HEADERS, "x-user": str(caller)})
+
+            yield hold
+
+    return opened()
+
+
+async def open_session(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
+    reply = await peer.post(initialize({}), headers)
+    if reply.status != 200:
+        return str(reply.json["error"]["message"])
+    # One that was only opened makes room for others.
+    session = {**headers, "mcp-session-id": reply.headers["mcp-session-id"]}
+    for number in range(2):
+        assert (await peer.post({"jsonrpc": "2.0", "id": number, "method": "ping"}, session)).status == 200
+    return None
+
+
+async def open_stream(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
+    reply = peer.start(b"", {**headers, "accept": "text/event-stream"}, method="GET", path="/sse")
+    await wait_all_tasks_blocked()
+    return None if reply.status == 200 else str(reply.json["error"]["message"])
+
+
+async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
+    sent: list[Any] = []
+    puts, gets = trio.open_memory_channel[dict[str, Any]](1)
+    puts.send_nowait({"type": "websocket.connect"})
+
+    async def send(message: Any) -> None:
+        await trio.lowlevel.checkpoint()
+        sent.append(message)
+
+    scope = {
+        "type": "websocket",
+        "path": "/mcp",
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+        "subprotocols": ["mcp"],
+        "extensions": {"websocket.http.response": {}},
+    }
+    peer.nursery.start_soon(peer.app, scope, gets.receive, send)
+    await wait_all_tasks_blocked()
+    return None if sent[0]["type"] == "websocket.accept" else str(sent[1]["body"])
+
+
+HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] = {
+    RUNNING_CALLS: lambda: calling("wait", actors=Limits(actors=LIMIT)),
+    PARKED_CALLS: lambda: calling("ask", actors=Limits(parked=LIMIT)),
+    OPEN_TASKS: open_tasks,
+    WAITING_FOR_TASKS: waiting_for_tasks,
+    SUBSCRIPTIONS: lambda: subscribing("SUBSCRIPTIONS", 1),
+    SUBSCRIBED_CHARACTERS: lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00")),
+    AWAITED_PAGES: awaited_pages,
+    STORED_OUTCOMES: stored_outcomes,
+    SESSIONS: lambda: over_http(open_session),
+    SSE_STREAMS: lambda: over_http(open_stream),
+    WEBSOCKETS: lambda: over_http(open_websocket),
+    CONNECTIONS: connections,
+    STORED_RECORDS: stored_records,
+}
+
+NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES}
+"""Limits of servers with many connections, and one in which all callers without a principal are one."""
+
+
+# what is evicted
+
+
+def finished(name: str, size: int) -> AbstractAsyncContextManager[Keep]:
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Keep]:
+        with pytest.MonkeyPatch.context() as patch:
+            limit = getattr(directory, name)
+            patch.setattr(directory, name, limit._replace(limit=LIMIT * size))
+            with closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
+                names: dict[str, str | None] = {}
+
+                def keep(caller: str | None) -> Mapping[str | None, int]:
+                    name = calls.add("call")
+                    names[name] = caller
+                    calls.finish(name, "ended", size, caller)
+                    return Counter(caller for name, caller in names.items() if calls.find(name) is not None)
+
+                yield keep
+
+    return opened()
+
+
+@asynccontextmanager
+async def replayed() -> AsyncIterator[Keep]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(directory, "REPLAYED_STATES", REPLAYED_STATES._replace(limit=LIMIT))
+        with closing(CallDirectory[str, str](60, MemoryBudget())) as calls:
+            names: dict[str, str | None] = {}
+
+            def keep(caller: str | None) -> Mapping[str | None, int]:
+                name = str(len(names))
+                names[name] = caller
+                calls.register_replayed(name, "call", "node", 1, caller)
+                return Counter(caller for name, caller in names.items() if calls.was_replayed(name, "node", 1))
+
+            yield keep
+
+
+@asynccontextmanager
+async def left_pages() -> AsyncIterator[Keep]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(url_elicitations, "LEFT_PAGES", LEFT_PAGES._replace(limit=LIMIT))
+        pages, memory = UrlElicitations(), MemoryBudget()
+        accounts: list[tuple[str | None, Account]] = []
+
+        def keep(caller: str | None) -> Mapping[str | None, int]:
+            account = memory.open(None, caller)
+            accounts.append((caller, account))
+            SessionPages(pages, account, lambda _: None).add(str(len(accounts)))
+            return Counter(caller for caller, account in accounts if account.drawn)
+
+        yield keep
+
+
+KEEPERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Keep]]] = {
+    LEFT_PAGES: left_pages,
+    FINISHED_CALLS: lambda: finished("FINISHED_CALLS", 1),
+    FINISHED_BYTES: lambda: finished("FINISHED_BYTES", 100_000),
+    REPLAYED_STATES: replayed,
+}

@@ -1,0 +1,159 @@
+"""What asks for authentication is not served over a network without, also where it is behind a proxy or mounted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+from asgi_peer import served
+from naming import naming
+
+from trio_mcp import Client, HttpOptions, Server, proxy
+from trio_mcp.errors import ConfigurationError
+from trio_mcp.relay import Backfill, Proxy, RelayServer
+from trio_mcp.session import SharedServer
+from trio_mcp_transports.http import asgi_app
+
+URL = "https://mcp.example.com/mcp"
+
+
+async def authenticate(headers: Mapping[str, str]) -> str | None:
+    return headers.get("authorization")
+
+
+def notes() -> Server:
+    server = Server("notes", http=HttpOptions(authenticate=authenticate))
+
+    @server.tool
+    async def secret() -> str:
+        return "SECRET"
+
+    return server
+
+
+def mounted(inner: Proxy) -> Server:
+    hub = Server("hub")
+    hub.mount("far", inner)
+    return hub
+
+
+def hub_in_hub(inner: Proxy) -> Server:
+    outer = Server("outer")
+    outer.mount("hub", mounted(inner))
+    return outer
+
+
+def with_headers(**headers: str) -> Proxy:
+    return proxy(URL, headers={name.replace("_", "-"): value for name, value in headers.items()})
+
+
+ASKING: dict[str, Callable[[], SharedServer]] = {
+    "a server": lambda: proxy(notes()),
+    "a server, twice": lambda: proxy(proxy(notes())),
+    "a server, mounted": lambda: mounted(proxy(notes())),
+    "a server, mounted deep": lambda: hub_in_hub(proxy(notes())),
+    "a server that mounts it": lambda: proxy(mounted(proxy(notes()))),
+    "the server of a client": lambda: proxy(Client.connect(notes())),
+    "an authorization": lambda: with_headers(Authorization="Bearer x"),
+    "an authorization in capitals": lambda: with_headers(AUTHORIZATION="Bearer x"),
+    "a cookie": lambda: with_headers(cOOkie="session=x"),
+    "a key": lambda: with_headers(X_Api_Key="x"),
+    "a function": lambda: proxy(URL, headers=dict),
+    "an authorization of a WebSocket": lambda: proxy("wss://a.example.com/mcp", headers={"authorization": "Bearer x"}),
+    "an authorization of a client": lambda: proxy(Client.connect(URL, headers={"authorization": "Bearer x"})),
+    "a user in the URL": lambda: proxy("https://ann:password@mcp.example.com/mcp"),
+    "a key in the URL": lambda: proxy(f"{URL}?region=eu&api_key=x"),
+    "an authorization, twice": lambda: proxy(with_headers(Authorization="Bearer x")),
+    "an authorization, mounted": lambda: mounted(with_headers(Authorization="Bearer x")),
+}
+OPEN: dict[str, Callable[[], SharedServer]] = {
+    "a server": lambda: proxy(Server("open")),
+    "a mounted server": lambda: mounted(proxy(Server("open"))),
+    "a URL": lambda: proxy(f"{URL}?region=eu"),
+    "another header": lambda: with_headers(accept_language="pt", user_agent="x"),
+    "a command": lambda: proxy(["uvx", "some-mcp-server"]),
+    "a proxy of unknown connections": lambda: RelayServer(never, Backfill()),
+}
+asking = pytest.mark.parametrize("make", ASKING.values(), ids=ASKING)
+
+
+def never() -> Any:
+    raise AssertionError("nothing connects")
+
+
+@asking
+def test_a_proxy_of_what_asks_for_authentication_is_not_served_without(make: Callable[[], SharedServer]) -> None:
+    with pytest.raises(ConfigurationError, match="authenticate="):
+        asgi_app(make())
+    with pytest.raises(ConfigurationError, match="authenticate="):
+        asgi_app({"/a": Server("a"), "/b": make()})
+
+
+@asking
+def test_it_is_served_with_authentication(make: Callable[[], SharedServer]) -> None:
+    assert asgi_app(make(), authenticate=authenticate).options.authenticate is authenticate
+
+
+@pytest.mark.parametrize("make", OPEN.values(), ids=OPEN)
+def test_a_proxy_of_what_is_not_known_to_ask_is_served(make: Callable[[], SharedServer]) -> None:
+    assert asgi_app(make()).options.authenticate is None
+
+
+@pytest.mark.parametrize("transport", ["http", "sse", "websocket"])
+async def test_no_wire_of_a_network_serves_it(transport: str) -> None:
+    for far in (proxy(notes()), mounted(proxy(notes()))):
+        with pytest.raises(ConfigurationError, match=naming("notes")):
+            await far.serve(transport, port=0)
+
+
+async def test_what_is_mounted_after_the_application_was_made_counts() -> None:
+    hub = Server("hub")
+    app = asgi_app(hub)
+    hub.mount("far", proxy(notes()))
+    with pytest.raises(ExceptionGroup), trio.fail_after(5):
+        async with served(app):
+            raise AssertionError("it has started")
+    assert isinstance(app.failure, ConfigurationError)
+
+
+async def test_it_is_served_in_memory_as_ever() -> None:
+    with trio.fail_after(5):
+        async with Client.connect(proxy(notes())) as client:
+            assert (await client.call_tool("secret")).text == "SECRET"
+        async with Client.connect(mounted(proxy(notes()))) as client:
+            assert (await client.call_tool("far_secret")).text == "SECRET"
+
+
+def test_the_error_shows_no_credentials() -> None:
+    for far in (
+        with_headers(authorization="Bearer t0p"),
+        proxy("https://ann:t0p@a.example.com"),
+        proxy(f"{URL}?key=t0p"),
+    ):
+        with pytest.raises(ConfigurationError) as caught:
+            asgi_app(far)
+        assert "t0p" not in str(caught.value)
+
+
+def test_a_file_is_known_by_its_command(tmp_path: Path) -> None:
+    """What the files ask for is found out when they are served: see the wires."""
+    file = tmp_path / "app.py"
+    file.write_text("")
+    for target in (
+        str(file),
+        file,
+        f"{file}:server",
+        ["python", "-m", "trio_mcp", "run", str(file)],
+        ["trio-mcp", "run", "x"],
+    ):
+        assert proxy(target).behind.check is not None
+    for command in (
+        ["python", str(file)],
+        ["uvx", "x", "run"],
+        ["trio-mcp"],
+        ["python", "-m", "trio_mcp", "call", "x"],
+    ):
+        assert proxy(command).behind.check is None

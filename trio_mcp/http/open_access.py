@@ -1,0 +1,88 @@
+"""Whether a server may be served over a network to callers that nobody authenticates: not one that asks for authentication.
+
+A server asks for it if it has `authenticate`, and a proxy if the server behind it does, or gets credentials from the proxy: they
+would be those of everybody. What a server is made of counts, too: what is mounted in it, and what is behind a proxy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Final, NamedTuple
+
+from ..errors import ConfigurationError
+from ..session.transport import authenticates
+from ..types import Implementation
+
+CURE: Final = "Pass authenticate= to the call that serves it, or serve it on stdio"
+
+
+class Behind(NamedTuple):
+    """What a proxy knows of the server behind it.
+
+    Attributes:
+        server: it, if it is in this process.
+        credentials: where those are that the proxy sends, such as "the header authorization"; "" if it sends none.
+        command: what starts it, for people; "" if no command does.
+        check: finds out whether what the command starts asks for authentication, and raises `ConfigurationError` if it does;
+            returns whether it could find out. None if nothing can.
+    """
+
+    server: object = None
+    credentials: str = ""
+    command: str = ""
+    check: Callable[[], Awaitable[bool]] | None = None
+
+
+def check_open(server: object) -> None:
+    """Raise `ConfigurationError` if a server that is served without authentication asks for it, as far as that is known here."""
+    for each in all_within(server):
+        behind = behind_of(each)
+        if authenticates(each):
+            raise ConfigurationError(
+                f"the server {name_of(each)!r} authenticates its callers, and would be served here to everybody. {CURE}"
+            )
+        if behind.credentials:
+            raise ConfigurationError(
+                f"the proxy {name_of(each)!r} sends credentials ({behind.credentials}) to the server behind it, and would be "
+                f"served here to everybody, who would have what they give access to. {CURE}"
+            )
+
+
+async def check_open_commands(server: object) -> list[str]:
+    """Raise `ConfigurationError` as `check_open` does, of servers that commands start.
+
+    Returns:
+        the commands of which it is not known whether their servers ask for authentication.
+    """
+    unknown: list[str] = []
+    for each in all_within(server):
+        behind = behind_of(each)
+        if behind.command and (behind.check is None or not await behind.check()):
+            unknown.append(behind.command)
+    return unknown
+
+
+def all_within(server: object) -> Iterator[object]:
+    """Yield a server and those that its calls may reach: what is mounted in it, and what is behind a proxy; each once."""
+    waiting, known = [server], {id(server)}
+    while waiting:
+        each = waiting.pop()
+        yield each
+        mounts = getattr(getattr(each, "registry", None), "mounts", ())
+        inner = [*(mount.server for mount in mounts), behind_of(each).server]
+        for found in inner:
+            if found is not None and id(found) not in known:
+                known.add(id(found))
+                waiting.append(found)
+
+
+def behind_of(server: object) -> Behind:
+    """Return what is behind a proxy; nothing for another server."""
+    found = getattr(server, "behind", None)
+    return found if isinstance(found, Behind) else Behind()
+
+
+def name_of(server: object) -> str:
+    """Return the name of a server, for errors."""
+    identity = getattr(server, "identity", None)
+    return identity.name if isinstance(identity, Implementation) else type(server).__name__

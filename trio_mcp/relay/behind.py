@@ -1,0 +1,104 @@
+"""What a proxy knows of the server behind it: whether that asks for authentication, so that nobody gets it without."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, cast
+from urllib.parse import parse_qsl, urlsplit
+
+import trio
+
+from ..client import Client
+from ..client.target import connectable, open_target
+from ..errors import ConfigurationError
+from ..http.open_access import CURE, Behind
+from ..printable import is_secret_name
+from ..session import as_message_channel
+
+CHECK_SECONDS: Final = 30.0
+"""Seconds that a Python file may take to be loaded, for the question whether it asks for authentication."""
+LOOK_SECONDS: Final = 0.01
+ASKS: Final = 4
+"""The exit status with which `trio-mcp run --check-open` says that the server asks for it."""
+CHECK: Final = "--check-open"
+PROGRAM: Final = "trio-mcp"
+
+
+def behind_target(target: object, options: Mapping[str, object]) -> Behind:
+    """Return what is known of the server that a target leads to, with the options of its transport."""
+    if isinstance(target, Client):
+        return behind_target(target.target, target.transport_options)
+    found = connectable(target)
+    if isinstance(found, str):
+        return Behind(credentials=credentials_of(found, options.get("headers")))
+    if not isinstance(found, Sequence):
+        return Behind(server=found)
+    words = [os.fspath(cast("str", word)) for word in found]
+    place = place_of_run(words)
+    # The words of a file are ours, and it is served by this version.
+    is_file = found is not target
+    shown = str(target) if is_file else shlex.join(words)
+    if place is None:
+        return Behind(command=shown)
+    checked = [*words[:place], CHECK, *words[place:]]
+    return Behind(command=shown, check=partial(asks_nothing, checked, dict(options), shown, is_file=is_file))
+
+
+def credentials_of(url: str, headers: object) -> str:
+    """Return where in a URL or in headers there are credentials; "" if there are none."""
+    if callable(headers):
+        return "headers of a function"
+    given = headers if isinstance(headers, Mapping) else {}
+    named = next((name for name in given if is_secret_name(str(name))), None)
+    if named is not None:
+        return f"the header {str(named).lower()}"
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        return "the user in its URL"
+    asked = next((name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if is_secret_name(name)), None)
+    return "" if asked is None else f"{asked!r:.80} in its URL"
+
+
+def place_of_run(words: Sequence[str]) -> int | None:
+    """Return where the words begin that a command gives to `trio-mcp run`; None if it is another command."""
+    for place, word in enumerate(words[:-1]):
+        is_program = os.path.basename(word) == PROGRAM or (word == "trio_mcp" and words[max(place - 1, 0)] == "-m")
+        if is_program and words[place + 1] == "run":
+            return place + 2
+    return None
+
+
+async def asks_nothing(command: Sequence[str], options: Mapping[str, object], shown: str, *, is_file: bool) -> bool:
+    """Return whether it is known that the server of `trio-mcp run` asks for no authentication.
+
+    Args:
+        command: runs it with `CHECK`.
+        shown: its name, for errors.
+        is_file: it is a Python file, which is never served while that is unknown.
+
+    Raises:
+        ConfigurationError: it does ask, or that of a file cannot be found out.
+    """
+    reason: str | None = None
+    with trio.move_on_after(CHECK_SECONDS):
+        async with open_target(command, options) as opened:
+            channel = as_message_channel(opened)
+            # The process ends by itself. The end of a pipe comes before the news how.
+            while channel.close_reason is None:
+                try:
+                    await channel.receive()
+                except (trio.EndOfChannel, trio.BrokenResourceError):
+                    await trio.sleep(LOOK_SECONDS)
+            reason = channel.close_reason
+    status = (reason or "").rpartition("exited with status ")[2]
+    if status == str(ASKS):
+        raise ConfigurationError(
+            f"the server of {shown} asks for authentication, and would be served here to everybody. {CURE}"
+        )
+    if is_file and status != "0":
+        why = reason or f"it takes more than {CHECK_SECONDS:g} seconds"
+        raise ConfigurationError(f"{shown} cannot be loaded to see whether it asks for authentication: {why}")
+    return status == "0"

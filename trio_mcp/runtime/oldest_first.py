@@ -1,0 +1,97 @@
+"""Things that are kept for their callers while there is room; where there is none, the oldest go."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, NamedTuple, TypeVar
+
+from .quota import Quota
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+
+class Kept(NamedTuple, Generic[V]):
+    """One thing that is kept, whose it is, and its size in bytes."""
+
+    value: V
+    caller: Hashable | None
+    size: int
+
+
+class OldestFirst(Generic[K, V]):
+    """A table in the order in which its entries came. A caller over its share loses its own oldest entries, and no other's.
+
+    Args:
+        count: limits the number of entries.
+        sizes: limits their bytes; None for no such limit.
+        on_evict: called with what had to go.
+    """
+
+    __slots__ = ("_by_caller", "_entries", "_limits", "_on_evict")
+
+    def __init__(
+        self, count: Quota, sizes: Quota | None = None, on_evict: Callable[[K, Kept[V]], None] | None = None
+    ) -> None:
+        self._limits = (count,) if sizes is None else (count, sizes)
+        self._on_evict = on_evict
+        self._entries: OrderedDict[K, Kept[V]] = OrderedDict()
+        self._by_caller: dict[Hashable | None, OrderedDict[K, None]] = {}
+
+    def add(self, key: K, value: V, caller: Hashable | None = None, size: int = 0) -> None:
+        """Keep one more, under a key that is free, and evict what there is no room for."""
+        self._entries[key] = Kept(value, caller, size)
+        own = self._by_caller.setdefault(caller, OrderedDict())
+        own[key] = None
+        for limit, amount in zip(self._limits, (1, size), strict=False):
+            limit.add(caller, amount)
+        while own and any(limit.is_over_share(caller) for limit in self._limits):
+            self._evict(next(iter(own)))
+        # The newest stays, however large it is.
+        while len(self._entries) > 1 and any(limit.in_use > limit.limit for limit in self._limits):
+            self.evict_oldest()
+
+    def evict_oldest(self) -> None:
+        """Evict the oldest entry of all; there is one."""
+        self._evict(next(iter(self._entries)))
+
+    def pop(self, key: K) -> Kept[V] | None:
+        """Remove an entry and return it; None if there is none."""
+        kept = self._entries.pop(key, None)
+        if kept is None:
+            return None
+        own = self._by_caller[kept.caller]
+        del own[key]
+        if not own:
+            del self._by_caller[kept.caller]
+        for limit, amount in zip(self._limits, (1, kept.size), strict=False):
+            limit.give_back(kept.caller, amount)
+        return kept
+
+    def get(self, key: K) -> V | None:
+        """Return what is kept under a key; None if there is nothing."""
+        kept = self._entries.get(key)
+        return None if kept is None else kept.value
+
+    def clear(self) -> None:
+        """Remove everything; `on_evict` is not called."""
+        for key in list(self._entries):
+            self.pop(key)
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._entries
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"<OldestFirst {len(self)} callers={len(self._by_caller)}>"
+
+    def _evict(self, key: K) -> None:
+        kept = self.pop(key)
+        if kept is not None and self._on_evict is not None:
+            self._on_evict(key, kept)

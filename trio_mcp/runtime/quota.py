@@ -1,0 +1,120 @@
+"""How much of one limit each caller holds, so that no caller takes the room of the others.
+
+Up to half of a limit anyone may have. Beyond that, a caller may have a quarter of it, and one at least. What is held stays: a
+caller that took half while it was alone keeps that, and gets nothing more until the others have left or it has given back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TypeVar
+
+from ..errors import LimitExceeded
+from ..shared_limits import SharedLimit
+
+K = TypeVar("K")
+
+
+def half_of(limit: int) -> int:
+    """Return how much of a limit anyone may have, rounded up: one of one."""
+    return (limit + 1) // 2
+
+
+def quarter_of(limit: int) -> int:
+    """Return how much of a limit one caller may have while more than half of it is in use."""
+    return max(1, limit // 4)
+
+
+class Quota:
+    """What is held of one limit, in total and by each caller; a caller that holds nothing takes no memory.
+
+    A caller is whatever tells it from others. None is one that is alone, as on stdio: it may have all.
+
+    Args:
+        what: is limited.
+        limit: in total; by default that of `what`.
+        per_caller: what one caller may have, however little is in use; by default that of `what`. None for no such limit.
+
+    Attributes:
+        in_use: how much all callers hold.
+    """
+
+    __slots__ = ("_cap", "_half", "_held", "_quarter", "_what", "in_use", "limit")
+
+    def __init__(self, what: SharedLimit, limit: int | None = None, per_caller: int | None = None) -> None:
+        self.limit = what.limit if limit is None else limit
+        cap = what.per_caller if per_caller is None else per_caller
+        self._cap = self.limit if cap is None else cap
+        self._half, self._quarter = half_of(self.limit), quarter_of(self.limit)
+        self._what = what
+        self.in_use = 0
+        self._held: dict[Hashable | None, int] = {}
+
+    def take(self, caller: Hashable | None, size: int = 1) -> None:
+        """Count one more for a caller, or so many. Raises as `check` does; then nothing is counted."""
+        held, in_use = self._held.get(caller, 0) + size, self.in_use + size
+        # Nearly always there is room for everybody, and every call comes here.
+        if in_use > self._half or held > self._cap:
+            self.check(caller, size)
+        self._held[caller] = held
+        self.in_use = in_use
+
+    def check(self, caller: Hashable | None, size: int = 1, *, capped: bool = True) -> None:
+        """Raise `LimitExceeded`, which names the limit, unless a caller may have so much more; see `refusal`."""
+        refusal = self.refusal(caller, size, capped=capped)
+        if refusal is not None:
+            raise LimitExceeded(refusal)
+
+    def refusal(self, caller: Hashable | None, size: int = 1, *, capped: bool = True) -> str | None:
+        """Return why a caller may not have so much more, or None if it may.
+
+        Args:
+            capped: whether `per_caller` applies to this caller.
+        """
+        if self.in_use + size > self.limit:
+            named = self._named(self._what.option)
+            return f"this server already has {self.in_use} {self._what.what}: its limit is {self.limit}{named}"
+        return self.own_refusal(caller, size, capped=capped)
+
+    def own_refusal(self, caller: Hashable | None, size: int = 1, *, capped: bool = True) -> str | None:
+        """Return why a caller may not have so much more because of what it holds itself, or None if it may; see `refusal`."""
+        what = self._what.what
+        if capped and self._held.get(caller, 0) + size > self._cap:
+            return f"{self._cap} of your {what} are as many as you may have{self._named(self._what.cap)}"
+        if self.is_over_share(caller, size):
+            return (
+                f"over half of the {self.limit} {what} that this server may have are in use, and you would have more than a "
+                f"quarter of them, {self._quarter}{self._named(self._what.option)}"
+            )
+        return None
+
+    def is_over_share(self, caller: Hashable | None, size: int = 0) -> bool:
+        """Return whether a caller would hold more than its share with so much more, while over half of the limit is in use."""
+        in_use, held = self.in_use + size, self._held.get(caller, 0) + size
+        return in_use > self._half and held > self._quarter and caller is not None
+
+    def add(self, caller: Hashable | None, size: int = 1) -> None:
+        """Count so much more for a caller, whether or not it may have that."""
+        self.in_use += size
+        add_to(self._held, caller, size)
+
+    def give_back(self, caller: Hashable | None, size: int = 1) -> None:
+        """Count so much less for a caller."""
+        self.in_use -= size
+        add_to(self._held, caller, -size)
+
+    @staticmethod
+    def _named(option: str) -> str:
+        return f" ({option})" if option else ""
+
+    def __repr__(self) -> str:
+        return f"<Quota {self._what.what}: {self.in_use}/{self.limit} callers={len(self._held)}>"
+
+
+def add_to(table: dict[K, int], key: K, size: int) -> None:
+    """Add to an entry, and remove one that holds nothing: there are as many callers as entries."""
+    held = table.get(key, 0) + size
+    if held:
+        table[key] = held
+    else:
+        table.pop(key, None)

@@ -1,0 +1,120 @@
+"""Records whose last write is unknown: each is written again, with growing pauses, until the store says what it has.
+
+What must not start a call again is removed from the store in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+import trio
+
+from ...backoff import RECONNECT_BACKOFF, Backoff
+from ...errors import LimitExceeded
+from ...logs import RepeatedRecords
+from ...runtime import MemoryBudget, Supervisor
+from ...storage import StoreConflict
+from ..sizes import UNSETTLED_SIZE
+
+MAX_UNSETTLED: Final = 1000
+"""Records of one process whose last write is unknown. Then no work begins that would write a further one; what runs may still add
+its own."""
+
+AT_ONCE: Final = 16
+"""How many of them are written at a time: a store that is slow must not get more slow by it."""
+
+SETTLE_BACKOFF: Final[Backoff] = RECONNECT_BACKOFF
+
+LAST_SECONDS: Final = 2.0
+"""How long the last attempts may take when the server is shut down."""
+
+
+@dataclass(slots=True, eq=False)
+class Unsettled:
+    """A record that is written again until it is known."""
+
+    size: int
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+    def stop(self) -> None:
+        """Leave the record as it is; what is written at this moment is unknown."""
+        self.scope.cancel()
+
+
+class Settling:
+    """The unsettled records of one service. Each has a task of the supervisor, which tries once more when the server is shut down.
+
+    Args:
+        memory: the budget that they are kept in.
+        records: counts how often the store failed.
+    """
+
+    def __init__(self, supervisor: Supervisor, memory: MemoryBudget, records: RepeatedRecords) -> None:
+        self._supervisor = supervisor
+        self._account = memory.open()
+        self._records = records
+        self._unsettled: set[Unsettled] = set()
+        self._turns = trio.CapacityLimiter(AT_ONCE)
+
+    def check_room(self) -> None:
+        """Raise `LimitExceeded` if work may not begin whose record would be one too many."""
+        if len(self) >= MAX_UNSETTLED:
+            raise LimitExceeded(
+                f"{MAX_UNSETTLED} writes to the store have not been confirmed, which is the limit; try again later"
+            )
+        self._account.check(UNSETTLED_SIZE)
+
+    def has_room(self, size: int) -> bool:
+        """Return whether these bytes may be kept for a record."""
+        return self._account.has_room(size)
+
+    def begin(self, attempt: Callable[[], Awaitable[None]], size: int = 0) -> Unsettled:
+        """Make attempts in a task, the first after a pause, until one of them settles the record.
+
+        Args:
+            size: bytes that are kept for it.
+        """
+        unsettled = Unsettled(UNSETTLED_SIZE + size)
+        self._unsettled.add(unsettled)
+        self._account.draw(unsettled.size)
+        self._supervisor.spawn(self._run, unsettled, attempt)
+        return unsettled
+
+    async def _run(self, unsettled: Unsettled, attempt: Callable[[], Awaitable[None]]) -> None:
+        failures, is_settled = 0, False
+        try:
+            with unsettled.scope:
+                while not is_settled:
+                    await trio.sleep(SETTLE_BACKOFF.delay(failures))
+                    failures += 1
+                    async with self._turns:
+                        is_settled = await self.has_settled(attempt)
+        finally:
+            if not is_settled and not unsettled.scope.cancel_called:
+                with trio.CancelScope(shield=True), trio.move_on_after(LAST_SECONDS):
+                    await self.has_settled(attempt)
+            self._unsettled.remove(unsettled)
+            self._account.give_back(unsettled.size)
+
+    async def has_settled(self, attempt: Callable[[], Awaitable[None]]) -> bool:
+        """Make an attempt; return whether the record is settled. A failure is logged.
+
+        Args:
+            attempt: raises `StoreConflict` if the record is another's now, and anything else if it has to be made again.
+        """
+        try:
+            await attempt()
+        except StoreConflict as error:
+            self._records.log("a record was not written: %s", error)
+        except Exception as error:  # noqa: BLE001  whatever a store raises
+            self._records.log("the store did not keep what a call has done; it is written again: %s", error)
+            return False
+        return True
+
+    def __len__(self) -> int:
+        return len(self._unsettled)
+
+    def __repr__(self) -> str:
+        return f"<Settling {len(self)}>"

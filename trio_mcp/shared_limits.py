@@ -1,0 +1,130 @@
+"""The limits that several callers share: what is limited, how many there may be by default, and which options set that.
+
+Each is kept by a `Quota` (`runtime/quota.py`), which has the rule for all of them: once half of a limit is in use, a caller that
+would hold more than a quarter of it is refused. The table of docs/limits.md is made of this one, and `tests/shared_limits` fills
+each limit by one caller and serves another.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class SharedLimit(NamedTuple):
+    """One limit.
+
+    Attributes:
+        what: is limited, in the plural, as errors and docs/limits.md say it.
+        limit: the default.
+        refusal: what a caller sees that is refused.
+        option: sets the limit; empty if it is fixed.
+        per_caller: how many one caller may hold by default, however many others there are; None if only its share counts.
+        cap: the option that sets that.
+        identity: what a caller is here, if it is not the usual: a principal, or else a connection.
+    """
+
+    what: str
+    limit: int
+    refusal: str
+    option: str = ""
+    per_caller: int | None = None
+    cap: str = ""
+    identity: str = ""
+
+
+RUNNING_CALLS: Final = SharedLimit(
+    "calls that run", 20_000, "-32000", "Limits.actors", 20_000, "Limits.actors_per_principal"
+)
+PARKED_CALLS: Final = SharedLimit(
+    "calls that wait for an answer",
+    10_000,
+    "-32000; the call is cancelled",
+    "Limits.parked",
+    10_000,
+    "Limits.parked_per_principal",
+)
+OPEN_TASKS: Final = SharedLimit(
+    "open tasks",
+    10_000,
+    "-32000; nothing of the new one remains",
+    "TaskOptions.open",
+    1_000,
+    "TaskOptions.open_per_owner",
+)
+WAITING_FOR_TASKS: Final = SharedLimit(
+    "requests that wait for the results of tasks",
+    5_000,
+    "-32000; the caller can poll `tasks/get`",
+    "TaskOptions.waiting, and at most half of Limits.actors",
+    1_000,
+    "TaskOptions.waiting_per_owner",
+)
+SUBSCRIPTIONS: Final = SharedLimit("subscriptions to resources", 100_000, "-32000")
+SUBSCRIBED_CHARACTERS: Final = SharedLimit("characters of subscribed URIs", 64 * 1024 * 1024, "-32000")
+AWAITED_PAGES: Final = SharedLimit("URL elicitations that calls wait for", 10_000, "`LimitExceeded` in the tool")
+LEFT_PAGES: Final = SharedLimit(
+    "URL elicitations that nothing waits for and that may still be completed",
+    10_000,
+    "the oldest of the caller is forgotten: to complete it does nothing",
+)
+FINISHED_CALLS: Final = SharedLimit(
+    "finished calls whose results are kept for repeated requests",
+    10_000,
+    "the oldest of the caller is evicted: a copy of its request gets -32602",
+)
+FINISHED_BYTES: Final = SharedLimit("bytes of the results of finished calls", 64 * 1024 * 1024, FINISHED_CALLS.refusal)
+REPLAYED_STATES: Final = SharedLimit(
+    "states of earlier processes from which calls went on",
+    10_000,
+    "the oldest of the caller is forgotten: a copy of its request may run once more",
+)
+STORED_OUTCOMES: Final = SharedLimit(
+    "bytes of outcomes of calls with idempotency keys that one process keeps in a durable store",
+    256 * 1024 * 1024,
+    "the key is stored without the outcome: a repeat to the next process gets the error of an unknown outcome",
+    identity="a principal, or all callers without one",
+)
+SESSIONS: Final = SharedLimit(
+    "legacy sessions over HTTP", 10_000, "503, -32000", "HttpLimits.sessions", 1_000, "HttpLimits.per_principal"
+)
+SSE_STREAMS: Final = SharedLimit(
+    "HTTP+SSE streams", 10_000, "503", "HttpLimits.sessions", 1_000, "HttpLimits.per_principal"
+)
+WEBSOCKETS: Final = SharedLimit(
+    "open WebSockets", 10_000, "503", "HttpLimits.websockets", 1_000, "HttpLimits.per_principal"
+)
+CONNECTIONS: Final = SharedLimit(
+    "open connections",
+    10_000,
+    "503",
+    "ConnectionLimits.max_connections",
+    identity="an address; a trusted proxy and a Unix socket may have all",
+)
+STORED_RECORDS: Final = SharedLimit(
+    "records in a store in memory",
+    100_000,
+    "`StoreFull`",
+    "MemoryStore.records",
+    identity="the owner of a record",
+)
+
+SHARED_LIMITS: Final = (
+    RUNNING_CALLS,
+    PARKED_CALLS,
+    OPEN_TASKS,
+    WAITING_FOR_TASKS,
+    SUBSCRIPTIONS,
+    SUBSCRIBED_CHARACTERS,
+    AWAITED_PAGES,
+    LEFT_PAGES,
+    FINISHED_CALLS,
+    FINISHED_BYTES,
+    REPLAYED_STATES,
+    STORED_OUTCOMES,
+    SESSIONS,
+    SSE_STREAMS,
+    WEBSOCKETS,
+    CONNECTIONS,
+    STORED_RECORDS,
+)
+"""All of them. The memory budget is shared by the same rule, and says so itself (`runtime/memory_budget.py`)."""
