@@ -5,7 +5,8 @@
 #     the store                            then
 #     takes the claim                      the work goes on here
 #     has another version                  another process has it
-#     fails, or is late                    it may be ours: the next pass takes it over if it is this process's, or still another's
+#     fails, or is late                    the next pass takes it over, if it is this process's or still that of the dead one
+#     has another version after that       the same again, as the late claim may have been made
 #     fails as the log is read             it is this process's, and nothing runs: the next pass goes on with it
 
 from __future__ import annotations
@@ -115,11 +116,14 @@ class Adoption:
     async def _adopt(self, record: TaskRecord, version: int) -> None:
         """Take over a task, and go on with its work. Of several processes that try, one succeeds. Raises `StoreError`."""
         tasks = self._tasks
-        claimed = record._replace(node=tasks.services.node)
+        claimed, was_unsure = record._replace(node=tasks.services.node), record.id in self._unsure
         self._unsure.add(record.id)
         try:
             await tasks.store.write([Put(stored_form(claimed, version))])
         except StoreConflict:
+            if was_unsure:
+                # The claim of an earlier pass may have been made only now.
+                raise
             self._unsure.discard(record.id)
             return
         task = OpenTask(claimed, tasks, caller=None if claimed.call is None else claimed.call.facts().principal)
