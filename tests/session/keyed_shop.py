@@ -106,3 +106,5 @@ async def process(shop: Shop, era: type[Legacy], lateness: Lateness = in_time) -
     async with play(shop.server(store), era) as player:
         yield Process(player, store)
         store.crash()
+    # What is on its way is made nevertheless.
+    store.make_late()
