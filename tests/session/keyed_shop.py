@@ -31,6 +31,7 @@ class Shop:
         options = ServiceOptions(store=store, keys=KeyRing([bytes(32)]), outcome_grace=self.grace)
         server = Server("shop", options=options)
         server.tool(self.pay)
+        server.tool(self.pay_slowly)
         server.tool(resume="replay")(self.order)
         server.tool(resume="replay")(self.asking_order)
         server.tool(annotations=ToolAnnotations(idempotent_hint=True))(self.set_price)
@@ -41,6 +42,10 @@ class Shop:
         self.done.append("pay")
         await self.hold.wait()
         return f"paid {len(self.done)}"
+
+    async def pay_slowly(self, ctx: Context) -> str:
+        await ctx.progress(1)
+        return await self.pay()
 
     async def order(self, ctx: Context) -> str:
         await ctx.step("charge", self.act, "charge")
