@@ -347,6 +347,22 @@ async def test_a_task_that_the_next_process_goes_on_with_is_not_taken_back(
     assert shop.done == ["report"]
 
 
+@pytest.mark.parametrize("seconds", LATE)
+async def test_a_task_whose_taking_over_is_stored_late_goes_on_once(
+    shop: Shop, autojump_clock: MockClock, seconds: float
+) -> None:
+    async with process(shop, Modern) as first:
+        first.player._capabilities = DECLARES  # noqa: SLF001
+        await first.call("report")
+        await first.player.result()
+    async with process(shop, Modern, late("task", 1, seconds)):
+        await trio.sleep(SETTLED)
+        assert shop.done == ["report"] * 2
+    async with process(shop, Modern):
+        await trio.sleep(SETTLED)
+    assert shop.done == ["report"] * 3
+
+
 def stored_tasks(shop: Shop) -> int:
     return sum(kind == "task" for kind, _ in shop.disk.records)
 

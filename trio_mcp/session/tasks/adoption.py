@@ -11,9 +11,11 @@ import trio
 from ...errors import CallLost, McpError
 from ...logs import peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, ErrorDetail
-from ...storage import Put, Record, Store, StoreConflict, StoreError
+from ...storage import Record, Store, StoreConflict, StoreError
 from ..calls.call import Plan
 from ..calls.earlier import earlier_run, read_log
+from ..calls.fenced import FencedRecord
+from ..calls.settling import SETTLE_BACKOFF
 from .creating import begin_work
 from .open_task import OpenTask
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
@@ -75,19 +77,41 @@ async def adopt_some(tasks: Tasks, adoptable: Iterator[tuple[TaskRecord, int]]) 
 
 
 async def adopt(tasks: Tasks, record: TaskRecord, version: int) -> None:
-    """Take over a task, and go on with its work. Of several processes that try, one succeeds. Raises `StoreError`."""
+    """Take over a task, and go on with its work. Of several processes that try, one succeeds."""
     claimed = record._replace(node=tasks.services.node)
-    try:
-        await tasks.store.write([Put(stored_form(claimed, version))])
-    except StoreConflict:
+    owned = await own(tasks, claimed, version)
+    if owned is None:
         return
     task = OpenTask(claimed, tasks)
-    task.version, task.is_resuming = version + 1, True
+    task.version, task.is_resuming = owned, True
     tasks.add(task)
     try:
         await resume(tasks, task, claimed.call)
     except (McpError, StoreError, ValueError, TypeError) as error:
         tasks.fail(task, lost(str(error)))
+
+
+async def own(tasks: Tasks, claimed: TaskRecord, version: int) -> int | None:
+    """Write the record of a task as that of this process; return its version, None if it is another's now.
+
+    A store that fails is asked again, with growing pauses: if it had taken the record nevertheless, no process would work on it.
+
+    Args:
+        version: that it replaces.
+    """
+    stored, failures = stored_form(claimed, version), 0
+    record = FencedRecord(tasks.store, KIND, stored.key, stored.owner, version)
+    while True:
+        try:
+            await record.put(stored.value, stored.expires_at)
+        except StoreConflict:
+            return None
+        except StoreError as error:
+            tasks.services.records.log("the store did not keep that a task is taken over: %s", error)
+            await trio.sleep(SETTLE_BACKOFF.delay(failures))
+            failures += 1
+        else:
+            return record.version
 
 
 async def resume(tasks: Tasks, task: OpenTask, call: TaskCall | None) -> None:
