@@ -8,6 +8,7 @@ import pytest
 import trio
 from peer import Json
 from talk import Legacy, Talk, accept, offering, play, talk_to
+from task_talk import DECLARES
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
@@ -15,6 +16,7 @@ from trio_mcp.protocol.meta import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.server import Context, Server
+from trio_mcp.session import TaskOptions
 from trio_mcp.session.calls import repeats
 from trio_mcp.types import ToolAnnotations
 
@@ -459,3 +461,38 @@ async def test_nothing_is_left_at_the_end(era: type[Legacy]) -> None:
         await wait_all_tasks_blocked()
         player.talk.outbox.account.close()
     assert memory.drawn == 0
+
+
+async def test_a_repeat_waits_while_its_task_is_created() -> None:
+    created: list[str] = []
+
+    async def report() -> str:
+        created.append("report")
+        await trio.sleep_forever()
+        return ""
+
+    server = offering()
+    server.tool(task=True)(report)
+    async with talk_to(server) as talk:
+        ids = [talk.leg("report", meta=KEY, capabilities=DECLARES) for _ in range(3)]
+        # The task is created for those that stay.
+        talk.session.disconnect(talk.listeners[ids[0]])
+        tasks = [(await talk.result(request))["taskId"] for request in ids[1:]]
+        await wait_all_tasks_blocked()
+    assert tasks[0] == tasks[1]
+    assert created == ["report"]
+
+
+async def test_a_task_that_could_not_be_created_is_created_by_a_repeat() -> None:
+    server = offering(tasks=TaskOptions(open=1))
+    server.tool(task=True)(wait_for_ever)
+    async with talk_to(server) as talk:
+        first = await talk.result(talk.leg("wait_for_ever", capabilities=DECLARES))
+        assert (await talk.error(talk.leg("wait_for_ever", meta=KEY, capabilities=DECLARES)))["code"] == SERVER_BUSY
+        await talk.result(talk.ask("tasks/cancel", capabilities=DECLARES, taskId=first["taskId"]))
+        assert "taskId" in await talk.result(talk.leg("wait_for_ever", meta=KEY, capabilities=DECLARES))
+
+
+async def wait_for_ever() -> str:
+    await trio.sleep_forever()
+    return ""

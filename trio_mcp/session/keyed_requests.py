@@ -44,7 +44,7 @@ class KeyedRequests:
     _start_call: StartCall
 
     def repeat(self, key: CallKey, facts: RequestFacts, params: Model, target: ReplyTarget) -> bool:
-        """Answer a repeat of a request: join its call, wait for that, or send its outcome again; False if the call is new or lost.
+        """Answer a repeat: join its call, wait for it, or send its outcome again; return False if the call is new or lost.
 
         Raises:
             RemoteProtocolError: -32602, another request has used the key.
