@@ -43,6 +43,7 @@ PARKED_CALLS: Final = SharedLimit(
     10_000,
     "Limits.parked_per_principal",
 )
+TOOL_QUEUE: Final = SharedLimit("calls that wait for a place of one tool", 0, "-32000", "queue")
 OPEN_TASKS: Final = SharedLimit(
     "open tasks",
     10_000,
@@ -129,6 +130,7 @@ STORED_RECORDS: Final = SharedLimit(
 SHARED_LIMITS: Final = (
     RUNNING_CALLS,
     PARKED_CALLS,
+    TOOL_QUEUE,
     OPEN_TASKS,
     WAITING_FOR_TASKS,
     SUBSCRIPTIONS,

@@ -48,6 +48,7 @@ from trio_mcp.shared_limits import (
     STORED_RECORDS,
     SUBSCRIBED_CHARACTERS,
     SUBSCRIPTIONS,
+    TOOL_QUEUE,
     USED_KEYS,
     WAITING_FOR_TASKS,
     WEBSOCKETS,
@@ -128,6 +129,23 @@ def calling(tool: str, **options: Any) -> AbstractAsyncContextManager[Hold]:
             yield hold
 
     return opened()
+
+
+@asynccontextmanager
+async def tool_queue() -> AsyncIterator[Hold]:
+    server = Server("s", version="1")
+    server.tool(wait, limit=1, queue=LIMIT)
+    async with server.open_service() as service:
+        known = Callers(lambda caller: Talk(service, principal=caller))
+        (await known.of("first")).leg("wait")
+        await wait_all_tasks_blocked()
+
+        async def hold(caller: str | None) -> str | None:
+            talk = await known.of(caller)
+            talk.leg("wait")
+            return await refusal(talk)
+
+        yield hold
 
 
 @asynccontextmanager
@@ -289,6 +307,7 @@ async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
 HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] = {
     RUNNING_CALLS: lambda: calling("wait", actors=Limits(actors=LIMIT)),
     PARKED_CALLS: lambda: calling("ask", actors=Limits(parked=LIMIT)),
+    TOOL_QUEUE: tool_queue,
     OPEN_TASKS: open_tasks,
     WAITING_FOR_TASKS: waiting_for_tasks,
     SUBSCRIPTIONS: lambda: subscribing("SUBSCRIPTIONS", 1),
