@@ -102,7 +102,8 @@ class KeyedRequests:
             calls.spawn(Claiming(calls, calls.stored_keys, keyed, waiting, plan, as_task, request).run)
             return
         lost = known is not None or calls.keyed.was_used(key)
-        lost = lost or may_have_run(key, calls.node, forgotten_until=calls.keyed.forgotten_until, alone=alone)
+        forgotten = calls.keyed.forgotten_until(key.owner)
+        lost = lost or may_have_run(key, calls.node, forgotten_until=forgotten, alone=alone)
         if lost and not runs_again(plan):
             target.finish(CALL_LOST)
             return
