@@ -19,8 +19,8 @@ import trio
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.framing import Line, LineDecoder, LineTooLong, LongLineEnded
+from trio_mcp.protocol.json_limits import DEFAULT_LIMITS, JsonLimits
 from trio_mcp.protocol.jsonrpc import Malformed, dump, unreadable
-from trio_mcp.protocol.strict_json import DEFAULT_LIMITS, JsonLimits
 from trio_mcp.session.channel import MessageChannel
 from trio_mcp.session.envelope import Envelope, Received, received
 
