@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from trio_mcp import (
     CallRequest,
     Client,
+    ClientGroup,
     ClientTools,
     Context,
     Disconnected,
@@ -370,6 +371,10 @@ async def test_two_clients_with_one_tool_are_told_of_groups() -> None:
         async with MockClient().context() as ctx:
             with pytest.raises(ValueError, match=naming("lend", "ClientGroup")):
                 await ctx.run_tool_loop("Go.", [one, other])
+    mock = MockClient(samples=[tool_use("b_lend", title="Emma"), "done"])
+    async with ClientGroup({"a": library(), "b": library()}) as group, mock.context() as ctx:
+        result = await ctx.run_tool_loop("Go.", [group])
+    assert texts(results_of(result.messages)) == ["lent Emma"]
 
 
 class Broken:
