@@ -152,6 +152,30 @@ async def test_an_item_of_the_program_takes_the_place_of_a_peers_and_gives_it_ba
     assert [unnamed(text, kind, "one", "far", "hub") for text in warnings(caplog)] == [[]]
 
 
+async def test_a_tool_that_becomes_one_that_cannot_be_offered_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
+    far = ListingServer("far", "tool", ["one", "two"])
+    hub = Server("hub")
+    hub.mount("f", proxy(far, name="far"))
+    schema = {"type": "object", "properties": {"a": {"type": "string", "x-mcp-header": "not a header"}}}
+    async with served(hub) as client:
+        assert {*await listed(client, "tool")} == {"f_one", "f_two"}
+        await far.change([{"name": "one", "inputSchema": schema}, "two"])
+        await wait_all_tasks_blocked()
+        assert {*await listed(client, "tool")} == {"f_two"}
+    assert [unnamed(text, "one", "far", "not a header") for text in warnings(caplog)] == [[]]
+
+
+async def test_an_item_of_the_program_may_come_and_go_in_a_thread() -> None:
+    far = ListingServer("far", "tool", ["one", "two"])
+    hub = Server("hub")
+    hub.mount("f", proxy(far, name="far"))
+    async with served(hub) as client:
+        await trio.to_thread.run_sync(add_own, hub, "tool", "f_one")
+        assert await listed(client, "tool") == {"f_two": "", "f_one": "own"}
+        await trio.to_thread.run_sync(hub.remove_tool, "f_one")
+        assert await listed(client, "tool") == {"f_two": "", "f_one": ""}
+
+
 async def test_what_is_left_out_is_a_function_of_the_lists_and_not_of_their_order() -> None:
     lists = [["one", "two"], ["two", "three"], ["", "one", "one"]]
     found = set()

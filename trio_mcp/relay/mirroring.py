@@ -97,13 +97,17 @@ class MirroredList(Generic[I, M]):
 
     def leave_out(self, key: str, why: str, /) -> None:
         """Note that an item had to give way to one of the program."""
-        self._reasons = {**self._reasons, key: why}
+        self._reasons[key] = why
         self._left_out.note(self._kind, self._reasons)
 
     def offer_again(self) -> None:
         """Offer what had to give way, if there is room for it now."""
-        if self._reasons:
-            self.update(self._listed)
+        with CHANGING:
+            models = by_key(self._listed, self._key_of, {}) if self._reasons else {}
+            for key in [key for key in self._reasons if key in models and key not in self._catalog.by_key]:
+                del self._reasons[key]
+                self._offer(key, models[key])
+        self._left_out.note(self._kind, self._reasons)
 
 
 class Mirror:

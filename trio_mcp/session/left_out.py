@@ -31,8 +31,10 @@ def by_key(items: Iterable[M], key_of: Callable[[M], str], left_out: dict[str, s
         key = key_of(item)
         if not key:
             left_out[key] = NAMELESS
+            continue
+        first = found.setdefault(key, item)
         # A server whose list changes while its pages are read may list an item twice.
-        elif found.setdefault(key, item) != item:
+        if first is not item and first != item:
             left_out[key] = REPEATED
     return found
 
