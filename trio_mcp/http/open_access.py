@@ -14,7 +14,8 @@ from ..session.transport import authenticates
 from ..types import Implementation
 
 CURE: Final = (
-    "Give authenticate= to the call that serves it, or mount it in a Server with HttpOptions(authenticate=...); or serve it on stdio"
+    "Give authenticate= to the call that serves it, or mount it in a Server with HttpOptions(authenticate=...), or serve it on "
+    "stdio"
 )
 
 
