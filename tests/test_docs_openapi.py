@@ -13,8 +13,11 @@ from talk import talk_to
 from trio_mcp import Client
 from trio_mcp.openapi import OpenApiLimits
 from trio_mcp.openapi.adding import TIMEOUT
+from trio_mcp.openapi.documents import MAX_DEPTH, MAX_VALUES
 from trio_mcp.openapi.names import MAX_NAME
+from trio_mcp.openapi.reading import READ_INLINE
 from trio_mcp.openapi.sending import MAX_REDIRECTS
+from trio_mcp.protocol.json_limits import JsonLimits
 
 PAGE = Page("openapi")
 BOUND = 20.0
@@ -66,4 +69,7 @@ def test_the_numbers_are_those_of_the_code() -> None:
     assert f"within `timeout` seconds ({TIMEOUT:g} by default)" in PAGE.prose
     assert f"at most {MAX_NAME} of them" in PAGE.prose
     assert MAX_REDIRECTS == 5
+    chars = JsonLimits().max_number_chars
+    assert f"at most {MAX_VALUES:,} values and names, {MAX_DEPTH} levels, and {chars} characters" in PAGE.prose
+    assert f"more than {READ_INLINE // 1024} KiB" in PAGE.prose
     assert "at most five times" in PAGE.prose

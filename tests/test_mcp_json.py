@@ -301,6 +301,15 @@ def test_a_file_is_read_once_and_not_changed(tmp_path: Path) -> None:
     assert path.read_bytes() == content
 
 
+def test_only_regular_files_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "mcp.json"
+    path.symlink_to("/dev/null")
+    with pytest.raises(ConfigurationError, match=naming("mcp.json", "device")):
+        read_mcp_json(path)
+    file = {"mcpServers": {"one": {"command": "run", "envFile": "/dev/null"}}}
+    assert unnamed(str(parsed(file).errors["one"]), "one", "/dev/null", "device") == []
+
+
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     with pytest.raises(FileNotFoundError):

@@ -43,6 +43,7 @@ PARKED_CALLS: Final = SharedLimit(
     10_000,
     "Limits.parked_per_principal",
 )
+TOOL_QUEUE: Final = SharedLimit("calls that wait for a place of one tool", 0, "-32000", "queue")
 OPEN_TASKS: Final = SharedLimit(
     "open tasks",
     10_000,
@@ -78,6 +79,24 @@ REPLAYED_STATES: Final = SharedLimit(
     10_000,
     "the oldest of the caller is forgotten: a copy of its request may run once more",
 )
+KEYED_OUTCOMES: Final = SharedLimit(
+    "outcomes of calls with idempotency keys",
+    10_000,
+    "the oldest of the caller is dropped: its repeat gets the error of an unknown outcome",
+    identity="a principal; all without one are one, which may have all",
+)
+KEYED_OUTCOME_BYTES: Final = SharedLimit(
+    "bytes of outcomes of calls with idempotency keys",
+    64 * 1024 * 1024,
+    KEYED_OUTCOMES.refusal,
+    identity=KEYED_OUTCOMES.identity,
+)
+USED_KEYS: Final = SharedLimit(
+    "idempotency keys of calls whose outcome is gone",
+    100_000,
+    "the oldest of the caller is forgotten: what says that it repeats a call of this caller is not run for ten minutes",
+    identity=KEYED_OUTCOMES.identity,
+)
 STORED_OUTCOMES: Final = SharedLimit(
     "bytes of outcomes of calls with idempotency keys that one process keeps in a durable store",
     256 * 1024 * 1024,
@@ -111,6 +130,7 @@ STORED_RECORDS: Final = SharedLimit(
 SHARED_LIMITS: Final = (
     RUNNING_CALLS,
     PARKED_CALLS,
+    TOOL_QUEUE,
     OPEN_TASKS,
     WAITING_FOR_TASKS,
     SUBSCRIPTIONS,
@@ -120,6 +140,9 @@ SHARED_LIMITS: Final = (
     FINISHED_CALLS,
     FINISHED_BYTES,
     REPLAYED_STATES,
+    KEYED_OUTCOMES,
+    KEYED_OUTCOME_BYTES,
+    USED_KEYS,
     STORED_OUTCOMES,
     SESSIONS,
     SSE_STREAMS,

@@ -14,7 +14,7 @@ import trio
 
 from chaos.world import BrokenPromises, World
 
-RUN_SECONDS: Final = 20.0
+RUN_SECONDS: Final = 15.0
 """Seconds of faults in one run. It takes some more until all operations have ended."""
 
 

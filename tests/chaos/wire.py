@@ -16,6 +16,10 @@ from trio_mcp.protocol.http.headers import headers_of
 
 Json = dict[str, Any]
 
+UNTOLD: Final = {"jsonrpc", "_meta", "requestedSchema", "capabilities", "clientInfo", "serverInfo", "supportedVersions"}
+MOST_TOLD: Final = 48
+"""Characters of one word, such as a `requestState`."""
+
 ACCEPT: Final = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
@@ -54,21 +58,20 @@ class Wire:
         """Send a modern request; return its response. Raises `Lost`."""
         params = {**params, "_meta": modern_meta(capabilities, meta)}
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
-        told = {name: value for name, value in params.items() if name != "_meta"}
-        self._story.tell(f"-> {port} {method} {json.dumps(told)} {json.dumps(meta or {})}")
+        self._story.tell(f"-> {port} {method} {brief(params)} {brief(meta or {})}")
         async with self._sent(port, "POST", headers_of(method, params), message) as response:
             async for _, found in events_of(response):
                 if found is not None and found.get("id") == message["id"] and "method" not in found:
-                    self._story.tell(f"<- {port} {response.status_code} {json.dumps(found)}")
+                    self._story.tell(f"<- {port} {response.status_code} {brief(found)}")
                     return found
         raise self._lost(port, "the response ended without an answer")
 
     async def post(self, port: int, message: Json, headers: Mapping[str, str]) -> Answer:
         """Send a legacy message that is answered without a stream. Raises `Lost`."""
-        self._story.tell(f"-> {port} {json.dumps(message)}")
+        self._story.tell(f"-> {port} {brief(message)}")
         async with self._sent(port, "POST", headers, message) as response:
             found = [each async for _, each in events_of(response) if each is not None]
-            self._story.tell(f"<- {port} {response.status_code} {json.dumps(found)}")
+            self._story.tell(f"<- {port} {response.status_code} {brief(found)}")
             return Answer(response.status_code, response.headers, found[-1] if found else {})
 
     @asynccontextmanager
@@ -76,13 +79,13 @@ class Wire:
         self, port: int, verb: str, headers: Mapping[str, str], message: Json | None = None
     ) -> AsyncIterator[tuple[int, AsyncIterator[Event]]]:
         """Send a legacy request that may be answered with a stream; yield the status and the events. Raises `Lost`."""
-        self._story.tell(f"-> {port} {verb} {json.dumps(message)} {headers.get('Last-Event-ID', '')}")
+        self._story.tell(f"-> {port} {verb} {brief(message)} {headers.get('Last-Event-ID', '')}")
         async with self._sent(port, verb, headers, message) as response:
             yield response.status_code, self._told(port, response)
 
     async def _told(self, port: int, response: httpx2.Response) -> AsyncIterator[Event]:
         async for event in events_of(response):
-            self._story.tell(f"<- {port} {response.status_code} {event.id} {json.dumps(event.message)}")
+            self._story.tell(f"<- {port} {response.status_code} {event.id} {brief(event.message)}")
             yield event
         self._story.tell(f"<- {port} {response.status_code} the end")
 
@@ -100,6 +103,23 @@ class Wire:
     def _lost(self, port: int, why: str) -> Lost:
         self._story.tell(f"<- {port} lost: {why}")
         return Lost(why)
+
+
+def brief(value: object) -> str:
+    """Return JSON for a story: without what is the same in all messages, and with the ends of long texts only."""
+    return json.dumps(shortened(value))
+
+
+def shortened(value: object) -> object:
+    match value:
+        case dict():
+            return {name: shortened(each) for name, each in value.items() if name not in UNTOLD}
+        case list():
+            return [shortened(each) for each in value]
+        case str() if len(value) > MOST_TOLD:
+            return f"{value[:8]}...{value[-24:]}" if " " not in value else value
+        case _:
+            return value
 
 
 async def events_of(response: httpx2.Response) -> AsyncIterator[Event]:

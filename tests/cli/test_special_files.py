@@ -8,7 +8,7 @@ import signal
 import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -128,8 +128,7 @@ WITHOUT = {"completion", "demo", "discover"}
 """Commands that take no path; `discover` has a test of its own."""
 
 
-def cases() -> list[tuple[str, str, list[str]]]:
-    tables = (INPUTS, MORE_INPUTS, OUTPUTS)
+def cases(*tables: Mapping[str, list[tuple[str, list[str]]]]) -> list[tuple[str, str, list[str]]]:
     return [(command, path, words) for table in tables for command, each in table.items() for path, words in each]
 
 
@@ -138,7 +137,7 @@ def test_every_command_that_takes_a_path_is_tried() -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("command", "path", "words"), cases())
+@pytest.mark.parametrize(("command", "path", "words"), cases(INPUTS, MORE_INPUTS, OUTPUTS))
 def test_a_command_takes_regular_files_alone(
     command: str, path: str, words: list[str], kind: str, folder: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,6 +201,19 @@ def test_a_link_of_a_project_that_leads_out_of_it_is_refused(folder: Path, capsy
     assert "secret" not in capsys.readouterr().out
     assert main(["list", "vscode:secret"]) == Status.UNREACHABLE
     assert outside.read_text() == before
+
+
+@pytest.mark.parametrize(("command", "path", "words"), cases(OUTPUTS))
+def test_a_link_that_has_the_name_of_an_output_is_replaced(
+    command: str, path: str, words: list[str], folder: Path
+) -> None:
+    outside = folder.parent / "outside"
+    outside.write_text("mine")
+    (folder / path).symlink_to(outside)
+    assert main([command, *words]) == Status.OK
+    assert outside.read_text() == "mine"
+    assert (folder / path).read_bytes()
+    assert not (folder / path).is_symlink()
 
 
 @pytest.mark.parametrize("target", ["../outside", "../missing"])

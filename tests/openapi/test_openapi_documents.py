@@ -196,6 +196,13 @@ def test_a_document_has_limits(tmp_path: Path) -> None:
         OpenApiLimits(max_response=0)
 
 
+def test_a_document_is_a_regular_file(tmp_path: Path) -> None:
+    file = tmp_path / "openapi.json"
+    file.symlink_to("/dev/null")
+    with pytest.raises(OpenApiError, match="device"):
+        names(file)
+
+
 def test_a_long_description_is_cut() -> None:
     (tool,) = Api().server(operation(description="x" * 5000)).tools
     assert tool.model.description is not None

@@ -30,6 +30,7 @@ STYLES: list[tuple[Json, Any, str]] = [
     (param("s", explode=False), SIZE, "/x?s=w,1,h,2%263"),
     (param("s", style="deepObject"), {"a": 1, "b": {"c": [2, 3]}}, "/x?s%5Ba%5D=1&s%5Bb%5D%5Bc%5D=2&s%5Bb%5D%5Bc%5D=3"),
     (param("q", allowReserved=True), "/a?b&c#d", "/x?q=/a?b%26c%23d"),
+    (param("q", allowReserved=True), "a;key=b", "/x?q=a%3Bkey%3Db"),
     (param("filter[a]"), "b", "/x?filter%5Ba%5D=b"),
     ({"name": "f", "in": "query", "content": {"application/json": {}}}, {"a": [1]}, "/x?f=%7B%22a%22%3A%5B1%5D%7D"),
     (param("id", "path"), "a b&c", "/p/a%20b%26c"),

@@ -10,7 +10,7 @@ import trio.testing
 from asgi_peer import JSON_HEADERS, legacy_call, modern_call
 from hosts import proxied
 from principals import TALKS, Principal, authenticate, one_era, principals
-from relaying import PROMPT, Json, ask
+from relaying import FORM, PROMPT, Json, Line, ask, initialized
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, RELATED_TASK
@@ -336,6 +336,7 @@ async def test_a_round_that_the_proxy_answers_in_part_is_that_of_its_principal()
         shown = (await reply.end()).json["result"]
         assert list(shown["inputRequests"]) == ["q"]
         given = {"requestState": shown["requestState"], "inputResponses": {"q": {"action": "decline"}}}
+        await hosts.discovered(BOB)
         refused = (await hosts.peer.start(*call_of(BOB, **given)).end()).json["error"]
         made_up = (await hosts.peer.start(*call_of(BOB, **{**given, "requestState": "x"})).end()).json["error"]
         assert refused == made_up
@@ -389,6 +390,49 @@ async def test_the_tasks_of_a_process_that_a_session_has_for_itself_are_listed()
         body = {"jsonrpc": "2.0", "id": 3, "method": "tasks/get", "params": {"taskId": task_id}}
         hosts.peer.start(body, headers)
         assert (await server.receive())["params"] == {"taskId": "t-1"}
+
+
+async def test_what_a_server_asks_late_reaches_no_other_principal() -> None:
+    """Modern hosts have no sessions, and a legacy server does not say in which call it asks."""
+    async with proxied(authenticate=authenticate) as hosts:
+        reply = hosts.peer.start(*call_of(ALICE))
+        server = await hosts.connection()
+        await open_legacy(server)
+        await server.send({"jsonrpc": "2.0", "id": (await server.receive())["id"], "result": {"content": []}})
+        assert "result" in (await reply.end()).last
+        other = hosts.peer.start(*call_of(BOB))
+        server_of_bob = await hosts.connection()
+        await open_legacy(server_of_bob)
+        got = await server_of_bob.receive()
+        await server.send(ask("q", "elicitation/create", FORM))
+        assert (await server.receive())["error"]["code"] == -32602
+        await server_of_bob.send({"jsonrpc": "2.0", "id": got["id"], "result": {"content": []}})
+        assert (await other.end()).last["result"]["content"] == []
+
+
+async def test_a_principal_takes_the_place_of_one_whose_requests_have_ended() -> None:
+    async with proxied(authenticate=authenticate, max_sessions=1) as hosts:
+        server = await hosts.discovered(ALICE)
+        reply = hosts.peer.start(*call_of(ALICE))
+        got = await server.receive()
+        refused = await hosts.peer.start(*call_of(BOB)).end()
+        assert refused.status == 503
+        assert "max_sessions" in refused.json["error"]["message"]
+        await server.send({"jsonrpc": "2.0", "id": got["id"], "result": {"resultType": "complete", "content": []}})
+        assert "result" in (await reply.end()).json
+        await hosts.discovered(BOB)
+        await server.ends()
+
+
+async def open_legacy(server: Line) -> None:
+    """Let the proxy find out that a server is a legacy one, and open a session."""
+    got = await server.receive()
+    assert got["method"] == "server/discover"
+    await server.send({"jsonrpc": "2.0", "id": got["id"], "error": {"code": -32601, "message": "what?"}})
+    got = await server.receive()
+    assert got["method"] == "initialize"
+    await server.send({"jsonrpc": "2.0", "id": got["id"], "result": initialized()})
+    assert (await server.receive())["method"] == "notifications/initialized"
 
 
 def related(task_id: str) -> Json:

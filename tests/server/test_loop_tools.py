@@ -9,11 +9,14 @@ from typing import Annotated, Any
 
 import pytest
 import trio
+from listing_server import ListingServer, item
+from naming import naming, unnamed
 from pydantic import BaseModel
 
 from trio_mcp import (
     CallRequest,
     Client,
+    ClientGroup,
     ClientTools,
     Context,
     Disconnected,
@@ -344,6 +347,34 @@ async def test_some_of_the_tools_of_a_client_can_be_chosen() -> None:
             with pytest.raises(ValueError, match="lend"):
                 await ctx.run_tool_loop("Go.", [remote, ClientTools(remote, ["lend"])])
         assert offered(mock) == ["lend"]
+
+
+async def test_odd_tools_of_a_client_are_left_out_of_a_loop(caplog: pytest.LogCaptureFixture) -> None:
+    odd = ["lend", "", "a/b", "__schema__", "own", item("tool", "lend", "again"), "some"]
+    async with Client.connect(ListingServer("remote", "tool", odd)) as remote, Client.connect(library()) as other:
+        mock = MockClient(samples=["done", "done"])
+        async with mock.context() as ctx:
+
+            async def own() -> str:
+                return "own"
+
+            await ctx.run_tool_loop("Go.", [remote, own])
+            assert offered(mock) == ["lend", "some", "own"]
+            await ctx.run_tool_loop("Go.", [remote, ClientTools(other, ["lend"])])
+    texts = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    for name in ("''", "a/b", "__schema__", "own", "lend"):
+        assert [text for text in texts if unnamed(text, name, "left out") == []]
+
+
+async def test_two_clients_with_one_tool_are_told_of_groups() -> None:
+    async with Client.connect(library()) as one, Client.connect(library()) as other:
+        async with MockClient().context() as ctx:
+            with pytest.raises(ValueError, match=naming("lend", "ClientGroup")):
+                await ctx.run_tool_loop("Go.", [one, other])
+    mock = MockClient(samples=[tool_use("b_lend", title="Emma"), "done"])
+    async with ClientGroup({"a": library(), "b": library()}) as group, mock.context() as ctx:
+        result = await ctx.run_tool_loop("Go.", [group])
+    assert texts(results_of(result.messages)) == ["lent Emma"]
 
 
 class Broken:

@@ -31,6 +31,7 @@ class Shop:
         options = ServiceOptions(store=store, keys=KeyRing([bytes(32)]), outcome_grace=self.grace)
         server = Server("shop", options=options)
         server.tool(self.pay)
+        server.tool(self.pay_slowly)
         server.tool(resume="replay")(self.order)
         server.tool(resume="replay")(self.asking_order)
         server.tool(annotations=ToolAnnotations(idempotent_hint=True))(self.set_price)
@@ -41,6 +42,10 @@ class Shop:
         self.done.append("pay")
         await self.hold.wait()
         return f"paid {len(self.done)}"
+
+    async def pay_slowly(self, ctx: Context) -> str:
+        await ctx.progress(1)
+        return await self.pay()
 
     async def order(self, ctx: Context) -> str:
         await ctx.step("charge", self.act, "charge")
@@ -106,3 +111,5 @@ async def process(shop: Shop, era: type[Legacy], lateness: Lateness = in_time) -
     async with play(shop.server(store), era) as player:
         yield Process(player, store)
         store.crash()
+    # What is on its way is made nevertheless.
+    store.make_late()

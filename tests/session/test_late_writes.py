@@ -13,9 +13,12 @@ from talk import Legacy, Modern
 from task_talk import DECLARES
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.session.calls import settling
-from trio_mcp.storage import Change, Put
+from trio_mcp.session.calls.repeats import CallKey
+from trio_mcp.session.calls.stored_keys import Claim, StoredKey, StoredKeys
+from trio_mcp.storage import Change, Put, Remove
 
 SETTLED = 60.0
 """Seconds after which everything is settled."""
@@ -36,6 +39,11 @@ def late(kind: str, number: int, seconds: float, times: int = 1) -> Lateness:
         return seconds if number <= count < number + times else None
 
     return lateness
+
+
+def late_removal(kind: str) -> Lateness:
+    """Return the lateness of the writes that remove a record of this kind."""
+    return lambda changes: 30.0 if any(isinstance(each, Remove) and each.kind == kind for each in changes) else None
 
 
 def unsettled(only: Process) -> int:
@@ -184,6 +192,70 @@ async def test_a_key_that_cannot_be_settled_before_the_process_ends_is_that_of_a
     assert shop.done == []
 
 
+class Lingering(Shop):
+    """Its payments take their time to be cancelled."""
+
+    async def pay(self) -> str:
+        self.done.append("pay")
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await trio.sleep(3)
+
+
+async def test_a_repeat_is_refused_while_the_call_of_its_key_cleans_up(
+    era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    shop = Lingering()
+    async with process(shop, era) as only:
+        await only.call("pay")
+        await wait_all_tasks_blocked()
+        only.hang_up()
+        await trio.sleep(1)
+        await only.call("pay")
+        assert (await only.player.error())["code"] == SERVER_BUSY
+        await trio.sleep(3)
+        await only.call("pay")
+        assert await only.is_lost()
+    assert shop.done == ["pay"]
+
+
+KEY = CallKey(b"digest", b"request", None)
+
+
+async def test_a_key_that_is_claimed_again_is_left_no_more(shop: Shop, autojump_clock: MockClock) -> None:
+    async with process(shop, Modern) as first:
+        keys = stored_keys_of(first)
+        claim = await keys.claim(KEY)
+        assert isinstance(claim, Claim)
+        keys.leave(claim)
+        # Before the task runs that writes it.
+        again = await keys.claim(KEY)
+        assert isinstance(again, Claim)
+        assert again.is_adopted
+        await trio.sleep(SETTLED)
+        async with process(shop, Modern) as second:
+            with pytest.raises(LimitExceeded):
+                await stored_keys_of(second).claim(KEY)
+
+
+async def test_an_open_key_of_this_process_that_nothing_here_knows_is_never_run(
+    shop: Shop, autojump_clock: MockClock
+) -> None:
+    async with process(shop, Modern) as only:
+        assert isinstance(await stored_keys_of(only).claim(KEY), Claim)
+        known = await stored_keys_of(only).claim(KEY)
+        assert isinstance(known, StoredKey)
+        assert (known.is_over, known.outcome) == (True, None)
+
+
+def stored_keys_of(process: Process) -> StoredKeys:
+    keys = process.player.talk.service.calls.stored_keys
+    assert keys is not None
+    return keys
+
+
 async def test_there_is_a_limit_of_unsettled_keys(
     shop: Shop, era: type[Legacy], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +316,51 @@ async def test_a_task_without_a_key_that_is_stored_late_never_runs(
     async with process(shop, Modern):
         await trio.sleep(SETTLED)
     assert shop.done == []
+
+
+async def test_a_task_that_the_next_process_goes_on_with_is_not_taken_back(
+    shop: Shop, autojump_clock: MockClock
+) -> None:
+    """Its process died while it took it back, and what it wrote then is made after the next one has read the task."""
+
+    created, removed = late("task", 1, 0.0), late_removal("task")
+
+    def lateness(changes: Sequence[Change]) -> float | None:
+        seconds = removed(changes)
+        return created(changes) if seconds is None else seconds
+
+    async with process(shop, Modern, lateness) as first:
+        first.player._capabilities = DECLARES  # noqa: SLF001
+        await first.call("report")
+        await first.player.error()
+        await trio.sleep(5)
+        first.store.crash()
+        async with process(shop, Modern) as second:
+            second.player._capabilities = DECLARES  # noqa: SLF001
+            await wait_all_tasks_blocked()
+            assert shop.done == ["report"]
+            first.store.make_late()
+            await second.call("report", first.node)
+            await second.player.result()
+            await wait_all_tasks_blocked()
+            assert stored_tasks(shop) == 1
+    assert shop.done == ["report"]
+
+
+@pytest.mark.parametrize("seconds", LATE)
+async def test_a_task_whose_taking_over_is_stored_late_goes_on_once(
+    shop: Shop, autojump_clock: MockClock, seconds: float
+) -> None:
+    async with process(shop, Modern) as first:
+        first.player._capabilities = DECLARES  # noqa: SLF001
+        await first.call("report")
+        await first.player.result()
+    async with process(shop, Modern, late("task", 1, seconds)):
+        await trio.sleep(SETTLED)
+        assert shop.done == ["report"] * 2
+    async with process(shop, Modern):
+        await trio.sleep(SETTLED)
+    assert shop.done == ["report"] * 3
 
 
 def stored_tasks(shop: Shop) -> int:

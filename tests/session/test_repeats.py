@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 import trio
-from peer import Json
+from peer import EVERYTHING, Json
 from talk import Legacy, Talk, accept, offering, play, talk_to
+from task_talk import DECLARES
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
@@ -15,7 +16,9 @@ from trio_mcp.protocol.meta import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.server import Context, Server
+from trio_mcp.session import TaskOptions
 from trio_mcp.session.calls import repeats
+from trio_mcp.shared_limits import KEYED_OUTCOMES, USED_KEYS
 from trio_mcp.types import ToolAnnotations
 
 KEY = {IDEMPOTENCY_KEY: "k1"}
@@ -419,7 +422,7 @@ async def test_a_key_that_has_no_room_is_refused_and_nothing_runs(era: type[Lega
 async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
     era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeats, "MAX_KEPT", 2)
+    monkeypatch.setattr(repeats, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=2))
     runs = Runs()
     async with play(runs.server(), era) as player:
         for number in range(3):
@@ -434,8 +437,8 @@ async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
 async def test_when_keys_were_dropped_early_a_repeat_that_says_so_still_does_not_run(
     era: type[Legacy], monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(repeats, "MAX_KEPT", 0)
-    monkeypatch.setattr(repeats, "MAX_USED", 1)
+    monkeypatch.setattr(repeats, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=0))
+    monkeypatch.setattr(repeats, "USED_KEYS", USED_KEYS._replace(limit=1))
     runs = Runs()
     async with play(runs.server(), era) as player:
         for number in range(3):
@@ -451,6 +454,23 @@ async def test_when_keys_were_dropped_early_a_repeat_that_says_so_still_does_not
         assert await player.text() == "run 4"
 
 
+async def test_keys_that_one_principal_has_dropped_early_cost_another_nothing(
+    era: type[Legacy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repeats, "USED_KEYS", USED_KEYS._replace(limit=4))
+    runs = Runs()
+    async with runs.server(outcome_grace=0).open_service() as service:
+        alice, bob = (era(Talk(service, principal=name), EVERYTHING) for name in ("alice", "bob"))
+        for number in range(8):
+            await alice.call("work", meta={IDEMPOTENCY_KEY: str(number)})
+            await alice.text()
+        repeated = {IDEMPOTENCY_KEY: "0", REPEAT_OF: service.calls.node}
+        await alice.call("work", meta=repeated)
+        assert is_lost(await alice.error())
+        await bob.call("work", meta=repeated)
+        assert await bob.text() == "run 9"
+
+
 async def test_nothing_is_left_at_the_end(era: type[Legacy]) -> None:
     runs, memory = Runs(), MemoryBudget(10_000_000)
     async with play(runs.server(memory=memory), era) as player:
@@ -459,3 +479,38 @@ async def test_nothing_is_left_at_the_end(era: type[Legacy]) -> None:
         await wait_all_tasks_blocked()
         player.talk.outbox.account.close()
     assert memory.drawn == 0
+
+
+async def test_a_repeat_waits_while_its_task_is_created() -> None:
+    created: list[str] = []
+
+    async def report() -> str:
+        created.append("report")
+        await trio.sleep_forever()
+        return ""
+
+    server = offering()
+    server.tool(task=True)(report)
+    async with talk_to(server) as talk:
+        ids = [talk.leg("report", meta=KEY, capabilities=DECLARES) for _ in range(3)]
+        # The task is created for those that stay.
+        talk.session.disconnect(talk.listeners[ids[0]])
+        tasks = [(await talk.result(request))["taskId"] for request in ids[1:]]
+        await wait_all_tasks_blocked()
+    assert tasks[0] == tasks[1]
+    assert created == ["report"]
+
+
+async def test_a_task_that_could_not_be_created_is_created_by_a_repeat() -> None:
+    server = offering(tasks=TaskOptions(open=1))
+    server.tool(task=True)(wait_for_ever)
+    async with talk_to(server) as talk:
+        first = await talk.result(talk.leg("wait_for_ever", capabilities=DECLARES))
+        assert (await talk.error(talk.leg("wait_for_ever", meta=KEY, capabilities=DECLARES)))["code"] == SERVER_BUSY
+        await talk.result(talk.ask("tasks/cancel", capabilities=DECLARES, taskId=first["taskId"]))
+        assert "taskId" in await talk.result(talk.leg("wait_for_ever", meta=KEY, capabilities=DECLARES))
+
+
+async def wait_for_ever() -> str:
+    await trio.sleep_forever()
+    return ""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from keyed_shop import Shop, process
-from peer import EVERYTHING
+import trio
+from keyed_shop import Process, Shop, process
+from peer import EVERYTHING, Json
 from talk import Legacy, Modern, Talk, accept
 from task_talk import DECLARES, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
@@ -15,6 +17,7 @@ from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.session.calls import stored_keys
 from trio_mcp.session.calls.stored_keys import KEY_KIND
+from trio_mcp.storage import Change
 
 
 @pytest.fixture
@@ -289,3 +292,167 @@ async def test_nothing_of_a_refused_call_is_stored(shop: Shop, era: type[Legacy]
         await only.call("no such tool")
         await only.player.error()
     assert not any(kind == KEY_KIND for kind, _ in shop.disk.records)
+
+
+# while a key, a task or an outcome is being stored
+
+
+async def repeated(only: Process, name: str, era: type[Legacy], *, declares: Json = EVERYTHING, **meta: Any) -> Legacy:
+    """Send a repeat of a request over a connection of its own."""
+    other = era(Talk(only.player.talk.service), declares)
+    if era is Legacy:
+        hang, only.store.hang = only.store.hang, None
+        await other.talk.initialize()
+        other._opened = True  # noqa: SLF001
+        only.store.hang = hang
+    await other.call(name, meta={IDEMPOTENCY_KEY: "k", **meta})
+    return other
+
+
+async def held(only: Process, name: str) -> trio.Event:
+    """Send a request whose key is being recorded until the event that is returned is set."""
+    if isinstance(only.player, Legacy) and not isinstance(only.player, Modern):
+        await only.player.talk.initialize()
+        only.player._opened = True  # noqa: SLF001
+    only.store.hang = go_on = trio.Event()
+    await only.call(name)
+    await wait_all_tasks_blocked()
+    return go_on
+
+
+async def test_a_repeat_waits_while_its_key_is_recorded_and_joins_the_call(shop: Shop, era: type[Legacy]) -> None:
+    async with process(shop, era) as only:
+        go_on = await held(only, "pay_slowly")
+        others = [await repeated(only, "pay_slowly", era, progressToken="new") for _ in range(2)]
+        await wait_all_tasks_blocked()
+        assert shop.done == []
+        go_on.set()
+        # As with a call that runs: what it reports goes to the last that has come.
+        assert (await others[1].talk.notification("notifications/progress"))["progressToken"] == "new"
+        shop.hold.set()
+        for player in (only.player, *others):
+            assert await player.text() == "paid 1"
+            player.talk.outbox.close()
+    assert shop.done == ["pay"]
+
+
+async def test_the_call_runs_for_the_repeat_if_the_first_client_goes_while_its_key_is_recorded(
+    shop: Shop, era: type[Legacy]
+) -> None:
+    shop.hold.set()
+    async with process(shop, era) as only:
+        go_on = await held(only, "asking_order")
+        other = await repeated(only, "asking_order", era)
+        only.hang_up()
+        go_on.set()
+        await other.question()
+        await other.answer(accept(value=True))
+        assert await other.text() == "accept"
+        other.talk.outbox.close()
+    assert shop.done == ["charge", "ship"]
+
+
+async def test_a_repeat_that_goes_leaves_the_others_waiting(shop: Shop, era: type[Legacy]) -> None:
+    shop.hold.set()
+    async with process(shop, era) as only:
+        go_on = await held(only, "pay")
+        other = await repeated(only, "pay", era)
+        for target in list(other.talk.session.requests):
+            other.talk.session.disconnect(target)
+        go_on.set()
+        assert await only.text() == "paid 1"
+        other.talk.outbox.close()
+
+
+async def test_nothing_runs_if_all_go_while_the_key_is_recorded_and_a_repeat_runs_it(
+    shop: Shop, era: type[Legacy]
+) -> None:
+    shop.hold.set()
+    async with process(shop, era) as only:
+        go_on = await held(only, "pay")
+        only.hang_up()
+        go_on.set()
+        await wait_all_tasks_blocked()
+        assert shop.done == []
+        assert not only.player.talk.service.calls.keyed
+        await only.call("pay")
+        assert await only.text() == "paid 1"
+
+
+async def test_all_that_wait_hear_that_the_key_cannot_be_recorded(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as only:
+        await held(only, "pay")
+        other = await repeated(only, "pay", era)
+        errors = [await player.error() for player in (only.player, other)]
+        assert [error["code"] for error in errors] == [SERVER_BUSY] * 2
+        other.talk.outbox.close()
+    assert shop.done == []
+
+
+async def test_a_repeat_waits_while_the_outcome_is_being_stored(shop: Shop, era: type[Legacy]) -> None:
+    async with process(shop, era) as only:
+        await only.call("pay")
+        await wait_all_tasks_blocked()
+        only.store.hang = trio.Event()
+        shop.hold.set()
+        await wait_all_tasks_blocked()
+        other = await repeated(only, "pay", era)
+        await wait_all_tasks_blocked()
+        assert other.talk.session.requests.count == 1
+        only.store.hang.set()
+        assert [await only.text(), await other.text()] == ["paid 1"] * 2
+        other.talk.outbox.close()
+    assert shop.done == ["pay"]
+
+
+async def test_a_repeat_waits_while_its_task_is_created(shop: Shop, autojump_clock: MockClock) -> None:
+    async with process(shop, Modern) as only:
+        only.player._capabilities = DECLARES  # noqa: SLF001
+        go_on = hold_after_claim(only)
+        await only.call("report")
+        await wait_all_tasks_blocked()
+        other = await repeated(only, "report", Modern, declares=DECLARES)
+        # The task is created for the one that stays.
+        only.hang_up()
+        await wait_all_tasks_blocked()
+        go_on.set()
+        third = await repeated(only, "report", Modern, declares=DECLARES)
+        made = [(await player.result())["taskId"] for player in (other, third)]
+        assert made[0] == made[1]
+        for player in (other, third):
+            player.talk.outbox.close()
+    assert shop.done == ["report"]
+
+
+async def test_a_task_that_all_have_left_while_it_was_created_is_that_of_the_next_request(
+    shop: Shop, autojump_clock: MockClock
+) -> None:
+    async with process(shop, Modern) as only:
+        only.player._capabilities = DECLARES  # noqa: SLF001
+        go_on = hold_after_claim(only)
+        await only.call("report")
+        await wait_all_tasks_blocked()
+        only.hang_up()
+        # The key is being left.
+        await wait_all_tasks_blocked()
+        other = await repeated(only, "report", Modern, declares=DECLARES)
+        go_on.set()
+        assert (await other.error())["code"] == SERVER_BUSY
+        await only.call("report")
+        assert "taskId" in await only.player.result()
+        other.talk.outbox.close()
+    assert shop.done == ["report"]
+
+
+def hold_after_claim(only: Process) -> trio.Event:
+    """Hold the store after the next write, until the event that is returned is set."""
+    go_on = trio.Event()
+
+    def on_write(_changes: Sequence[Change]) -> None:
+        only.store.on_write = lambda _changes: None
+        only.store.hang = go_on
+
+    only.store.on_write = on_write
+    return go_on

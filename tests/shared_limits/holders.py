@@ -22,17 +22,21 @@ from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, HttpLimits, Server, TaskOptions
+from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.runtime import Account, Limits, MemoryBudget
 from trio_mcp.session import Peer, subscriptions
-from trio_mcp.session.calls import directory, url_elicitations
+from trio_mcp.session.calls import directory, repeats, url_elicitations
 from trio_mcp.session.calls.directory import CallDirectory
 from trio_mcp.session.calls.outcome_room import OutcomeRoom
+from trio_mcp.session.calls.repeats import CallKey, KeyedCalls
 from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
 from trio_mcp.shared_limits import (
     AWAITED_PAGES,
     CONNECTIONS,
     FINISHED_BYTES,
     FINISHED_CALLS,
+    KEYED_OUTCOME_BYTES,
+    KEYED_OUTCOMES,
     LEFT_PAGES,
     OPEN_TASKS,
     PARKED_CALLS,
@@ -44,6 +48,8 @@ from trio_mcp.shared_limits import (
     STORED_RECORDS,
     SUBSCRIBED_CHARACTERS,
     SUBSCRIPTIONS,
+    TOOL_QUEUE,
+    USED_KEYS,
     WAITING_FOR_TASKS,
     WEBSOCKETS,
     SharedLimit,
@@ -123,6 +129,23 @@ def calling(tool: str, **options: Any) -> AbstractAsyncContextManager[Hold]:
             yield hold
 
     return opened()
+
+
+@asynccontextmanager
+async def tool_queue() -> AsyncIterator[Hold]:
+    server = Server("s", version="1")
+    server.tool(wait, limit=1, queue=LIMIT)
+    async with server.open_service() as service:
+        known = Callers(lambda caller: Talk(service, principal=caller))
+        (await known.of("first")).leg("wait")
+        await wait_all_tasks_blocked()
+
+        async def hold(caller: str | None) -> str | None:
+            talk = await known.of(caller)
+            talk.leg("wait")
+            return await refusal(talk)
+
+        yield hold
 
 
 @asynccontextmanager
@@ -284,6 +307,7 @@ async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
 HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] = {
     RUNNING_CALLS: lambda: calling("wait", actors=Limits(actors=LIMIT)),
     PARKED_CALLS: lambda: calling("ask", actors=Limits(parked=LIMIT)),
+    TOOL_QUEUE: tool_queue,
     OPEN_TASKS: open_tasks,
     WAITING_FOR_TASKS: waiting_for_tasks,
     SUBSCRIPTIONS: lambda: subscribing("SUBSCRIPTIONS", 1),
@@ -324,6 +348,28 @@ def finished(name: str, size: int) -> AbstractAsyncContextManager[Keep]:
     return opened()
 
 
+def keyed(name: str, size: int, *, grace: float = 60) -> AbstractAsyncContextManager[Keep]:
+    """Keep the outcome of a call under a key, of this size; without a grace period only the key."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Keep]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(repeats, name, getattr(repeats, name)._replace(limit=LIMIT * size))
+            with closing(KeyedCalls[str](grace, MemoryBudget())) as calls:
+                keys: list[CallKey] = []
+
+                def keep(caller: str | None) -> Mapping[str | None, int]:
+                    key = CallKey(str(len(keys)).encode(), b"", None, caller)
+                    keys.append(key)
+                    calls.begin(key, None).end_with(Encoded(b" " * size))
+                    find = calls.find if grace else calls.was_used
+                    return Counter(key.owner for key in keys if find(key))
+
+                yield keep
+
+    return opened()
+
+
 @asynccontextmanager
 async def replayed() -> AsyncIterator[Keep]:
     with pytest.MonkeyPatch.context() as patch:
@@ -358,6 +404,9 @@ async def left_pages() -> AsyncIterator[Keep]:
 
 KEEPERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Keep]]] = {
     LEFT_PAGES: left_pages,
+    KEYED_OUTCOMES: lambda: keyed("KEYED_OUTCOMES", 1),
+    KEYED_OUTCOME_BYTES: lambda: keyed("KEYED_OUTCOME_BYTES", 100_000),
+    USED_KEYS: lambda: keyed("USED_KEYS", 1, grace=0),
     FINISHED_CALLS: lambda: finished("FINISHED_CALLS", 1),
     FINISHED_BYTES: lambda: finished("FINISHED_BYTES", 100_000),
     REPLAYED_STATES: replayed,

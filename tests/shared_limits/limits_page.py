@@ -27,14 +27,15 @@ def table() -> Iterator[str]:
     for limit in SHARED_LIMITS:
         what = f"{limit.what}; a caller is {limit.identity}" if limit.identity else limit.what
         cap = NONE if limit.per_caller in (None, limit.limit) else number(limit.per_caller)
-        cells = [what, number(limit.limit), number(quarter_of(limit.limit)), cap, limit.refusal, options(limit)]
+        share = number(quarter_of(limit.limit)) if limit.limit else "a quarter"
+        cells = [what, number(limit.limit), share, cap, limit.refusal, options(limit)]
         yield f"| {' | '.join(cells)} |"
 
 
 def number(value: int | None) -> str:
     if value is None:
         return NONE
-    return f"{value // MEBI} Mi" if value % MEBI == 0 else f"{value:,}"
+    return f"{value // MEBI} Mi" if value and value % MEBI == 0 else f"{value:,}"
 
 
 def options(limit: SharedLimit) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from naming import naming
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.storage import Append, EventsGone, Put, Record, StoreError, StoreFull
@@ -247,6 +248,18 @@ def test_a_file_that_cannot_be_used_ends_the_start_and_keeps_its_data(
     assert cure in str(caught.value)
     assert path.read_bytes() == before
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+@pytest.mark.parametrize("kind", ["FIFO", "device"])
+def test_a_store_is_a_regular_file(path: Path, kind: str) -> None:
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/null")
+    before = path.lstat()
+    with pytest.raises(ConfigurationError, match=naming(path, kind)):
+        trio.run(use, path)
+    assert path.lstat().st_mode == before.st_mode
 
 
 @pytest.mark.parametrize("content", [b"", None], ids=["empty", "store"])

@@ -10,6 +10,7 @@ from trio_mcp import Client, HttpLimits, HttpOptions, PeerError, Server, proxy
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.json_limits import held_size
 from trio_mcp.protocol.jsonrpc import Encoded, Malformed, Message, Notification, Request, Response, dump
+from trio_mcp.session import ChannelServer
 from trio_mcp.session.envelope import Envelope
 from trio_mcp_transports.entry_points import memory as transport
 from trio_mcp_transports.memory import memory_pair
@@ -104,9 +105,13 @@ def echoing(http: HttpOptions | None = None) -> Server:
 async def test_a_large_result_of_a_server_in_this_process_arrives(way: str) -> None:
     outer = Server("outer")
     outer.mount("p", proxy(echoing()))
-    target = {"alone": echoing(), "behind a proxy": proxy(echoing()), "behind a mounted proxy": outer}[way]
-    name = "p_make" if target is outer else "make"
-    async with Client.connect(target) as client:
+    targets: dict[str, ChannelServer] = {
+        "alone": echoing(),
+        "behind a proxy": proxy(echoing()),
+        "behind a mounted proxy": outer,
+    }
+    name = "p_make" if targets[way] is outer else "make"
+    async with Client.connect(targets[way]) as client:
         assert len((await client.call_tool(name, {"size": 5 * MIB})).text) == 5 * MIB
 
 

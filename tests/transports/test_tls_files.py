@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,15 @@ async def test_a_file_that_cannot_be_used_is_named_with_what_it_lacks(tls: Tls, 
     assert unnamed(text, "TLS", *names) == []
     assert "\n" not in text
     assert "wrong" not in text
+
+
+@pytest.mark.parametrize("tls", [Tls("pipe.pem"), Tls("cert.pem", "pipe.pem")])
+async def test_a_certificate_is_a_regular_file(tls: Tls, folder: Path) -> None:
+    os.mkfifo(folder / "pipe.pem")
+    # Without this end, opening the other one would wait.
+    end = os.open(folder / "pipe.pem", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        with pytest.raises(ConfigurationError, match="FIFO"):
+            await serve_http(Server("x"), port=0, tls=tls)
+    finally:
+        os.close(end)

@@ -14,11 +14,14 @@ import trio
 
 from ..errors import ConfigurationError, LimitExceeded
 from ..groups import UnwrappedErrors
+from ..logs import peer_logger
 from ..session.idle_timeout import OnProgress
 from ..types import CallToolResult, JsonObject, Tool
 from .client import Client
 from .lists import TOOLS, RejectedCursor
 from .timeouts import run_with_timeout
+
+logger = peer_logger("trio_mcp.client")
 
 MAX_TOOLS: Final = 1000
 """Tools that a model is offered, of all servers together."""
@@ -98,23 +101,26 @@ async def list_client_tools(clients: Iterable[Client], timeout: float) -> list[A
 
 
 def by_model_name(tools: Iterable[AgentTool]) -> dict[str, AgentTool]:
-    """Return the tools by the names that the model gets.
+    """Return the tools by the names that the model gets. Of two tools of one owner that would have the same the first is one.
 
     Raises:
-        ConfigurationError: two tools would have the same name.
+        ConfigurationError: two tools of different owners would have the same name.
         LimitExceeded: there are more than `MAX_TOOLS`.
     """
     named: dict[str, AgentTool] = {}
     for tool in tools:
         name = model_name(tool.name)
         other = named.setdefault(name, tool)
-        # A server whose list changes while its pages are read may list a tool twice.
-        if other.owner is not tool.owner or other.name != tool.name:
+        if other.owner is not tool.owner:
             raise ConfigurationError(
                 f"two tools have the same name for the model, {name!r}: {tool.name[:128]!r} of the server {tool.server!r} and "
                 f"{other.name[:128]!r} of the server {other.server!r}; leave one of them out, or use a ClientGroup, which has a "
                 "prefix for each server"
             )
+        # A server whose list changes while its pages are read may list a tool twice.
+        if other.tool != tool.tool or other.name != tool.name:
+            text = "the tool %r of the server %r is left out: for the model its name is %r, as that of %r before it"
+            logger.warning(text, tool.name[:128], tool.server, name, other.name[:128])
     if len(named) > MAX_TOOLS:
         raise LimitExceeded(f"the servers have {len(named)} tools; the limit for one model is {MAX_TOOLS}")
     return named

@@ -44,14 +44,14 @@ class GroupListing:
 
     async def list_prompts(self, *, timeout: float = LIST_TIMEOUT) -> list[Prompt]:
         """Return the prompts of all servers, under their names in the group."""
-        return await self._lists.read("prompts", Client.list_prompts, check_seconds("timeout", timeout))
+        return await self._lists.read("prompt", "prompts", Client.list_prompts, check_seconds("timeout", timeout))
 
     async def list_resources(self, *, timeout: float = LIST_TIMEOUT) -> list[Resource]:
         """Return the resources of all servers, with their URIs in the group."""
         seconds = check_seconds("timeout", timeout)
-        return await self._lists.read("resources", Client.list_resources, seconds, by_uri="uri")
+        return await self._lists.read("resource", "resources", Client.list_resources, seconds)
 
     async def list_resource_templates(self, *, timeout: float = LIST_TIMEOUT) -> list[ResourceTemplate]:
         """Return the resource templates of all servers, with their URIs in the group."""
         seconds = check_seconds("timeout", timeout)
-        return await self._lists.read("resources", Client.list_resource_templates, seconds, by_uri="uri_template")
+        return await self._lists.read("resource template", "resources", Client.list_resource_templates, seconds)

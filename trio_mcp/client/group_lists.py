@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, TypeVar
+from operator import attrgetter
+from typing import Final, NamedTuple, TypeVar
 
 import trio
 
 from ..checks import check_str, nearest
 from ..errors import McpError, ServerUnavailable
 from ..logs import RepeatedRecords, peer_logger
+from ..session.left_out import LeftOut, by_key
 from ..types import Model, Tool
 from ..types.capabilities import declares
 from .agent_tools import read_tools
@@ -24,6 +26,14 @@ from .tool_filter import ToolFilter
 M = TypeVar("M", bound=Model)
 
 logger = peer_logger("trio_mcp.client")
+
+MEMBERS: Final[Mapping[str, str]] = {
+    "tool": "name",
+    "prompt": "name",
+    "resource": "uri",
+    "resource template": "uri_template",
+}
+"""What tells the items of a kind apart."""
 
 
 class GroupTool(NamedTuple):
@@ -59,47 +69,47 @@ class GroupLists:
     _records: RepeatedRecords = field(default_factory=lambda: RepeatedRecords(logger, lines=5))
     _listed: dict[Connection, dict[str, Tool]] = field(default_factory=dict[Connection, dict[str, Tool]])
     """The tools that each server listed last, by its own names."""
+    _left_out: dict[Connection, LeftOut] = field(init=False)
     _search: list[Connection] = field(init=False)
     """In the order in which a name is looked for: a name belongs to the longest prefix that begins it."""
 
     def __post_init__(self) -> None:
         spaces = {name: connection.member.space for name, connection in self.connections.items()}
         self._search = [self.connections[name] for name in longest_first(spaces)]
+        self._left_out = {
+            connection: LeftOut(logger, f"the server {name!r} of a group")
+            for name, connection in self.connections.items()
+        }
 
     async def tools(self, timeout: float) -> list[GroupTool]:
         """Return the tools of all servers that can be reached."""
         found: list[GroupTool] = []
         every: list[str] = []
         for connection, tools in (await self._read("tools", read_tools, timeout)).items():
-            self._listed[connection] = {tool.name: tool for tool in tools}
+            placed = self._placed(connection, "tool", tools)
+            self._listed[connection] = {tool.name: tool for tool, _ in placed}
             self._warn_of_unmatched(connection.member.filter if tools else ToolFilter(), self._listed[connection])
-            named = [_grouped(connection, tool) for tool in tools]
-            every += [tool.name for tool in named]
-            found += [
-                tool for tool in named if self._owner_is(connection, tool.name) and self._allows(connection, tool)
-            ]
+            every += [name for _, name in placed]
+            named = [GroupTool(connection.member.name, tool, name) for tool, name in placed]
+            found += [tool for tool in named if self._allows(connection, tool)]
         if all(connection.state.status is ServerStatus.CONNECTED for connection in self._search):
             self._warn_of_unmatched(self.filter, every)
         return found
 
     async def read(
-        self, kind: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float, *, by_uri: str = ""
+        self, what: str, list_name: str, read: Callable[[Client], Awaitable[list[M]]], timeout: float
     ) -> list[M]:
         """Return what all servers that can be reached list of one kind, with the names of the group.
 
         Args:
-            by_uri: the member that has the URI or the template; empty if it goes by its name.
+            what: the kind, one of `MEMBERS`.
+            list_name: of the list: "prompts" or "resources".
         """
-        found: list[M] = []
-        for connection, items in (await self._read(kind, read, timeout)).items():
-            space = connection.member.space
-            for item in items:
-                own = str(getattr(item, by_uri or "name"))
-                if by_uri:
-                    found.append(item.model_copy(update={by_uri: space.uri(own)}))
-                elif self._owner_is(connection, name := space.name(own)):
-                    found.append(item.model_copy(update={"name": name}))
-        return found
+        return [
+            item.model_copy(update={MEMBERS[what]: name})
+            for connection, items in (await self._read(list_name, read, timeout)).items()
+            for item, name in self._placed(connection, what, items)
+        ]
 
     # finding
 
@@ -110,11 +120,10 @@ class GroupLists:
             LookupError: no server has the prefix.
         """
         check_str(f"the name of the {what}", name)
-        for connection in self._search:
-            own = connection.member.space.own_name(name)
-            if own is not None:
-                return connection, own
-        raise LookupError(f"no server of the group has the {what} {name!r:.140}; {self._advice(name)}")
+        found = self._owner(name, what)
+        if found is None:
+            raise LookupError(f"no server of the group has the {what} {name!r:.140}; {self._advice(name)}")
+        return found
 
     def by_uri(self, uri: str) -> tuple[Connection, str]:
         """Return the server of a resource of the group, and its URI there.
@@ -123,10 +132,9 @@ class GroupLists:
             LookupError: no server has the prefix.
         """
         check_str("the URI", uri)
-        for connection in self._search:
-            own = connection.member.space.own_uri(uri)
-            if own is not None:
-                return connection, own
+        found = self._owner(uri, "resource")
+        if found is not None:
+            return found
         example = next(iter(self.connections.values())).member.space.uri("config://app") if self.connections else ""
         advice = f"; one of theirs looks like {example!r}" if example else ""
         raise LookupError(f"no server of the group has the resource {uri!r:.140}{advice}")
@@ -144,14 +152,14 @@ class GroupLists:
             return connection, own
         if own_allowed is not False and allowed is not False:
             tool = await self._find_listed(connection, own)
-            if tool is not None and self._allows(connection, _grouped(connection, tool)):
+            if tool is not None and self._allows(connection, GroupTool(connection.member.name, tool, name)):
                 return connection, own
         raise LookupError(f"the tool {name!r:.140} is left out of this group by its filters")
 
     async def _find_listed(self, connection: Connection, own: str) -> Tool | None:
         listed = self._listed.get(connection, {})
         if own not in listed:
-            listed = {tool.name: tool for tool in await connection.ask(read_tools)}
+            listed = by_key(await connection.ask(read_tools), attrgetter("name"), {})
             self._listed[connection] = listed
         return listed.get(own)
 
@@ -189,17 +197,34 @@ class GroupLists:
             self._records.log("the %s of the server %s of a group could not be listed: %s", kind, name, error)
             return []
 
-    def _owner_is(self, connection: Connection, name: str) -> bool:
-        """Whether a call by this name reaches the server; a server must not pass its items off as those of another."""
-        owner, _ = self.by_name(name, "tool")
-        if owner is not connection:
-            self._records.log(
-                "%s of the server %s of a group is left out: the name belongs to the server %s",
-                name,
-                connection.member.name,
-                owner.member.name,
-            )
-        return owner is connection
+    def _owner(self, name: str, what: str) -> tuple[Connection, str] | None:
+        """Return the server that a name or URI of the group belongs to, and what that server calls it."""
+        for connection in self._search:
+            space = connection.member.space
+            own = space.own_name(name) if MEMBERS[what] == "name" else space.own_uri(name)
+            if own is not None:
+                return connection, own
+        return None
+
+    def _placed(self, connection: Connection, what: str, items: list[M]) -> list[tuple[M, str]]:
+        """Return the items of a list of a server that calls reach there, with their names or URIs in the group; log the others.
+
+        A server must not pass its items off as those of another.
+        """
+        space = connection.member.space
+        reasons: dict[str, str] = {}
+        placed: list[tuple[M, str]] = []
+        for own, item in by_key(items, attrgetter(MEMBERS[what]), reasons).items():
+            name = space.name(own) if MEMBERS[what] == "name" else space.uri(own)
+            owner = self._owner(name, what)
+            if owner == (connection, own):
+                placed.append((item, name))
+            elif owner is None:
+                reasons[own] = "it has no scheme that is written out, such as notes://"
+            else:
+                reasons[own] = f"in the group, {name[:128]!r} belongs to the server {owner[0].member.name!r}"
+        self._left_out[connection].note(what, reasons)
+        return placed
 
     def _allows(self, connection: Connection, tool: GroupTool) -> bool:
         return connection.member.filter.allows(tool.tool) and self.filter.allows(tool.renamed)
@@ -213,8 +238,3 @@ class GroupLists:
         servers = [connection.member.name for connection in self.connections.values()]
         prefixes = [f"{connection.member.space.prefix}_" for connection in self.connections.values()]
         return nearest(name, prefixes) or f"its servers are {shown(servers)}"
-
-
-def _grouped(connection: Connection, tool: Tool) -> GroupTool:
-    member = connection.member
-    return GroupTool(member.name, tool, member.space.name(tool.name))

@@ -17,6 +17,8 @@ PREFIX: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}|")
 """A prefix that may be chosen; empty for none."""
 REPLACED: Final = re.compile(r"[^A-Za-z0-9-]")
 MAX_PREFIX: Final = 64
+SCHEME: Final = re.compile(r"((?:[A-Za-z0-9+.-]|\{[^{}]*\})+):(//)?")
+"""The scheme of a URI, or of a template, in which it may be a variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,23 +44,19 @@ class Namespace:
 
     def uri(self, own: str) -> str:
         """Return the URI, or the template, in the group of what the server has at `own`."""
-        if not self.prefix:
-            return own
-        scheme, colon, rest = own.partition(":")
-        # A template whose scheme is a variable has none to keep.
-        if not colon:
-            return own
-        slashes = "//" if rest.startswith("//") else ""
-        return f"{scheme}:{slashes}{self.prefix}/{rest.removeprefix(slashes)}"
+        found = SCHEME.match(own) if self.prefix else None
+        # A template that is a variable as a whole has no place for the prefix.
+        return own if found is None else f"{found[0]}{self.prefix}/{own[found.end() :]}"
 
     def own_uri(self, uri: str) -> str | None:
         """Return the server's own URI of a resource of the group; None if it is not one of this server."""
         if not self.prefix:
             return uri
-        scheme, colon, rest = uri.partition(":")
-        slashes = "//" if rest.startswith("//") else ""
-        start = f"{slashes}{self.prefix}/"
-        return f"{scheme}:{slashes}{rest.removeprefix(start)}" if colon and rest.startswith(start) else None
+        found = SCHEME.match(uri)
+        start = f"{self.prefix}/"
+        if found is None or not uri.startswith(start, found.end()):
+            return None
+        return found[0] + uri[found.end() + len(start) :]
 
 
 def namespaces(prefixes: Mapping[str, str | None]) -> dict[str, Namespace]:

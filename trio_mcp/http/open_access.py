@@ -13,7 +13,10 @@ from ..errors import ConfigurationError
 from ..session.transport import authenticates
 from ..types import Implementation
 
-CURE: Final = "Pass authenticate= to the call that serves it, or serve it on stdio"
+CURE: Final = (
+    "Give authenticate= to the call that serves it, or mount it in a Server with HttpOptions(authenticate=...), or serve it on "
+    "stdio"
+)
 
 
 class Behind(NamedTuple):

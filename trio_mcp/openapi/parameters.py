@@ -56,8 +56,11 @@ FORBIDDEN_HEADERS: Final = frozenset(
 )
 """Headers that belong to the connection, or to the credentials. No caller may write them."""
 
-RESERVED: Final = ":/?@!$'()*,;"
-"""What `allowReserved` leaves as it is: the reserved characters but those that end a query, or a part of one."""
+RESERVED: Final = ":/?@!$'()*,"
+"""What `allowReserved` leaves as it is: the reserved characters but those that end a query, or a part of one.
+
+A semicolon does so for some servers: a caller could send a parameter that is a credential.
+"""
 COOKIE_SAFE: Final = "!#$&'()*+/:<=>?@[]^`{|}~"
 NOT_IN_HEADER: Final = re.compile(r"[^\t\x20-\x7e]")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from operator import attrgetter
+from typing import Final, Generic, TypeVar
 
 import trio
 
@@ -14,7 +15,7 @@ from ..errors import McpError, PeerError
 from ..groups import single_exception
 from ..logs import peer_logger
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
-from ..server.catalog import Catalog
+from ..server.catalog import CHANGING, Catalog
 from ..server.forwarded import (
     Forward,
     ForwardedCompletions,
@@ -24,9 +25,16 @@ from ..server.forwarded import (
     forwarded_tool,
     forwarding_reader,
 )
+from ..server.prompts import Prompt
 from ..server.registry import MountableItem, Registry
+from ..server.resources import Resource, Template
+from ..server.tool import Tool
 from ..session.changes import LISTS, Change
-from ..types import ClientCapabilities, Model, ServerCapabilities
+from ..session.left_out import LeftOut, by_key
+from ..types import ClientCapabilities, Model, ResourceTemplate, ServerCapabilities
+from ..types import Prompt as PromptModel
+from ..types import Resource as ResourceModel
+from ..types import Tool as ToolModel
 from .bindings import Bindings
 from .host_links import Connect, HostLinks, close
 from .server_client import ServerClient
@@ -38,6 +46,70 @@ BACKOFF: Final = Backoff(first=0.5, longest=30.0)
 
 I = TypeVar("I", bound=MountableItem)  # noqa: E741
 M = TypeVar("M", bound=Model)
+
+
+class MirroredList(Generic[I, M]):
+    """One list of a server, in a catalog of its proxy, whose `PeerList` it is.
+
+    Args:
+        kind: what an item is called.
+        key_of: returns the name or the URI of an item.
+        make: returns an item for the catalog; raises `ValueError` if it can be in none.
+        left_out: logs what is not offered.
+    """
+
+    def __init__(
+        self, kind: str, catalog: Catalog[I], key_of: Callable[[M], str], make: Callable[[M], I], left_out: LeftOut
+    ) -> None:
+        self._kind = kind
+        self._catalog = catalog
+        self._key_of = key_of
+        self._make = make
+        self._left_out = left_out
+        self._listed: list[M] = []
+        self._reasons: dict[str, str] = {}
+        """Why items of the list are not in the catalog."""
+        catalog.peer_list = self
+
+    def update(self, listed: list[M]) -> None:
+        """Make the catalog hold the items that the server lists now."""
+        # `offer_again` may run in another thread.
+        with CHANGING:
+            self._listed, self._reasons = listed, {}
+            models = by_key(listed, self._key_of, self._reasons)
+            for key in [key for key in self._catalog.by_key if key not in models]:
+                self._catalog.remove(key)
+            for key, model in models.items():
+                self._offer(key, model)
+        self._left_out.note(self._kind, self._reasons)
+
+    def _offer(self, key: str, model: M) -> None:
+        catalog, known = self._catalog, self._catalog.by_key.get(key)
+        try:
+            item = self._make(model)
+            if known is None:
+                catalog.add(key, item)
+            elif getattr(known, "model", None) != getattr(item, "model", None):
+                catalog.replace(key, item)
+        # Only an item whose name is taken or invalid in an outer server is left out.
+        except ValueError as error:
+            self._reasons[key] = str(error)
+            if known is not None:
+                catalog.remove(key)
+
+    def leave_out(self, key: str, why: str, /) -> None:
+        """Note that an item had to give way to one of the program."""
+        self._reasons[key] = why
+        self._left_out.note(self._kind, self._reasons)
+
+    def offer_again(self) -> None:
+        """Offer what had to give way, if there is room for it now."""
+        with CHANGING:
+            models = by_key(self._listed, self._key_of, {}) if self._reasons else {}
+            for key in [key for key in self._reasons if key in models and key not in self._catalog.by_key]:
+                del self._reasons[key]
+                self._offer(key, models[key])
+        self._left_out.note(self._kind, self._reasons)
 
 
 class Mirror:
@@ -55,10 +127,24 @@ class Mirror:
         self.name = name
         self._forward = forward
         self.registry = Registry(lambda _change: None, f"the server {name!r}")
-        made = self.registry
+        made, left_out = self.registry, LeftOut(logger, f"the server {name!r}")
         made.kept = forwarding_reader(forward)
-        self._left_out: dict[int, dict[str, str]] = {}
-        """What is not offered, and why, by catalog: each is logged once."""
+        self._tools: MirroredList[Tool, ToolModel] = MirroredList(
+            "tool", made.tools, attrgetter("name"), lambda model: forwarded_tool(model, forward), left_out
+        )
+        self._prompts: MirroredList[Prompt, PromptModel] = MirroredList(
+            "prompt", made.prompts, attrgetter("name"), lambda model: forwarded_prompt(model, forward), left_out
+        )
+        self._resources: MirroredList[Resource, ResourceModel] = MirroredList(
+            "resource", made.resources, attrgetter("uri"), lambda model: forwarded_resource(model, forward), left_out
+        )
+        self._templates: MirroredList[Template, ResourceTemplate] = MirroredList(
+            "resource template",
+            made.templates,
+            attrgetter("uri_template"),
+            lambda model: forwarded_template(model, forward),
+            left_out,
+        )
         self._completions = made.completions = ForwardedCompletions(made.prompts, made.resources, made.templates)
 
     def declare(self, capabilities: ServerCapabilities) -> None:
@@ -75,44 +161,15 @@ class Mirror:
         Raises:
             McpError: the list cannot be read.
         """
-        registry, forward = self.registry, self._forward
         if kind == "tools":
             tools = await listed(client, TOOLS)
             links.learn(tools)
-            usable = client.learn(tools)
-            self._update(
-                registry.tools, {tool.name: tool for tool in usable}, lambda tool: forwarded_tool(tool, forward)
-            )
+            self._tools.update(client.learn(tools))
         elif kind == "prompts":
-            prompts = {prompt.name: prompt for prompt in await listed(client, PROMPTS)}
-            self._update(registry.prompts, prompts, lambda prompt: forwarded_prompt(prompt, forward))
+            self._prompts.update(await listed(client, PROMPTS))
         else:
-            resources = {each.uri: each for each in await listed(client, RESOURCES)}
-            self._update(registry.resources, resources, lambda each: forwarded_resource(each, forward))
-            templates = {each.uri_template: each for each in await listed(client, RESOURCE_TEMPLATES)}
-            self._update(registry.templates, templates, lambda each: forwarded_template(each, forward))
-
-    def _update(self, catalog: Catalog[I], models: dict[str, M], make: Callable[[M], I]) -> None:
-        """Make a catalog hold the items that the server lists now."""
-        for key in [key for key in tuple(catalog.by_key) if key not in models]:
-            catalog.remove(key)
-        left_out: dict[str, str] = {}
-        for key, model in models.items():
-            known = catalog.by_key.get(key)
-            try:
-                item = make(model)
-                if known is None:
-                    catalog.add(key, item)
-                elif getattr(known, "model", None) != getattr(item, "model", None):
-                    catalog.replace(key, item)
-            # Only an item whose name is taken or invalid in an outer server is left out.
-            except ValueError as error:
-                left_out[key] = str(error)
-        known_before = self._left_out.get(id(catalog), {})
-        for key, why in left_out.items():
-            if known_before.get(key) != why:
-                logger.warning("%r of the server %r is left out: %s", key, self.name, why)
-        self._left_out[id(catalog)] = left_out
+            self._resources.update(await listed(client, RESOURCES))
+            self._templates.update(await listed(client, RESOURCE_TEMPLATES))
 
 
 async def listed(client: ServerClient, kind: ListKind[M]) -> list[M]:

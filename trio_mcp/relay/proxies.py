@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, TypeAlias, cast
@@ -208,7 +208,9 @@ class Proxy(RelayServer):
 
     def _on_updated(self, uri: str) -> None:
         for mount, outer in tuple(self._outer):
-            outer.resource_updated(mount.outer_uri(uri))
+            # A server may name any URI, also one that no resource has there.
+            with suppress(ValueError):
+                outer.resource_updated(mount.outer_uri(uri))
 
     async def _forward(self, call: Call, lane: Lane, method: str, params: RequestParams) -> Model:
         """Send a request for a call to the server, and return its result."""

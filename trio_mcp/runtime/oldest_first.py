@@ -42,10 +42,21 @@ class OldestFirst(Generic[K, V]):
     def add(self, key: K, value: V, caller: Hashable | None = None, size: int = 0) -> None:
         """Keep one more, under a key that is free, and evict what there is no room for."""
         self._entries[key] = Kept(value, caller, size)
-        own = self._by_caller.setdefault(caller, OrderedDict())
-        own[key] = None
+        self._by_caller.setdefault(caller, OrderedDict())[key] = None
         for limit, amount in zip(self._limits, (1, size), strict=False):
             limit.add(caller, amount)
+        self._make_room(caller)
+
+    def grow(self, key: K, size: int) -> None:
+        """Count so many bytes more for an entry, and evict what there is no room for."""
+        kept = self._entries[key]
+        self._entries[key] = kept._replace(size=kept.size + size)
+        for limit in self._limits[1:]:
+            limit.add(kept.caller, size)
+        self._make_room(kept.caller)
+
+    def _make_room(self, caller: Hashable | None) -> None:
+        own = self._by_caller[caller]
         while own and any(limit.is_over_share(caller) for limit in self._limits):
             self._evict(next(iter(own)))
         # The newest stays, however large it is.
@@ -73,6 +84,11 @@ class OldestFirst(Generic[K, V]):
         """Return what is kept under a key; None if there is nothing."""
         kept = self._entries.get(key)
         return None if kept is None else kept.value
+
+    @property
+    def first(self) -> V | None:
+        """What has been kept for longest; None if there is nothing."""
+        return self.get(next(iter(self._entries))) if self._entries else None
 
     def clear(self) -> None:
         """Remove everything; `on_evict` is not called."""

@@ -21,7 +21,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Hashable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -29,6 +29,8 @@ import trio
 
 from ..errors import LimitExceeded
 from ..runtime import Actor, Lane
+from ..runtime.quota import Quota
+from ..shared_limits import TOOL_QUEUE
 
 
 class ToolBusy(LimitExceeded):
@@ -41,24 +43,31 @@ class ConcurrencyLimit:
     Args:
         tool: its name.
         limit: how many calls run at once.
-        queue: how many more may wait for a place.
+        queue: how many more may wait for a place. Callers share it: see `Quota`.
     """
 
     def __init__(self, tool: str, limit: int, queue: int) -> None:
         self._tool = tool
         self._limit = limit
-        self._queue_limit = queue
+        self._waiting = Quota(TOOL_QUEUE, queue)
+        self._callers: dict[trio.lowlevel.Task, Hashable | None] = {}
+        """Whose calls wait in `_queue`, by their tasks."""
         self._running = 0
         self._queue = trio.lowlevel.ParkingLot()
         self._resumed = trio.lowlevel.ParkingLot()
 
-    def admit(self) -> None:
-        """Raise `ToolBusy` if a call could neither run nor wait."""
-        if self._running >= self._limit and len(self._queue) >= self._queue_limit:
-            raise ToolBusy(
-                f"the tool {self._tool} is busy: it runs {self._limit} calls at once (limit), and {self._queue_limit} more may "
-                "wait (queue). Try again in a moment."
-            )
+    def admit(self, caller: Hashable | None = None) -> None:
+        """Raise `ToolBusy` if a call could neither run nor wait.
+
+        Args:
+            caller: whose it is; None if that is not known yet, and it is asked again before it waits.
+        """
+        if self._running < self._limit:
+            return
+        refusal = self._waiting.refusal(caller)
+        if refusal is not None:
+            runs = f"it runs {self._limit} calls at once (limit)"
+            raise ToolBusy(f"the tool {self._tool} is busy: {runs}, and {refusal}. Try again in a moment.")
 
     def admit_after(self, check: Callable[[], None]) -> None:
         """Call `check`, and then `admit`."""
@@ -77,8 +86,8 @@ class ConcurrencyLimit:
         if place.limit is None:
             # Again: calls that came in the same moment were all admitted before the first of them ran.
             if not actor.was_admitted:
-                self.admit()
-            place.limit = self
+                self.admit(actor.caller)
+            place.limit, place.caller = self, actor.caller
         place.runs += 1
         try:
             await place.enter(resumed=actor.was_admitted)
@@ -97,14 +106,14 @@ class ConcurrencyLimit:
         Raises:
             ToolBusy: there is none, and the queue is full, or a run of this very tool has made the call.
         """
-        self.admit()
+        self.admit(lane.actor.caller)
         actor, outer = lane.actor, place_of(lane.actor)
         if self._running >= self._limit and outer.is_held_above(lane, self):
             raise ToolBusy(
                 f"the tool {self._tool} is busy: it runs {self._limit} calls at once (limit), and this call cannot wait for a "
                 f"place, because it was made by a call of {self._tool} that holds one"
             )
-        place = Place(self, path=lane.path)
+        place = Place(self, path=lane.path, caller=actor.caller)
         outer.nested[place] = None
         try:
             await place.enter(resumed=False)
@@ -115,12 +124,25 @@ class ConcurrencyLimit:
             place.leave_own()
             forget_empty(actor, outer)
 
-    async def take(self, *, resumed: bool) -> None:
+    async def take(self, caller: Hashable | None, *, resumed: bool) -> None:
         """Take a place, or wait for one. A cancel leaves none taken."""
         if self._running < self._limit:
             self._running += 1
+        elif resumed:
+            await self._resumed.park()
         else:
-            await (self._resumed if resumed else self._queue).park()
+            task = trio.lowlevel.current_task()
+            self._callers[task] = caller
+            self._waiting.add(caller)
+            try:
+                await self._queue.park()
+            finally:
+                self._leave_queue(task)
+
+    def _leave_queue(self, task: trio.lowlevel.Task) -> None:
+        """Count a call as waiting no longer. It may run again only later, when another could have its room in the queue."""
+        if task in self._callers:
+            self._waiting.give_back(self._callers.pop(task))
 
     def take_over_limit(self) -> None:
         """Take a place, over the limit if none is free."""
@@ -133,7 +155,8 @@ class ConcurrencyLimit:
         elif self._resumed:
             self._resumed.unpark()
         elif self._queue:
-            self._queue.unpark()
+            for task in self._queue.unpark():
+                self._leave_queue(task)
         else:
             self._running -= 1
 
@@ -149,6 +172,8 @@ class Place:
     """How many runs of the body share it."""
     path: str = ""
     """The lane of the run."""
+    caller: Hashable | None = None
+    """Whose call it is; see `Actor`."""
     _taking: trio.Event | None = None
     """Set when the lane that waits for a place has stopped waiting; None while none waits."""
     _waiting: trio.CancelScope | None = None
@@ -217,7 +242,7 @@ class Place:
             self._taking = taking = trio.Event()
             try:
                 with trio.CancelScope() as self._waiting:
-                    await limit.take(resumed=resumed)
+                    await limit.take(self.caller, resumed=resumed)
                     # Claimed in the step in which it was handed over.
                     if self.held:
                         limit.give_back()

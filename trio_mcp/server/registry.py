@@ -80,8 +80,12 @@ class Registry:
 
     def __init__(self, on_change: Callable[[Change], None], owner: str = "the server") -> None:
         self.owner = owner
-        self.tools: Catalog[Tool] = Catalog("tool", lambda: on_change(TOOLS), owner, source, self._note_tool)
-        self.prompts: Catalog[Prompt] = Catalog("prompt", lambda: on_change(PROMPTS), owner, source)
+        self.tools: Catalog[Tool] = Catalog(
+            "tool", lambda: on_change(TOOLS), owner, source, self._note_tool, refusal=self._is_of_other_prefix
+        )
+        self.prompts: Catalog[Prompt] = Catalog(
+            "prompt", lambda: on_change(PROMPTS), owner, source, refusal=self._is_of_other_prefix
+        )
         self.resources: Catalog[Resource] = Catalog("resource", lambda: on_change(RESOURCES), owner, source)
         self.templates: Catalog[Template] = Catalog("resource template", lambda: on_change(RESOURCES), owner, source)
         self.runs_tasks = False
@@ -161,6 +165,16 @@ class Registry:
         self.completions.remember_filled(earlier.completions)
         self.runs_tasks = self.runs_tasks or earlier.runs_tasks
         self.keeps_results = self.keeps_results or earlier.keeps_results
+
+    def _is_of_other_prefix(self, name: str, item: MountableItem) -> str | None:
+        """Return why an item of a peer cannot have this name: names of another mounted server begin so; None if it can."""
+        # So that a server behind the prefix "git" cannot pass its tool "hub_push" off as "push" of one behind "git_hub", and so
+        # that it does not matter which of the two has listed its tools first. URIs need no such rule: no prefix has a slash.
+        own = item.mounts[-1].prefix if item.mounts else ""
+        for mount in self.mounts:
+            if len(mount.prefix) > len(own) and name.startswith(f"{mount.prefix}_"):
+                return f"in {self.owner}, the names that begin with '{mount.prefix}_' are those of {mount.source}"
+        return None
 
     def _note_tool(self, tool: Tool) -> None:
         self.keeps_results = self.keeps_results or tool.max_result is not None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import INVALID_PARAMS
@@ -28,6 +28,7 @@ from ..types import (
 )
 from ..types import Resource as ResourceModel
 from .branching import BranchTerms
+from .catalog import Catalog
 from .content import to_json_text
 from .handler import Function, Handler, make_handler
 from .large_results import read_result
@@ -42,9 +43,6 @@ from .options import (
     resume_mode,
 )
 from .signature import Arguments, signature_arguments
-
-if TYPE_CHECKING:
-    from .registry import Registry
 
 MAX_MATCH_STEPS: Final = 50_000
 """What comparing one URI with all templates may cost: a step for each of its characters and each part of a template that fits."""
@@ -165,8 +163,17 @@ class Template:
         return f"<Template {self.model.uri_template}>"
 
 
-def read_resource(registry: Registry, facts: RequestFacts, params: Model) -> Plan:
+def read_resource(
+    resources: Catalog[Resource],
+    templates: Catalog[Template],
+    reader_of_kept: Callable[[str], ResourceReader | None],
+    facts: RequestFacts,
+    params: Model,
+) -> Plan:
     """Serve `resources/read`: a result that was kept for its caller, a resource, or the first template that matches.
+
+    Args:
+        reader_of_kept: see `Registry.reader_of_kept`.
 
     Raises:
         ResourceNotFound: nothing has that URI.
@@ -177,12 +184,12 @@ def read_resource(registry: Registry, facts: RequestFacts, params: Model) -> Pla
     check_uri(params.uri)
     if is_kept_here(params.uri):
         return read_result(params.uri)
-    resource = registry.resources.by_key.get(params.uri)
+    resource = resources.by_key.get(params.uri)
     if resource is not None:
         return resource.reader.plan(params.uri, {})
-    if is_kept(params.uri) and (reader := registry.reader_of_kept(params.uri)) is not None:
+    if is_kept(params.uri) and (reader := reader_of_kept(params.uri)) is not None:
         return reader.plan(params.uri, {})
-    found = matching_template(registry.templates, params.uri, facts.turn)
+    found = matching_template(templates, params.uri, facts.turn)
     if found is None:
         raise ResourceNotFound(params.uri)
     template, values = found

@@ -37,7 +37,9 @@ def routes_of(registry: Registry, settings: PageSettings, search: SearchedTools 
         "resources/templates/list": Pages(
             templates, settings, lambda: types.ListResourceTemplatesResult, "resource_templates"
         ).serve,
-        "resources/read": lambda facts, params: server.resources.read_resource(registry, facts, params),
+        "resources/read": lambda facts, params: server.resources.read_resource(
+            resources, templates, registry.reader_of_kept, facts, params
+        ),
         "completion/complete": registry.completions.complete,
     }
     if search is not None:

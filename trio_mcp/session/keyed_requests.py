@@ -44,7 +44,7 @@ class KeyedRequests:
     _start_call: StartCall
 
     def repeat(self, key: CallKey, facts: RequestFacts, params: Model, target: ReplyTarget) -> bool:
-        """Answer a repeat of a request: join its call, wait for that, or send its outcome again; False if the call is new or lost.
+        """Answer a repeat: join its call, wait for it, or send its outcome again; return False if the call is new or lost.
 
         Raises:
             RemoteProtocolError: -32602, another request has used the key.
@@ -102,7 +102,8 @@ class KeyedRequests:
             calls.spawn(Claiming(calls, calls.stored_keys, keyed, waiting, plan, as_task, request).run)
             return
         lost = known is not None or calls.keyed.was_used(key)
-        lost = lost or may_have_run(key, calls.node, forgotten_until=calls.keyed.forgotten_until, alone=alone)
+        forgotten = calls.keyed.forgotten_until(key.owner)
+        lost = lost or may_have_run(key, calls.node, forgotten_until=forgotten, alone=alone)
         if lost and not runs_again(plan):
             target.finish(CALL_LOST)
             return

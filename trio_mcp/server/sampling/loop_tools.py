@@ -9,9 +9,10 @@ a `Client`, or `ClientTools` of one       a call of the other server's tool
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from ...checks import check_sequence, mistake
@@ -31,6 +32,7 @@ from ...runtime import Lane, TokenBudget
 from ...runtime.branch import with_timeout
 from ...session import Call, Plan, RequestFacts
 from ...session.calls.services import RunnableTool
+from ...session.left_out import LeftOut, by_key
 from ...session.tool_loop import call_result, error_result
 from ...types import (
     CallToolRequestParams,
@@ -108,15 +110,28 @@ class LoopTools:
     """What the model of a loop is offered, and what runs it."""
 
     def __init__(self) -> None:
-        self.models: list[Tool] = []
+        self._models: dict[int, list[Tool]] = {}
         self._runners: dict[str, Runner] = {}
 
-    def add(self, model: Tool, runner: Runner) -> None:
-        """Add a tool. Raises `ValueError` if the name is taken or reserved."""
+    @property
+    def models(self) -> list[Tool]:
+        """What the model is offered, in the order in which the author gave it: a replay must ask the same question."""
+        return [model for place in sorted(self._models) for model in self._models[place]]
+
+    def runner(self, name: str) -> Runner | None:
+        """Return what runs the calls of a tool; None if there is none of that name."""
+        return self._runners.get(name)
+
+    def add(self, model: Tool, runner: Runner, place: int) -> None:
+        """Add a tool. Raises `ValueError` if the name is taken or reserved.
+
+        Args:
+            place: in the author's list.
+        """
         check_tool_name(model.name)
         if model.name in self._runners:
             raise ValueError(f"tools: two have the name {model.name!r}")
-        self.models.append(model)
+        self._models.setdefault(place, []).append(model)
         self._runners[model.name] = runner
 
     async def run(self, use: ToolUseContent, call: Call, lane: Lane, terms: BranchTerms) -> ToolResultContent:
@@ -183,9 +198,14 @@ class PlannedTool(NamedTuple):
 
 
 class RemoteTool(NamedTuple):
-    """A tool of another server."""
+    """A tool of another server.
+
+    Attributes:
+        listed: whether the server has listed it, and the author has not named it.
+    """
 
     client: ToolClient
+    listed: bool
 
     async def run(self, use: ToolUseContent, call: Call, lane: Lane, terms: BranchTerms) -> ToolResultContent:  # noqa: ARG002
         """Call the tool. The text of an error of its server is for the model, which is the one that calls it."""
@@ -213,6 +233,8 @@ def log_failure(call: Call, use: ToolUseContent, error: Exception) -> None:
 async def loop_tools(tools: Sequence[LoopTool], call: Call, listing: Listing) -> LoopTools:
     """Return the tools of a loop. Those that are hidden from the caller are left out.
 
+    What the author names has precedence over what a client lists, in any order.
+
     Raises:
         LookupError: this server, or the other one, has no tool of a name.
         TypeError: one is not a tool.
@@ -223,20 +245,41 @@ async def loop_tools(tools: Sequence[LoopTool], call: Call, listing: Listing) ->
     offered = LoopTools()
     for index, tool in enumerate(tools):
         if isinstance(tool, ClientTools):
-            models = {model.name: model for model in await listing(index, tool.client)}
+            models = by_key(await listing(index, tool.client), attrgetter("name"), {})
             if missing := [name for name in tool.names if name not in models]:
                 raise LookupError(f"tools: the other server has no tool {', '.join(map(repr, missing))}")
             for name in tool.names:
-                offered.add(models[name], RemoteTool(tool.client))
-        elif isinstance(tool, ToolClient):
-            for model in await listing(index, tool):
-                offered.add(model, RemoteTool(tool))
-        else:
-            add_local(offered, tool, call)
+                offered.add(models[name], RemoteTool(tool.client, listed=False), index)
+        elif not isinstance(tool, ToolClient):
+            add_local(offered, tool, call, index)
+    for index, tool in enumerate(tools):
+        if isinstance(tool, ToolClient):
+            add_listed(offered, tool, await listing(index, tool), call, index)
     return offered
 
 
-def add_local(offered: LoopTools, tool: LoopTool, call: Call) -> None:
+def add_listed(offered: LoopTools, client: ToolClient, models: Iterable[Tool], call: Call, place: int) -> None:
+    """Add all tools of another server that can be offered, and log the others.
+
+    Raises:
+        ValueError: a tool of another client, or one that was chosen from this one, has the name of one of them.
+    """
+    reasons: dict[str, str] = {}
+    for name, model in by_key(models, attrgetter("name"), reasons).items():
+        known = offered.runner(name)
+        if isinstance(known, RemoteTool) and (known.listed or known.client is client):
+            raise ValueError(f"tools: two have the name {name!r}; a ClientGroup has a prefix for each of its servers")
+        if known is not None:
+            reasons[name] = "the loop has another tool of that name"
+            continue
+        try:
+            offered.add(model, RemoteTool(client, listed=True), place)
+        except ValueError as error:
+            reasons[name] = str(error)
+    LeftOut(logger, f"a client in a tool loop of {call.target_name!r}").note("tool", reasons)
+
+
+def add_local(offered: LoopTools, tool: LoopTool, call: Call, place: int) -> None:
     """Add a tool of this server, or a function."""
     own = call.services.tools
     assert own is not None, "a server that runs calls with a context has tools"
@@ -244,7 +287,7 @@ def add_local(offered: LoopTools, tool: LoopTool, call: Call) -> None:
     if name is not None:
         found = own.named(name, call.facts)
         if found is not None:
-            offered.add(found.model, PlannedTool(found, registered=True))
+            offered.add(found.model, PlannedTool(found, registered=True), place)
         return
     if isinstance(tool, str):
         raise LookupError(f"tools: this server has no tool {tool!r}")
@@ -252,7 +295,7 @@ def add_local(offered: LoopTools, tool: LoopTool, call: Call) -> None:
     if made is None:
         expected = "the name of a tool, a function, a Tool of a server, a Client or ClientTools"
         raise TypeError(mistake("each of tools", expected, tool))
-    offered.add(made.model, PlannedTool(made, registered=False))
+    offered.add(made.model, PlannedTool(made, registered=False), place)
 
 
 def check_loop_tools(tools: object) -> None:

@@ -1,23 +1,24 @@
 """A record that one process writes in a store whose writes may be made late: after their time limit, in any order, or never.
 
-A write that fails without a conflict is *unknown*: nothing tells whether it will be made. But every `Put` names the version that it
-replaces, so of all writes that name one version at most one is made, and versions of a record only rise while it exists. So the
-next write is the fence: once it is made, the unknown ones never are; if it is a conflict, one of them was, and reading shows which.
+A write that fails without a conflict is *unknown*: nothing says whether it will be made. But every `Put` names the version that
+it replaces, so of all writes that name one version at most one is made, and versions of a record only rise while it exists. So the
+next write is the fence: once it is made, the unknown ones never are; if it is a conflict, one of them was, and a read shows which.
 """
 
 # What follows an unknown write A of the version v, when B is to be there in the end (`FencedRecord.put(B)`):
 #
 #     A                        B, which names v too    then
 #     failed, or never lands   is made                 v + 1 is B; A can never land
-#     has landed               is a conflict           reading finds A at v + 1; B is written again and names v + 1
+#     has landed               is a conflict           a read finds A at v + 1; B is written again, and names v + 1
 #     lands later              is made                 A is a conflict
-#     lands later              is unknown as well      the same again: A and B are both in `_unknown`, and either may be found
-#     any                      another process's C     reading finds neither: the record is another's, and neither can land
-#     any                      this process dies       one of them is there, or what was there before; the next process reads it,
-#                                                      and its own write of that version fences both
+#     lands later              is unknown as well      A and B are both in `_unknown`; the next write finds one of them, or fences both
+#     any                      another process's C     a read finds neither: the record is another's, and neither can land
+#     any                      this process dies       A, B or what was before is there; the next process reads it, and its own
+#                                                      write of that version fences both
 #
 # Nothing is removed: a record that exists again begins at version 1, and a late write that names 1 would replace it. What stands
-# for nothing is a record too, with a short life; no write is late by more than that.
+# for nothing is a record with a short life, as no write is late by more than that. The log of a call has no version: what is
+# appended late to it is not fenced.
 
 from __future__ import annotations
 

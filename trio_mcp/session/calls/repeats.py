@@ -16,16 +16,16 @@ without authentication to whoever knows it. Requests without a key cost one sear
 #     then                         `_used`    LOST, for KEY_LIFE
 #     then                         -          is a new call, unless it says that it is a repeat: see `may_have_run`
 #
-# Where there are too many, or the memory budget has no room, the oldest move on early. A call that is LOST runs again only if its
-# tool says that this does no harm (`runs_again`); else the error says that its outcome is unknown.
+# Where there are too many, or the memory budget has no room, the oldest move on early: of a caller over its share its own
+# (`OldestFirst`). A call that is LOST runs again only if its tool says that this does no harm (`runs_again`); else the error says
+# that its outcome is unknown.
 
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import trio
 
@@ -34,6 +34,9 @@ from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded, ErrorDe
 from ...protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from ...protocol.sealing.request_state import request_digest
 from ...runtime import MemoryBudget
+from ...runtime.oldest_first import Kept, OldestFirst
+from ...runtime.quota import Quota
+from ...shared_limits import KEYED_OUTCOME_BYTES, KEYED_OUTCOMES, USED_KEYS
 from ...storage import Change
 from ...types import Model
 from ..replies import LegOutcome, ReplyTarget
@@ -57,11 +60,8 @@ MAX_KEY: Final = 128
 KEY_LIFE: Final = 600.0
 """Seconds for which a key is known after the outcome of its call was dropped."""
 
-MAX_KEPT: Final = 10_000
-"""Outcomes that are kept for repeats; the oldest goes first."""
-MAX_KEPT_BYTES: Final = 64 * 1024 * 1024
-MAX_USED: Final = 100_000
-"""Keys of calls whose outcome is gone; the oldest goes first."""
+MAX_FORGETFUL: Final = 100
+"""Principals of which it is known until when keys may be unknown that they have used; of more, all count alike."""
 
 CALL_LOST: Final = ErrorDetail(
     INTERNAL_ERROR,
@@ -273,18 +273,17 @@ class KeyedCalls(Generic[C]):
         memory: the budget that keys and outcomes are kept in; where that has no room the oldest go.
     """
 
-    __slots__ = ("_account", "_dropping", "_grace", "_kept", "_kept_bytes", "_open", "_used", "forgotten_until")
+    __slots__ = ("_account", "_dropping", "_forgotten_until", "_grace", "_kept", "_open", "_used")
 
     def __init__(self, grace: float, memory: MemoryBudget) -> None:
         self._grace = grace
         self._open: dict[bytes, KeyedCall[C]] = {}
-        self._kept: OrderedDict[bytes, KeyedCall[C]] = OrderedDict()
-        self._used: OrderedDict[bytes, tuple[float, bytes]] = OrderedDict()
+        outcomes, sizes = Quota(KEYED_OUTCOMES), Quota(KEYED_OUTCOME_BYTES)
+        self._kept: OldestFirst[bytes, KeyedCall[C]] = OldestFirst(outcomes, sizes, self._outcome_dropped)
+        self._used: OldestFirst[bytes, tuple[float, bytes]] = OldestFirst(Quota(USED_KEYS), None, self._key_dropped)
         """When each key is forgotten whose outcome is gone, and the digest of its request."""
-        self._kept_bytes = 0
         self._dropping = trio.lowlevel.ParkingLot()
-        self.forgotten_until = 0.0
-        """Until when a key may be unknown although its call has run here, on Trio's clock: it was dropped early."""
+        self._forgotten_until: dict[str | None, float] = {}
         self._account = memory.open()
 
     def find(self, key: CallKey) -> KeyedCall[C] | None:
@@ -313,10 +312,9 @@ class KeyedCalls(Generic[C]):
 
     def begin(self, key: CallKey, call: C | None) -> KeyedCall[C]:
         """Note that a call has begun under this key, in place of one that was lost; None for one that becomes a task."""
-        if (lost := self._kept.pop(key.digest, None)) is not None:
-            self._kept_bytes -= lost.size
-            self._account.give_back(lost.size)
-        elif self._used.pop(key.digest, None) is not None:
+        if (lost := self._kept.pop(key.digest)) is not None:
+            self._account.give_back(lost.value.size)
+        elif self._used.pop(key.digest) is not None:
             self._account.give_back(KEY_SIZE)
         keyed = self._open[key.digest] = KeyedCall(key, call, self)
         self._account.draw(KEY_SIZE)
@@ -327,7 +325,7 @@ class KeyedCalls(Generic[C]):
         keyed.size += size
         self._account.draw(size)
         if self._kept.get(keyed.key.digest) is keyed:
-            self._kept_bytes += size
+            self._kept.grow(keyed.key.digest, size)
 
     def drop(self, keyed: KeyedCall[C]) -> None:
         """Forget a key without an outcome."""
@@ -344,49 +342,68 @@ class KeyedCalls(Generic[C]):
             return
         del self._open[digest]
         keyed.until = trio.current_time() + self._grace
-        self._kept[digest] = keyed
-        self._kept_bytes += keyed.size
-        if not self._grace:
-            self._drop_outcome()
-        while self._kept and self._is_crowded():
-            self._drop_oldest()
+        if self._grace:
+            self._kept.add(digest, keyed, keyed.key.owner, keyed.size)
+        else:
+            self._keep_key(digest, keyed)
+        while self._kept and not self._account.has_room(0):
+            self._kept.evict_oldest()
         if len(self._kept) <= 1:
             self._dropping.unpark()
 
-    def _is_crowded(self) -> bool:
-        heavy = self._kept_bytes > MAX_KEPT_BYTES and len(self._kept) > 1
-        return heavy or len(self._kept) > MAX_KEPT or len(self._used) > MAX_USED or not self._account.has_room(0)
-
     def _drop_oldest(self) -> None:
-        """Drop the oldest key before its time if there are too many of those or no other, else the oldest outcome."""
-        if len(self._used) > MAX_USED or not self._kept:
-            until, _ = self._used.popitem(last=False)[1]
-            self.forgotten_until = max(self.forgotten_until, until)
-            self._account.give_back(KEY_SIZE)
+        """Drop the oldest outcome; if there is none, the oldest key before its time."""
+        if self._kept:
+            self._kept.evict_oldest()
         else:
-            self._drop_outcome()
+            self._used.evict_oldest()
 
-    def _drop_outcome(self) -> None:
-        """Drop the oldest outcome; its key stays."""
-        digest, keyed = self._kept.popitem(last=False)
-        self._kept_bytes -= keyed.size
+    def _outcome_dropped(self, digest: bytes, kept: Kept[KeyedCall[C]]) -> None:
+        self._keep_key(digest, kept.value)
+
+    def _keep_key(self, digest: bytes, keyed: KeyedCall[C]) -> None:
+        """Keep the key of a call whose outcome is dropped."""
         self._account.give_back(keyed.size - KEY_SIZE)
-        self._used[digest] = keyed.until + KEY_LIFE, keyed.key.request
+        self._used.add(digest, (keyed.until + KEY_LIFE, keyed.key.request), keyed.key.owner)
+
+    def _key_dropped(self, _digest: bytes, kept: Kept[tuple[float, bytes]]) -> None:
+        """Note that a key was dropped before its time."""
+        self._account.give_back(KEY_SIZE)
+        owner = cast("str | None", kept.caller)
+        self._forgotten_until[owner] = max(self.forgotten_until(owner), kept.value[0])
+        if len(self._forgotten_until) > MAX_FORGETFUL:
+            self._forgotten_until = {None: max(self._forgotten_until.values())}
+
+    def forgotten_until(self, owner: str | None) -> float:
+        """Return until when a key of this principal may be unknown although its call has run here: it was dropped early.
+
+        Returns:
+            a time on Trio's clock (seconds); 0 if no key was dropped early.
+        """
+        return max(self._forgotten_until.get(owner, 0.0), self._forgotten_until.get(None, 0.0))
 
     async def drop_in_time(self) -> None:
         """Drop each outcome, and then its key, when its time is up, for ever; run it as a task."""
         while True:
-            times = [next(iter(self._kept.values())).until] if self._kept else []
-            times += [next(iter(self._used.values()))[0]] if self._used else []
+            times = [time for time in (self._first_outcome_until(), self._first_key_until()) if time is not None]
             with trio.move_on_at(min(times, default=float("inf"))):
                 # Woken when the first outcome is kept; the others are over later than it is.
                 await self._dropping.park()
             now = trio.current_time()
-            while self._kept and next(iter(self._kept.values())).until <= now:
-                self._drop_outcome()
-            while self._used and next(iter(self._used.values()))[0] <= now:
-                self._used.popitem(last=False)
+            while (until := self._first_outcome_until()) is not None and until <= now:
+                self._kept.evict_oldest()
+            # Those of a caller over its share came early, and are behind none that is over earlier by more than the grace period.
+            while (until := self._first_key_until()) is not None and until <= now:
+                self._used.pop(next(iter(self._used)))
                 self._account.give_back(KEY_SIZE)
+
+    def _first_outcome_until(self) -> float | None:
+        first = self._kept.first
+        return None if first is None else first.until
+
+    def _first_key_until(self) -> float | None:
+        first = self._used.first
+        return None if first is None else first[0]
 
     def close(self) -> None:
         """Forget all keys, and give back what they took of the memory budget."""

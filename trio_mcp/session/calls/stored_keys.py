@@ -16,30 +16,30 @@ of them, since it must be one.
 #
 # A call that was adopted runs again with what its log has, if its tool may be replayed; else it is LOST.
 #
-# The store may be late. Every write below replaces the version that was read or written last, so that the next one fences those
-# whose outcome is unknown (`fenced.py`); a task writes it again until it is known (`settling.py`). What the record is to be then is
-# in `_wanted`, and a repeat in this process goes by that, whatever the store has:
+# The store may be late. Every write below names the version that was read or written last, so that the next one fences those whose
+# outcome is unknown (`fenced.py`). A task writes it again until it is known (`settling.py`). What the record is to be then is in
+# `_wanted`, and a repeat in this process goes by that, whatever the store has:
 #
-#     unknown write        wanted   a repeat here, until it is settled      and one elsewhere
-#     claim                unused   claims the key with this record: its    waits, while the claim is there; then claims it.
-#                                   claim is the fence, and runs the call    After a crash it adopts it, and it is LOST
-#     adopt                left     the same, with what the log has         the same; after a crash it adopts it
-#     end                  over     the outcome, from memory                waits; after a crash it adopts it
-#     leave                left     adopts it with this record              waits; after a crash it adopts it
-#     remove               unused   claims it with this record              waits; after a crash it adopts it, and it is LOST
-#     end and a task       unused   as after `remove`; the task goes in     waits, or gets the task; then claims the key. After
-#                                   the write that settles the key          a crash with the task there, the task goes on
-#     end and a session    over     joins the call, which runs              the session's, or waits
+#     unknown write       wanted   a repeat here, until it is settled       one in another process, if the write has landed
+#     claim               unused   claims it with the same record, whose    waits until it is settled, then claims it. After a
+#                                  write is the fence; the call runs        crash it adopts it, so it may be LOST
+#     adopt               left     the same, with what the log has          waits; after a crash it adopts it
+#     end                 over     gets the outcome from memory             gets it; else it waits, and after a crash adopts it
+#     leave               left     adopts it with the same record           adopts it; else it waits
+#     remove              unused   claims it with the same record           claims it; else it waits, and after a crash adopts it
+#     end, with a task    unused   as after `remove`. The write that        gets the task, until the key is settled and the task
+#                                  settles the key removes the task         with it. After a crash the task goes on
+#     end, with a session over     joins the call: it runs                  is LOST: the session goes on with the call
 #
-# and by what becomes of the unknown write:
+# What becomes of the unknown write:
 #
-#     fails, never lands   the write that settles the key is made
-#     lands before that    the write that settles it is a conflict, reads it, and replaces it
-#     lands after that     it is a conflict
-#     another's is there   what this process wanted is void: the other one had read what is there now
-#     the process dies     what has landed by then is what there is; what lands later is what it would have been before
+#     it fails, never lands    the write that settles the key is made
+#     it lands before that     that write is a conflict; the record is read, and written again
+#     it lands after that      it is a conflict, and changes nothing
+#     another's is there       what was wanted is void: the other process has read what was there
+#     this process dies        what has landed by then counts, and what lands later if no other has written the record
 #
-# An open record of this process that is neither of a call that runs nor in `_wanted` cannot be. If there were one, it would be LOST.
+# An open record of this process belongs to a call that runs here, or is in `_wanted`. One that did not would be LOST.
 
 from __future__ import annotations
 

@@ -1,58 +1,52 @@
 """Tasks of processes that have ended: this one takes them over, once, and goes on with their work if their tool allows it."""
 
-# A write that takes a task over and times out may be made, or be made later; then the task is this process's, and no other one
-# works on it. So it is written again until it is known (`fenced.py`). So is a store that cannot say what there is to take over.
+# A task that was left, in the pass that finds it, and in the next one:
+#
+#     the store                            then
+#     takes the claim                      the work goes on here
+#     has another version                  another process has it
+#     fails, or is late                    the next pass takes it over, if it is this process's or still that of the dead one
+#     has another version after that       the same again, as the late claim may have been made
+#     fails as the log is read             it is this process's, and nothing runs: the next pass goes on with it
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Final
 
 import trio
 
-from ...errors import CallLost, McpError
+from ...errors import CallLost, McpError, without_traceback
 from ...protocol.jsonrpc import INTERNAL_ERROR, ErrorDetail
-from ...storage import Record, Store, StoreConflict, StoreError
+from ...storage import Put, Record, Store, StoreConflict, StoreError, UnreadableRecord
 from ..calls.call import Plan
 from ..calls.earlier import earlier_run, read_log
-from ..calls.fenced import FencedRecord
-from ..calls.settling import SETTLE_BACKOFF
 from .creating import begin_work
 from .open_task import OpenTask
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
 from .stored import SET_ASIDE
 from .tasks import Tasks
 
-NOT_YET: Final = "the tasks of earlier processes cannot be taken over yet: %s"
-
 PAGE = 200
 """Records that are read at once."""
 AT_ONCE = 16
 """Tasks that are taken over at once."""
+ADOPT_AGAIN_SECONDS = 5.0
+"""Seconds after which a store is asked again that has failed."""
+
+NOT_YET_ADOPTED = "the tasks of earlier processes cannot be taken over yet: %s"
 
 
 async def adopt_all(tasks: Tasks) -> None:
-    """Take over every task whose process has ended; run as a task when the server starts."""
-    after, ended, failures = "", EndedNodes(tasks.store, tasks.services.node), 0
-    while True:
-        try:
-            page = await tasks.store.list(KIND, after=after, limit=PAGE)
-            left = [found for stored in page if (found := open_record(tasks, stored)) is not None]
-            adoptable = iter([(record, version) for record, version in left if await ended.has(record.node)])
-        except StoreError as error:
-            tasks.services.records.log(NOT_YET, error, level=logging.ERROR)
-            await trio.sleep(SETTLE_BACKOFF.delay(failures))
-            failures += 1
-            continue
-        if not page:
-            return
-        # At once, so that their writes share commits.
-        async with trio.open_nursery() as nursery:
-            for _ in range(AT_ONCE):
-                nursery.start_soon(adopt_some, tasks, adoptable)
-        after, failures = page[-1].key, 0
+    """Take over every task whose process has ended; run as a task when the server starts.
+
+    A store that fails is tried again: no other process may start for a long time.
+    """
+    adoption = Adoption(tasks)
+    while (failure := await adoption.run()) is not None:
+        tasks.services.records.log(NOT_YET_ADOPTED, failure, level=logging.ERROR)
+        await trio.sleep(ADOPT_AGAIN_SECONDS)
 
 
 def open_record(tasks: Tasks, stored: Record) -> tuple[TaskRecord, int] | None:
@@ -80,49 +74,70 @@ class EndedNodes:
         return self._ended[node]
 
 
-async def adopt_some(tasks: Tasks, adoptable: Iterator[tuple[TaskRecord, int]]) -> None:
-    for record, version in adoptable:
-        await adopt(tasks, record, version)
+@dataclass(slots=True, eq=False)
+class Adoption:
+    """Takes over the tasks that were left when this process started."""
 
+    _tasks: Tasks
+    _unsure: set[str] = field(default_factory=set[str])
+    """The ids of tasks that may belong to this process already, which does not work on them: the store did not say."""
 
-async def adopt(tasks: Tasks, record: TaskRecord, version: int) -> None:
-    """Take over a task, and go on with its work. Of several processes that try, one succeeds."""
-    claimed = record._replace(node=tasks.services.node)
-    claimed_version = await claim(tasks, claimed, version)
-    if claimed_version is None:
-        return
-    task = OpenTask(claimed, tasks, caller=None if claimed.call is None else claimed.call.facts().principal)
-    task.version, task.is_resuming = claimed_version, True
-    tasks.add(task)
-    try:
-        await resume(tasks, task, claimed.call)
-    except (McpError, StoreError, ValueError, TypeError) as error:
-        tasks.fail(task, lost(str(error)))
-
-
-async def claim(tasks: Tasks, record: TaskRecord, version: int) -> int | None:
-    """Put the record of a task as that of this process, until it is known to be there.
-
-    Args:
-        version: of the record that it replaces.
-
-    Returns:
-        its version; None if another process was faster, or the time of the task is over.
-    """
-    place, failures = stored_form(record, version), 0
-    fence = FencedRecord(tasks.store, KIND, place.key, place.owner, version)
-    while record.expires_at > tasks.clock():
+    async def run(self) -> StoreError | None:
+        """Take over what there is; return the error of the store if that has to be tried again."""
+        tasks, after, failures = self._tasks, "", list[StoreError]()
+        ended = EndedNodes(tasks.store, tasks.services.node)
         try:
-            await fence.put(place.value, place.expires_at)
-        except StoreConflict:
-            return None
+            while not failures and (page := await tasks.store.list(KIND, after=after, limit=PAGE)):
+                left = [found for stored in page if (found := open_record(tasks, stored)) is not None]
+                adoptable = iter([(record, version) for record, version in left if await self._is_left(record, ended)])
+                # At once, so that their writes share commits.
+                async with trio.open_nursery() as nursery:
+                    for _ in range(AT_ONCE):
+                        nursery.start_soon(self._adopt_some, adoptable, failures)
+                after = page[-1].key
         except StoreError as error:
-            tasks.services.records.log(NOT_YET, error, level=logging.ERROR)
-        else:
-            return fence.version
-        await trio.sleep(SETTLE_BACKOFF.delay(failures))
-        failures += 1
-    return None
+            failures.append(without_traceback(error))
+        return failures[0] if failures else None
+
+    async def _is_left(self, record: TaskRecord, ended: EndedNodes) -> bool:
+        if record.node == self._tasks.services.node:
+            return record.id in self._unsure
+        return await ended.has(record.node)
+
+    async def _adopt_some(self, adoptable: Iterator[tuple[TaskRecord, int]], failures: list[StoreError]) -> None:
+        for record, version in adoptable:
+            if failures:
+                return
+            try:
+                await self._adopt(record, version)
+            except StoreError as error:
+                failures.append(without_traceback(error))
+
+    async def _adopt(self, record: TaskRecord, version: int) -> None:
+        """Take over a task, and go on with its work. Of several processes that try, one succeeds. Raises `StoreError`."""
+        tasks = self._tasks
+        claimed, was_unsure = record._replace(node=tasks.services.node), record.id in self._unsure
+        self._unsure.add(record.id)
+        try:
+            await tasks.store.write([Put(stored_form(claimed, version))])
+        except StoreConflict:
+            if was_unsure:
+                # The claim of an earlier pass may have been made only now.
+                raise
+            self._unsure.discard(record.id)
+            return
+        task = OpenTask(claimed, tasks, caller=None if claimed.call is None else claimed.call.facts().principal)
+        task.version, task.is_resuming = version + 1, True
+        tasks.add(task)
+        try:
+            await resume(tasks, task, claimed.call)
+        except (McpError, UnreadableRecord, ValueError, TypeError) as error:
+            tasks.fail(task, lost(str(error)))
+        except StoreError:
+            # What it had recorded can be read later.
+            tasks.forget(task)
+            raise
+        self._unsure.discard(record.id)
 
 
 async def resume(tasks: Tasks, task: OpenTask, call: TaskCall | None) -> None:

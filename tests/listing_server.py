@@ -1,0 +1,91 @@
+"""A server whose lists are whatever a test says, also what none of ours would list."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.protocol.jsonrpc import Encoded, Notification, Request, Response, decoded, error_response
+from trio_mcp.protocol.strict_json import dumps
+from trio_mcp.session import Envelope
+from trio_mcp.types import JsonObject
+
+KINDS = {"tool": "tools", "prompt": "prompts", "resource": "resources", "resource template": "resourceTemplates"}
+"""The member of a list that has the items of a kind."""
+MEMBERS = {"tool": "name", "prompt": "name", "resource": "uri", "resource template": "uriTemplate"}
+"""The member by which an item of a kind is told apart."""
+LISTS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+
+
+def item(kind: str, key: str, description: str = "") -> JsonObject:
+    """Return an item as a server lists it."""
+    found: JsonObject = {"name": "x", MEMBERS[kind]: key, "description": description}
+    return {**found, "inputSchema": {"type": "object"}} if kind == "tool" else found
+
+
+class ListingServer:
+    """A legacy server that lists items of one kind, and answers each call with its own name and that of the item.
+
+    Attributes:
+        seconds: how long it takes to list.
+    """
+
+    def __init__(self, name: str, kind: str, keys: Sequence[str | JsonObject], seconds: float = 0.0) -> None:
+        self.name = name
+        self.seconds = seconds
+        self._kind = kind
+        self._channels: list[trio.abc.Channel[Envelope]] = []
+        self.items = self._made(keys)
+
+    async def change(self, keys: Sequence[str | JsonObject]) -> None:
+        """List other items, and notify the clients."""
+        self.items = self._made(keys)
+        await self.notify(f"notifications/{self._kind.split(' ')[-1].replace('template', 'resource')}s/list_changed")
+
+    async def notify(self, method: str, **params: Any) -> None:
+        for channel in self._channels:
+            await channel.send(Envelope(Notification(method, params)))
+
+    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+        self._channels.append(channel)
+        try:
+            async for envelope in channel:
+                if isinstance(envelope.message, Request):
+                    await channel.send(Envelope(await self._answer(envelope.message), about=envelope.message.id))
+        finally:
+            self._channels.remove(channel)
+
+    async def _answer(self, request: Request) -> Any:
+        result = await self._result(request.method, decoded(request.params))
+        if result is None:
+            return error_response(RemoteProtocolError("unknown", code=-32601, request_id=request.id))
+        return Response(request.id, Encoded(dumps(result)))
+
+    async def _result(self, method: str, params: Any) -> JsonObject | None:
+        if method == "initialize":
+            announced = {"listChanged": True, "subscribe": True}
+            declared = {"tools": announced, "prompts": announced, "resources": announced}
+            info: JsonObject = {"name": self.name, "version": "1"}
+            return {"protocolVersion": "2025-11-25", "capabilities": declared, "serverInfo": info}  # type: ignore[dict-item]
+        if method in LISTS:
+            await trio.sleep(self.seconds)
+            return {LISTS[method]: self.items if LISTS[method] == KINDS[self._kind] else []}  # type: ignore[dict-item]
+        text = f"{self.name}: {params.get('name', params.get('uri'))}"
+        return {
+            "ping": {},
+            "resources/subscribe": {},
+            "tools/call": {"content": [{"type": "text", "text": text}]},
+            "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]},
+            "resources/read": {"contents": [{"uri": params.get("uri"), "text": text}]},
+        }.get(method)  # type: ignore[return-value]
+
+    def _made(self, keys: Sequence[str | JsonObject]) -> list[JsonObject]:
+        return [item(self._kind, key) if isinstance(key, str) else key for key in keys]

@@ -1,0 +1,70 @@
+"""What of the lists of a server cannot be offered beside others, and why: its items without a name, or with one twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, TypeVar
+
+from ..logs import PeerLogger
+from ..types import Model
+
+M = TypeVar("M", bound=Model)
+
+MAX_NAMED: Final = 20
+"""Items of one list that are named in the log; the others are counted."""
+MAX_SHOWN: Final = 128
+"""Characters of a name that the log shows."""
+
+NAMELESS: Final = "its name, or its URI, is empty"
+REPEATED: Final = "the list has another one of that name before it"
+
+
+def by_key(items: Iterable[M], key_of: Callable[[M], str], left_out: dict[str, str]) -> dict[str, M]:
+    """Return the items of a list by their keys, in order; of two with one key the first.
+
+    Args:
+        key_of: returns the name or the URI of an item.
+        left_out: gets the reasons for those that are left out, by their keys.
+    """
+    found: dict[str, M] = {}
+    for item in items:
+        key = key_of(item)
+        if not key:
+            left_out[key] = NAMELESS
+            continue
+        first = found.setdefault(key, item)
+        # A server whose list changes while its pages are read may list an item twice.
+        if first is not item and first != item:
+            left_out[key] = REPEATED
+    return found
+
+
+class LeftOut:
+    """Logs what is left out of the lists of one server: each item once, until it is offered or the reason is another.
+
+    Args:
+        whose: the server, in the log.
+    """
+
+    __slots__ = ("_known", "_logger", "_whose")
+
+    def __init__(self, logger: PeerLogger, whose: str) -> None:
+        self._logger = logger
+        self._whose = whose
+        self._known: dict[str, tuple[dict[str, str], int]] = {}
+        """By the kind of the items: the reasons of those that were named, and how many there were."""
+
+    def note(self, kind: str, reasons: Mapping[str, str]) -> None:
+        """Log what is left out of a list now, and was not when this was called before.
+
+        Args:
+            kind: what an item is called.
+            reasons: by the keys of the items.
+        """
+        named, before = self._known.get(kind, ({}, 0))
+        for key, why in [*reasons.items()][:MAX_NAMED]:
+            if named.get(key) != why:
+                self._logger.warning("the %s %r of %s is left out: %s", kind, key[:MAX_SHOWN], self._whose, why)
+        if len(reasons) > MAX_NAMED and len(reasons) != before:
+            self._logger.warning("%d %ss of %s are left out", len(reasons), kind, self._whose)
+        self._known[kind] = (dict([*reasons.items()][:MAX_NAMED]), len(reasons))
