@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import trio
+from crashing_store import Disk
 from late_store import MOST_LATE, NEVER
 from peer import EVERYTHING, text_of
 from talk import DECLINE, Talk, accept
@@ -18,7 +19,6 @@ from tasks_process import KEYS, MortalStore, Process, WallClock
 from tasks_rules import SURELY_KNOWN, pick
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from crashing_store import Disk
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.runtime import CancelReason, Limits, MemoryBudget
@@ -162,7 +162,9 @@ class Machine:
                 self._hear_error(sent, message["error"])
             elif message["result"]["resultType"] == "input_required":
                 sent.got = "a round"
-                questions = {key: self._number(sent.case, asked) for key, asked in message["result"]["inputRequests"].items()}
+                questions = {
+                    key: self._number(sent.case, asked) for key, asked in message["result"]["inputRequests"].items()
+                }
                 self.rounds.append(Round(sent.case, message["result"]["requestState"], questions))
             else:
                 sent.got = "a result"

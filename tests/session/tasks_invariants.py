@@ -12,6 +12,8 @@ from tasks_rules import OPEN, OPEN_PER_OWNER, Rules
 from tasks_told import ROUNDING, Sent, Task
 from trio.testing import wait_all_tasks_blocked
 
+from trio_mcp.session.tasks.record import TaskRecord
+
 PROMPT = ("tasks/get", "tasks/cancel", "tasks/list", "create")
 """Requests that are answered at once; so are answers, but to questions that a restarted server has not asked again yet."""
 ANSWERS = ("tasks/update", "malformed")
@@ -79,32 +81,27 @@ class Machine(Rules):
             return
         services = self.process.service.calls
         for _ in range(10):
-            # The pauses between attempts to take tasks over grow.
-            if not any(self.is_left(task) for task in self.tasks.values()):
+            if (
+                min(store.next_time() for store in stores) == NEVER
+                and not len(services.settling)
+                and not any(task.is_saving for task in self.process.service.tasks)
+                and not self.left_tasks()
+            ):
                 break
             await self.pass_time(5)
             await self.after_each()
-        while (
-            any(store.next_time() < NEVER for store in stores)
-            or len(services.settling)
-            or any(task.is_saving for task in self.process.service.tasks)
-        ):
-            await self.pass_time(5)
-            await self.after_each()
-        works = {task.record.id for task in self.process.service.tasks if task.version}
-        for record in list(self.disk.records.values()):
-            if record.kind == "task" and record.expires_at > self.wall.now() + ROUNDING:
-                stored = opened_task(record)
-                # What a dead process was late with is taken over by the next one that starts.
-                is_mine = stored.node == services.node
-                assert stored.outcome is not None or not is_mine or stored.id in works, f"nobody works on {stored}"
+        # What a dead process was late with is taken over by the next one that starts.
+        left = [stored for stored in self.left_tasks() if stored.node == services.node]
+        assert not left, f"nobody works on {left}"
         for case in self.first_sent:
             await self.repeat_settled(case)
 
-    def is_left(self, task: Task) -> bool:
-        """Return whether a task waits to be taken over."""
-        stored = self.stored_task(task)
-        return stored is not None and stored.outcome is None and stored.node != self.process.service.calls.node
+    def left_tasks(self) -> list[TaskRecord]:
+        """Return the tasks that are not over, and that the process does not work on."""
+        works = {task.record.id for task in self.process.service.tasks if task.version}
+        records = [opened_task(record) for (kind, _), record in self.disk.records.items() if kind == "task"]
+        now = max(self.times()) + ROUNDING
+        return [each for each in records if each.outcome is None and each.expires_at > now and each.id not in works]
 
     async def repeat_settled(self, case: Case) -> None:
         """No key is blocked now: a repeat runs, joins, or hears the outcome or that it is not known."""

@@ -24,9 +24,7 @@ from trio_mcp.session.task_options import TaskOptions
 OPEN, OPEN_PER_OWNER, TTL = 5, 3, 100.0
 SURELY_KNOWN = 500.0
 """Seconds for which a repeat of a request is recognised, whatever became of the first."""
-OPTIONS = ServiceOptions(
-    keys=KEYS, tasks=TaskOptions(ttl=TTL, max_ttl=300, open=OPEN, open_per_owner=OPEN_PER_OWNER)
-)
+OPTIONS = ServiceOptions(keys=KEYS, tasks=TaskOptions(ttl=TTL, max_ttl=300, open=OPEN, open_per_owner=OPEN_PER_OWNER))
 HOST = Host()
 SERVER = make_server(HOST)
 

@@ -116,5 +116,7 @@ def test_any_program_of_legs_answers_repeats_losses_and_restarts_does_what_the_m
 
 @settings(runs, max_examples=DURABLE_RUNS)
 @given(programs(DURABLE_ACTIONS))
-def test_any_program_of_two_processes_with_a_late_store_takes_no_step_twice_and_blocks_no_call(program: Program) -> None:
+def test_any_program_of_two_processes_with_a_late_store_takes_no_step_twice_and_blocks_no_call(
+    program: Program,
+) -> None:
     run_durable_program(program)

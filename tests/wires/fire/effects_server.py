@@ -135,7 +135,6 @@ for found in HOME.glob("die at *"):
     fuse.light(Outbox, "send")
 
 
-
 async def serve_late() -> None:
     async with open_late_sqlite(HOME / "state.db", HOME / "late") as store:
         server.options = replace(options, store=store)
