@@ -108,10 +108,10 @@ async def own(tasks: Tasks, claimed: TaskRecord, version: int) -> int | None:
             return None
         except StoreError as error:
             tasks.services.records.log("the store did not keep that a task is taken over: %s", error)
-            await trio.sleep(SETTLE_BACKOFF.delay(failures))
-            failures += 1
         else:
             return record.version
+        await trio.sleep(SETTLE_BACKOFF.delay(failures))
+        failures += 1
 
 
 async def resume(tasks: Tasks, task: OpenTask, call: TaskCall | None) -> None:
