@@ -59,6 +59,9 @@ class KeyedRequests:
         if repeat is Repeat.OUTCOME:
             target.finish(told_outcome(facts, keyed.outcome, keyed.owner))
         elif isinstance(keyed.waiting, WaitingRequests):
+            if keyed.owner is not None:
+                # The task may be created for this one; see `_begin`.
+                owner_of(facts)
             keyed.waiting.add(request)
         else:
             assert call is not None
@@ -94,7 +97,7 @@ class KeyedRequests:
             if known is not None and known.call is not None and known.stored is not None:
                 # Its key is its own until it has cleaned up; then a repeat goes on with it.
                 raise LimitExceeded(STILL_RUNS)
-            keyed, waiting = self._begin(key, request)
+            keyed, waiting = self._begin(key, request, as_task=as_task)
             calls.spawn(Claiming(self, calls, calls.stored_keys, keyed, waiting, plan, as_task, facts).run)
             return
         lost = known is not None or calls.keyed.was_used(key)
@@ -103,7 +106,7 @@ class KeyedRequests:
             target.finish(CALL_LOST)
             return
         if as_task:
-            keyed, _ = self._begin(key, request)
+            keyed, _ = self._begin(key, request, as_task=True)
             try:
                 self.start_task(keyed, plan, calls)
             except BaseException:
@@ -115,13 +118,17 @@ class KeyedRequests:
             call = self._start_call(calls, plan, facts, params, target, None)
             call.keyed = calls.keyed.begin(key, call)
 
-    def _begin(self, key: CallKey, request: WaitingRequest) -> tuple[KeyedCall[Call], WaitingRequests]:
+    def _begin(
+        self, key: CallKey, request: WaitingRequest, *, as_task: bool
+    ) -> tuple[KeyedCall[Call], WaitingRequests]:
         """Note a key whose call does not run yet; until then all requests with it wait."""
         keyed_calls = self._service.calls.keyed
         keyed_calls.check_room()
         keyed, waiting = keyed_calls.begin(key, None), WaitingRequests()
         keyed.waiting = waiting
         waiting.add(request)
+        # A fact of the session, which the transport stores before it sends the response.
+        keyed.owner = owner_of(request.facts) if as_task else None
         return keyed, waiting
 
     def start_task(
@@ -138,7 +145,6 @@ class KeyedRequests:
         waiting = keyed.waiting
         assert isinstance(waiting, WaitingRequests)
         request = waiting.requests[0]
-        # A fact of the session, which the transport stores before it sends the response.
         keyed.owner = owner_of(request.facts)
         if stored is not None:
             stored.owner = keyed.owner
