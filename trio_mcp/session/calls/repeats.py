@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import trio
 
@@ -42,9 +42,6 @@ from ...types import Model
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import KEY_SIZE
 from .facts import RequestFacts
-
-if TYPE_CHECKING:
-    from ..waiting_requests import WaitingRequests
 
 C = TypeVar("C")
 
@@ -184,7 +181,7 @@ class KeyedCall(Generic[C]):
         outcome: of its first leg; None before its end, if it was cancelled for its client, and when it was dropped.
         answered: the first leg has ended.
         owner: who may ask for the task that the outcome names; None if it names none.
-        waiting: the requests that wait while there is no call, or no outcome that may be known; None else.
+        waiting: the `WaitingRequests` while there is no call yet, or no outcome that may be known; None else.
     """
 
     __slots__ = ("_calls", "answered", "call", "key", "outcome", "owner", "size", "stored", "until", "waiting")
@@ -202,7 +199,7 @@ class KeyedCall(Generic[C]):
         self.answered = False
         self.owner: str | None = None
         self.stored: OutcomeStore | None = None
-        self.waiting: WaitingRequests | None = None
+        self.waiting: object | None = None
         self.until = 0.0
         """When it moves on to the next table, on Trio's clock (seconds)."""
         self.size = KEY_SIZE
