@@ -310,7 +310,7 @@ class KeyedCalls(Generic[C]):
     def begin(self, key: CallKey, call: C | None) -> KeyedCall[C]:
         """Note that a call has begun under this key, in place of one that was lost; None for one that becomes a task."""
         if (lost := self._kept.pop(key.digest)) is not None:
-            self._account.give_back(lost.value.size)
+            self._account.give_back(lost[0].size)
         elif self._used.pop(key.digest) is not None:
             self._account.give_back(KEY_SIZE)
         keyed = self._open[key.digest] = KeyedCall(key, call, self)
@@ -356,7 +356,7 @@ class KeyedCalls(Generic[C]):
             self._used.evict_oldest()
 
     def _outcome_dropped(self, digest: bytes, kept: Kept[KeyedCall[C]]) -> None:
-        self._keep_key(digest, kept.value)
+        self._keep_key(digest, kept[0])
 
     def _keep_key(self, digest: bytes, keyed: KeyedCall[C]) -> None:
         """Keep the key of a call whose outcome is dropped."""
@@ -366,8 +366,9 @@ class KeyedCalls(Generic[C]):
     def _key_dropped(self, _digest: bytes, kept: Kept[tuple[float, bytes]]) -> None:
         """Note that a key was dropped before its time."""
         self._account.give_back(KEY_SIZE)
-        owner = cast("str | None", kept.caller)
-        self._forgotten_until[owner] = max(self.forgotten_until(owner), kept.value[0])
+        (until, _), caller, _ = kept
+        owner = cast("str | None", caller)
+        self._forgotten_until[owner] = max(self.forgotten_until(owner), until)
         if len(self._forgotten_until) > MAX_FORGETFUL:
             self._forgotten_until = {None: max(self._forgotten_until.values())}
 
@@ -405,8 +406,8 @@ class KeyedCalls(Generic[C]):
     def close(self) -> None:
         """Forget all keys, and give back what they took of the memory budget."""
         self._open.clear()
-        self._kept.clear()
-        self._used.clear()
+        self._kept.close()
+        self._used.close()
         self._account.close()
 
     def __len__(self) -> int:
