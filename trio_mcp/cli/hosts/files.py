@@ -42,7 +42,7 @@ class ConfigFile:
     document: dict[str, JsonValue]
     member: str
     servers: dict[str, JsonValue]
-    is_yaml: bool
+    is_yaml: bool = False
 
 
 def read_file(path: Path, host: Host) -> ConfigFile:
