@@ -126,6 +126,7 @@ class RelayServer:
                     one_of_several,
                     self._server_name,
                     self._keeps_session and not one_of_several,
+                    self.max_sessions,
                 )
                 with tree_on_signal(service):
                     yield service

@@ -42,7 +42,16 @@ from ..protocol.jsonrpc import (
     is_request_id,
 )
 from ..runtime import Account, CancelReason, Outbox
-from ..session import Envelope, MessageChannel, OpenBatch, Received, ReplyTarget, ServerSession, Service
+from ..session import (
+    Envelope,
+    MessageChannel,
+    OpenBatch,
+    Received,
+    ReplyTarget,
+    ServerSession,
+    Service,
+    make_session,
+)
 from ..types import JsonObject
 from .answers import Answers
 from .bindings import Bindings
@@ -50,6 +59,7 @@ from .carrying import end_with, read_server, write_server
 from .lasting_session import LastingSession
 from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, terms_problem
 from .passing import CANCELLED, Passage
+from .principal_sessions import PrincipalSessions
 from .probing import declared_in
 from .requests import HandedOver, HostRequest
 from .streams import carried_size
@@ -74,6 +84,7 @@ class RelaySession(ServerSession):
         one_of_several: the proxy has other hosts.
         name: what errors call the server.
         keeps_session: the session of a legacy host goes on in another one of the server, when that has lost it.
+        max_sessions: how many principals of modern hosts over HTTP may have a connection to the server.
     """
 
     def __init__(
@@ -86,6 +97,7 @@ class RelaySession(ServerSession):
         one_of_several: bool,
         name: str,
         keeps_session: bool,
+        max_sessions: int,
         service: Service,
         *,
         shared_channel: bool = True,
@@ -98,8 +110,11 @@ class RelaySession(ServerSession):
         self._one_of_several = one_of_several
         self._name = name
         self._keeps_session = keeps_session
+        self._principals = PrincipalSessions(self._for_principal, max_sessions)
         self._opening = Opening()
         self._scope = trio.CancelScope()
+        self._serves_principal = False
+        """It is one of `PrincipalSessions`."""
         self._started = False
         self._lost: str | None = None
         self._passage: Passage | None = None
@@ -118,6 +133,27 @@ class RelaySession(ServerSession):
         inbound: Inbound | None = None,
     ) -> ReplyTarget | OpenBatch | Rejected | None:
         """Take one message of the host; see `ServerSession.receive`."""
+        # Over HTTP what belongs to no session is classified before it comes here.
+        if inbound is not None and envelope.peer.principal is not None:
+            return self._principals.receive(envelope.peer.principal, envelope, outbox, inbound)
+        return self.receive_own(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
+
+    def _for_principal(self) -> RelaySession:
+        """Return a session for a principal, with a separate connection to the server."""
+        made = make_session(self.service, shared_channel=False)
+        assert isinstance(made, RelaySession)
+        made._serves_principal = True  # noqa: SLF001  it is of this class
+        return made
+
+    def receive_own(
+        self,
+        envelope: Envelope[Received],
+        outbox: Outbox[Envelope],
+        *,
+        owns_outbox: bool,
+        inbound: Inbound | None,
+    ) -> ReplyTarget | OpenBatch | Rejected | None:
+        """Take one message of the host of this session."""
         if self._translation is not None:
             return self._translation.session.receive(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
         message = envelope.message
@@ -227,6 +263,7 @@ class RelaySession(ServerSession):
     def close(self, reason: CancelReason) -> None:
         """End the connection to the server, and with it all that the proxy answers."""
         self._lost = self._lost or "the session has ended"
+        self._principals.close_all(reason)
         self._scope.cancel()
         if self._translation is not None:
             self._translation.session.close(reason)
@@ -239,11 +276,17 @@ class RelaySession(ServerSession):
 
     @property
     def busy(self) -> bool:
-        return super().busy or (self._translation is not None and self._translation.session.busy)
+        return (
+            super().busy or self._principals.busy or (self._translation is not None and self._translation.session.busy)
+        )
 
     @property
     def working(self) -> bool:
-        return super().working or (self._translation is not None and self._translation.session.working)
+        return (
+            super().working
+            or self._principals.working
+            or (self._translation is not None and self._translation.session.working)
+        )
 
     # opening
 
@@ -325,7 +368,8 @@ class RelaySession(ServerSession):
             async with trio.open_nursery() as nursery:
                 ended = partial(end_with, lost, nursery.cancel_scope)
                 # Nothing tells modern hosts apart that share a connection over HTTP.
-                shares = self._one_of_several and (self._shared or self._opening.shaken.is_set())
+                is_one = self._shared or self._serves_principal or self._opening.shaken.is_set()
+                shares = self._one_of_several and is_one
                 self._passage = Passage(
                     upstream,
                     self._answers.part() if shares else self._answers,
