@@ -18,8 +18,11 @@ IN_MEMORY := --ignore=tests/wires --ignore=tests/long --ignore=tests/packages -m
 # How long `make fuzz` tries new messages; both roles share it.
 FUZZ_SECONDS ?= 120
 
+# How long `make chaos` goes on. CHAOS_FLAGS='--chaos-seed N' begins with a run that has failed.
+CHAOS_SECONDS ?= 3600
+
 .DEFAULT_GOAL := help
-.PHONY: help demo cast test test-pythons test-wires packages fuzz sweep long conformance autobahn mutants bench site site-look site-links pictures lint clean
+.PHONY: help demo cast test test-pythons test-wires packages fuzz sweep chaos long conformance autobahn mutants bench site site-look site-links pictures lint clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1  /p' Makefile
@@ -49,6 +52,9 @@ fuzz: $(STAMPS)/dev  ## try hostile messages in both roles for FUZZ_SECONDS
 
 sweep: $(STAMPS)/dev  ## interrupt every conversation at every step
 	$(BIN)/python -m pytest $(PYTEST_FLAGS) tests/sweep --every-step
+
+chaos: $(STAMPS)/dev  ## let everything go wrong with two processes on one store for CHAOS_SECONDS, and count effects
+	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/long/test_chaos.py --chaos-seconds $(CHAOS_SECONDS) $(CHAOS_FLAGS)
 
 long: $(STAMPS)/dev  ## run the tests that take hours: the whole contract everywhere, mutants
 	TRIO_MCP_RUNS=5000 $(BIN)/python -m pytest $(PYTEST_FLAGS) -o faulthandler_timeout=0 --hypothesis-profile long -m 'long or hypothesis'

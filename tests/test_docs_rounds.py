@@ -99,7 +99,7 @@ def test_the_numbers_of_the_page_are_those_of_the_code() -> None:
         f"for {options.settle} seconds at most",
         f"for {options.outcome_grace:g} seconds after the call is over",
         f"| {actors.park_ttl:g} seconds |",
-        f"| {actors.parked:,}, in total and per principal |",
+        f"| {actors.parked:,}; over half of them, [a quarter of one caller](limits.md#what-callers-share) |",
         f"| {options.max_state // 1024} KiB |",
         f"| {MAX_STATE // 1024} KiB |",
         f"give up after {MAX_ROUNDS} rounds",

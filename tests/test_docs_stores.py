@@ -11,8 +11,8 @@ import pytest
 from pages import Names, Page
 
 from trio_mcp.protocol.sealing.request_state import KeyRing, to_base64url
+from trio_mcp.shared_limits import STORED_RECORDS
 from trio_mcp.stores import opening
-from trio_mcp.stores.memory_store import MemoryStore
 from trio_mcp.stores.sealed import SECONDS
 from trio_mcp.stores.sqlite import SWEEP_SECONDS
 from trio_mcp.stores.sqlite_schema import BUSY_SECONDS, CHECKED_BYTES
@@ -61,4 +61,4 @@ async def test_the_limits_of_the_page_are_those_of_the_code() -> None:
     assert f"A file over {CHECKED_BYTES // 1024**2} MiB" in PAGE.prose
     assert SWEEP_SECONDS == 5
     assert "deleted every five seconds" in PAGE.prose
-    assert MemoryStore()._limit == 100_000  # noqa: SLF001
+    assert STORED_RECORDS.limit == 100_000

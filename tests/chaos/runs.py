@@ -18,13 +18,14 @@ RUN_SECONDS: Final = 15.0
 """Seconds of faults in one run. It takes some more until all operations have ended."""
 
 
-def runs(folder: Path, config: pytest.Config, seconds: float) -> Counter[str]:
-    """Run for about so many seconds, or for those of the option; return how the operations ended."""
+def runs(folder: Path, config: pytest.Config, seconds: float) -> None:
+    """Run for about so many seconds, or for those of the option, and print how the operations ended."""
     seconds = config.getoption("--chaos-seconds") or seconds
     seed = config.getoption("--chaos-seed")
     seed = SystemRandom().randrange(2**32) if seed is None else seed
     end, ends = time.monotonic() + seconds, Counter[str]()
-    while (left := end - time.monotonic()) > 0:
+    # The rest of a run is none.
+    while (left := end - time.monotonic()) > 0.1 * RUN_SECONDS:
         home = folder / str(seed)
         home.mkdir()
         world = World(home, seed)
@@ -36,4 +37,3 @@ def runs(folder: Path, config: pytest.Config, seconds: float) -> Counter[str]:
         shutil.rmtree(home)
         seed += 1
     print("\n".join(f"{count:6} {end}" for end, count in sorted(ends.items())))
-    return ends

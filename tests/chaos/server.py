@@ -6,12 +6,18 @@ between.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import random
+import signal
 import struct
 import sys
 import time
 from pathlib import Path
+
+PR_SET_PDEATHSIG = 1
+# It must not outlive the run, however that ends.
+ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 PORT, HOME = int(sys.argv[1]), Path(sys.argv[2])
 

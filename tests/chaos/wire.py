@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final, NamedTuple
 
 import httpx2
@@ -59,8 +59,9 @@ class Wire:
         params = {**params, "_meta": modern_meta(capabilities, meta)}
         message = {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": params}
         self._story.tell(f"-> {port} {method} {brief(params)} {brief(meta or {})}")
-        async with self._sent(port, "POST", headers_of(method, params), message) as response:
-            async for _, found in events_of(response):
+        sent = self._sent(port, "POST", headers_of(method, params), message)
+        async with sent as response, aclosing(events_of(response)) as events:
+            async for _, found in events:
                 if found is not None and found.get("id") == message["id"] and "method" not in found:
                     self._story.tell(f"<- {port} {response.status_code} {brief(found)}")
                     return found
@@ -81,12 +82,14 @@ class Wire:
         """Send a legacy request that may be answered with a stream; yield the status and the events. Raises `Lost`."""
         self._story.tell(f"-> {port} {verb} {brief(message)} {headers.get('Last-Event-ID', '')}")
         async with self._sent(port, verb, headers, message) as response:
-            yield response.status_code, self._told(port, response)
+            async with aclosing(self._told(port, response)) as told:
+                yield response.status_code, told
 
-    async def _told(self, port: int, response: httpx2.Response) -> AsyncIterator[Event]:
-        async for event in events_of(response):
-            self._story.tell(f"<- {port} {response.status_code} {event.id} {brief(event.message)}")
-            yield event
+    async def _told(self, port: int, response: httpx2.Response) -> AsyncGenerator[Event, None]:
+        async with aclosing(events_of(response)) as events:
+            async for event in events:
+                self._story.tell(f"<- {port} {response.status_code} {event.id} {brief(event.message)}")
+                yield event
         self._story.tell(f"<- {port} {response.status_code} the end")
 
     @asynccontextmanager
@@ -122,7 +125,7 @@ def shortened(value: object) -> object:
             return value
 
 
-async def events_of(response: httpx2.Response) -> AsyncIterator[Event]:
+async def events_of(response: httpx2.Response) -> AsyncGenerator[Event, None]:
     """Yield what a response says: one message, or the events of a stream."""
     if "text/event-stream" not in response.headers.get("content-type", ""):
         data = await response.aread()

@@ -35,11 +35,11 @@ PROCESSES: Final = 2
 CLIENTS: Final = 5
 """Operations at a time."""
 
-START: Final = 30.0
+START: Final = 90.0
 """Seconds that a process may take to listen; the machine may be busy."""
 DRAIN: Final = 20.0
 """Seconds that a process may take to end after SIGTERM; the writes that wait for the store are among them."""
-QUIET: Final = 60.0
+QUIET: Final = 120.0
 """Seconds in which every operation ends when nothing goes wrong any more."""
 WAIT: Final = 20.0
 """Seconds that a client waits for anything."""

@@ -245,6 +245,16 @@ def test_the_file_of_a_user_is_written_through_a_link_and_shown_by_its_own_path(
     assert "shop" in dotfiles.read_text()
 
 
+def test_the_file_of_a_user_may_be_a_link_in_the_home_as_the_current_folder(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (Path.home() / ".cursor").mkdir()
+    (Path.home() / ".cursor" / "mcp.json").symlink_to(folder.parent / "dotfiles.json")
+    monkeypatch.chdir(Path.home())
+    assert main(["install", "cursor", str(folder / "app.py"), "--yes"]) == Status.OK
+    assert "shop" in (folder.parent / "dotfiles.json").read_text()
+
+
 def test_a_link_decides_by_its_own_name_that_a_file_is_yaml(folder: Path) -> None:
     dotfile = folder.parent / "goose"
     dotfile.write_text("# mine\nextensions: {}\n")

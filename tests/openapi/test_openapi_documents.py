@@ -220,6 +220,15 @@ async def test_a_document_is_fetched_with_the_client() -> None:
     ]
 
 
+async def test_the_headers_of_the_client_are_sent_to_fetch_a_document() -> None:
+    api = Api(lambda request: httpx2.Response(200, text=TEXT))
+    client = api.make_client(headers={"Cookie": "own=1", "X-Key": "own"}, cookies={"jar": "1"})
+    with trio.fail_after(BOUND):
+        await fetch_openapi("openapi.json", client)
+    assert api.requests[0].headers.get_list("cookie") == ["own=1"]
+    assert api.requests[0].headers["x-key"] == "own"
+
+
 @pytest.mark.parametrize(
     "response",
     [

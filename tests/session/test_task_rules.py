@@ -607,15 +607,6 @@ async def test_a_repeat_of_the_request_gets_the_same_task() -> None:
         assert work.runs == 1
 
 
-async def test_a_repeat_while_the_task_is_created_is_to_come_again() -> None:
-    work = Work()
-    async with task_in(ModernTask, work) as task:
-        meta = {"io.trio-mcp/idempotencyKey": "k"}
-        task.talk.leg("wait", meta=meta, capabilities=DECLARES)
-        second = task.talk.leg("wait", meta=meta, capabilities=DECLARES)
-        assert (await task.talk.error(second))["code"] == -32000
-
-
 # time, limits and owners
 
 

@@ -21,8 +21,10 @@ from ..session import as_message_channel
 CHECK_SECONDS: Final = 30.0
 """Seconds that a Python file may take to be loaded, for the question whether it asks for authentication."""
 LOOK_SECONDS: Final = 0.01
+ASKS_NOTHING: Final = 0
 ASKS: Final = 4
-"""The exit status with which `trio-mcp run --check-open` says that the server asks for it."""
+UNKNOWN: Final = 5
+"""The exit statuses with which `trio-mcp run --check-open` says whether the server asks for it; others say that it has failed."""
 CHECK: Final = "--check-open"
 PROGRAM: Final = "trio-mcp"
 
@@ -98,7 +100,7 @@ async def asks_nothing(command: Sequence[str], options: Mapping[str, object], sh
         raise ConfigurationError(
             f"the server of {shown} asks for authentication, and would be served here to everybody. {CURE}"
         )
-    if is_file and status != "0":
+    if is_file and status not in (str(ASKS_NOTHING), str(UNKNOWN)):
         why = reason or f"it takes more than {CHECK_SECONDS:g} seconds"
         raise ConfigurationError(f"{shown} cannot be loaded to see whether it asks for authentication: {why}")
-    return status == "0"
+    return status == str(ASKS_NOTHING)

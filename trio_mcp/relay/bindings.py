@@ -44,7 +44,7 @@ ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
 TASK_LIST: Final = "tasks/list"
 OWNER_BYTES: Final = 16
 
-Change = Callable[[str], str]
+Rename = Callable[[str], str]
 
 
 class Bindings:
@@ -189,13 +189,13 @@ class Bindings:
         return {**question, "params": self.question(principal, params)}
 
 
-def with_task_id(holder: JsonObject, change: Change) -> JsonObject:
+def with_task_id(holder: JsonObject, change: Rename) -> JsonObject:
     """Return an object with another `taskId`, if it has one."""
     task_id = holder.get("taskId")
     return {**holder, "taskId": change(task_id)} if isinstance(task_id, str) else holder
 
 
-def with_related_task(holder: JsonObject, change: Change) -> JsonObject:
+def with_related_task(holder: JsonObject, change: Rename) -> JsonObject:
     """Return params or a result with another task that they belong to, if there is one."""
     meta = holder.get("_meta")
     related = meta.get(RELATED_TASK) if isinstance(meta, dict) else None

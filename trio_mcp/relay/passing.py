@@ -365,10 +365,10 @@ class Passage:
         params = decoded(message.params)
         if message.method == CANCELLED and self._asked.cancel(id_in(params.get("requestId"))):
             return
-        if self._shared and self._principal is None:
-            self.streams.post(cast("Envelope", envelope))
-        elif self._shared:
-            bound = self._bindings.notification(self._principal or "", message.method, params)
+        if self._shared:
+            bound = params
+            if self._principal is not None:
+                bound = self._bindings.notification(self._principal, message.method, params)
             if bound is not params:
                 envelope = envelope._replace(message=message._replace(params=bound), raw=None)
             self.streams.post(cast("Envelope", envelope))

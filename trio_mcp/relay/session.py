@@ -41,7 +41,6 @@ from ..protocol.jsonrpc import (
     error_response,
     is_request_id,
 )
-from ..protocol.revisions import Era
 from ..runtime import Account, CancelReason, Outbox
 from ..session import (
     Envelope,
@@ -134,7 +133,8 @@ class RelaySession(ServerSession):
         inbound: Inbound | None = None,
     ) -> ReplyTarget | OpenBatch | Rejected | None:
         """Take one message of the host; see `ServerSession.receive`."""
-        if inbound is not None and inbound.era is Era.MODERN and envelope.peer.principal is not None:
+        # Over HTTP what belongs to no session is classified before it comes here.
+        if inbound is not None and envelope.peer.principal is not None:
             return self._principals.receive(envelope.peer.principal, envelope, outbox, inbound)
         return self.receive_own(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeAlias, TypeVar
 
 from .quota import Quota
 
@@ -12,12 +12,8 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Kept(NamedTuple, Generic[V]):
-    """One thing that is kept, whose it is, and its size in bytes."""
-
-    value: V
-    caller: Hashable | None
-    size: int
+Kept: TypeAlias = tuple[V, Hashable | None, int]
+"""One thing that is kept, whose it is, and its size in bytes."""
 
 
 class OldestFirst(Generic[K, V]):
@@ -41,7 +37,7 @@ class OldestFirst(Generic[K, V]):
 
     def add(self, key: K, value: V, caller: Hashable | None = None, size: int = 0) -> None:
         """Keep one more, under a key that is free, and evict what there is no room for."""
-        self._entries[key] = Kept(value, caller, size)
+        self._entries[key] = value, caller, size
         self._by_caller.setdefault(caller, OrderedDict())[key] = None
         for limit, amount in zip(self._limits, (1, size), strict=False):
             limit.add(caller, amount)
@@ -49,11 +45,11 @@ class OldestFirst(Generic[K, V]):
 
     def grow(self, key: K, size: int) -> None:
         """Count so many bytes more for an entry, and evict what there is no room for."""
-        kept = self._entries[key]
-        self._entries[key] = kept._replace(size=kept.size + size)
+        value, caller, before = self._entries[key]
+        self._entries[key] = value, caller, before + size
         for limit in self._limits[1:]:
-            limit.add(kept.caller, size)
-        self._make_room(kept.caller)
+            limit.add(caller, size)
+        self._make_room(caller)
 
     def _make_room(self, caller: Hashable | None) -> None:
         own = self._by_caller[caller]
@@ -72,26 +68,29 @@ class OldestFirst(Generic[K, V]):
         kept = self._entries.pop(key, None)
         if kept is None:
             return None
-        own = self._by_caller[kept.caller]
+        _, caller, size = kept
+        own = self._by_caller[caller]
         del own[key]
         if not own:
-            del self._by_caller[kept.caller]
-        for limit, amount in zip(self._limits, (1, kept.size), strict=False):
-            limit.give_back(kept.caller, amount)
+            del self._by_caller[caller]
+        for limit, amount in zip(self._limits, (1, size), strict=False):
+            limit.give_back(caller, amount)
         return kept
 
     def get(self, key: K) -> V | None:
         """Return what is kept under a key; None if there is nothing."""
         kept = self._entries.get(key)
-        return None if kept is None else kept.value
+        return None if kept is None else kept[0]
 
     @property
     def first(self) -> V | None:
         """What has been kept for longest; None if there is nothing."""
         return self.get(next(iter(self._entries))) if self._entries else None
 
-    def clear(self) -> None:
-        """Remove everything; `on_evict` is not called."""
+    def close(self) -> None:
+        """Remove everything; `on_evict` is called no more."""
+        # It refers to the owner of this table.
+        self._on_evict = None
         for key in list(self._entries):
             self.pop(key)
 

@@ -25,9 +25,7 @@ from .calls.stored_keys import OPEN_SECONDS, STILL_RUNS, Claim, StoredKey, Store
 from .replies import LegOutcome, ReplyTarget
 from .service import Service
 from .tasks.owners import owner_of
-from .waiting_requests import SharedTarget, WaitingRequest, WaitingRequests, told_outcome
-
-StartCall = Callable[[CallServices[Call], Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
+from .waiting_requests import SharedTarget, StartCall, WaitingRequest, WaitingRequests, told_outcome
 
 
 @dataclass(slots=True, eq=False)
@@ -36,11 +34,11 @@ class KeyedRequests:
 
     Args:
         asks: the questions that are open on the connection.
-        start_call: starts a call as if it had no key, or once more with what an earlier run has left.
+        start_call: starts a call on the connection.
     """
 
     _service: Service
-    asks: PendingAsks
+    _asks: PendingAsks
     _start_call: StartCall
 
     def repeat(self, key: CallKey, facts: RequestFacts, params: Model, target: ReplyTarget) -> bool:
@@ -59,10 +57,13 @@ class KeyedRequests:
         check = self._service.request_checks.get(facts.method)
         if check is not None:
             check(facts, params)
-        request = WaitingRequest(self, facts, params, target)
+        request = WaitingRequest(self._asks, self._start_call, facts, params, target)
         if repeat is Repeat.OUTCOME:
             target.finish(told_outcome(facts, keyed.outcome, keyed.owner))
-        elif keyed.waiting is not None:
+        elif isinstance(keyed.waiting, WaitingRequests):
+            if keyed.owner is not None:
+                # The task may be created for this one; see `_begin`.
+                owner_of(facts)
             keyed.waiting.add(request)
         else:
             assert call is not None
@@ -91,15 +92,15 @@ class KeyedRequests:
             LimitExceeded: the call that it repeats is being cancelled, or there is no room for one more.
         """
         calls = self._service.calls
-        request = WaitingRequest(self, facts, params, target)
+        request = WaitingRequest(self._asks, self._start_call, facts, params, target)
         known = calls.keyed.find(key)
         # One that may run twice makes one task all the same.
         if calls.stored_keys is not None and (makes_task or not runs_again(plan)):
             if known is not None and known.call is not None and known.stored is not None:
                 # Its key is its own until it has cleaned up; then a repeat goes on with it.
                 raise LimitExceeded(STILL_RUNS)
-            keyed, waiting = self._begin(key, request)
-            calls.spawn(Claiming(calls, calls.stored_keys, keyed, waiting, plan, as_task, request).run)
+            keyed, waiting = self._begin(key, request, as_task=as_task)
+            calls.spawn(Claiming(self, calls, calls.stored_keys, keyed, waiting, plan, as_task, facts).run)
             return
         lost = known is not None or calls.keyed.was_used(key)
         forgotten = calls.keyed.forgotten_until(key.owner)
@@ -108,7 +109,7 @@ class KeyedRequests:
             target.finish(CALL_LOST)
             return
         if as_task:
-            keyed, _ = self._begin(key, request)
+            keyed, _ = self._begin(key, request, as_task=True)
             try:
                 self.start_task(keyed, plan, calls)
             except BaseException:
@@ -120,13 +121,17 @@ class KeyedRequests:
             call = self._start_call(calls, plan, facts, params, target, None)
             call.keyed = calls.keyed.begin(key, call)
 
-    def _begin(self, key: CallKey, request: WaitingRequest) -> tuple[KeyedCall[Call], WaitingRequests]:
+    def _begin(
+        self, key: CallKey, request: WaitingRequest, *, as_task: bool
+    ) -> tuple[KeyedCall[Call], WaitingRequests]:
         """Note a key whose call does not run yet; until then all requests with it wait."""
         keyed_calls = self._service.calls.keyed
         keyed_calls.check_room()
         keyed, waiting = keyed_calls.begin(key, None), WaitingRequests()
         keyed.waiting = waiting
         waiting.add(request)
+        # A fact of the session, which the transport stores before it sends the response.
+        keyed.owner = owner_of(request.facts) if as_task else None
         return keyed, waiting
 
     def start_task(
@@ -141,9 +146,8 @@ class KeyedRequests:
             LimitExceeded: there are too many tasks; nothing remains.
         """
         waiting = keyed.waiting
-        assert waiting is not None
+        assert isinstance(waiting, WaitingRequests)
         request = waiting.requests[0]
-        # A fact of the session, which the transport stores before it sends the response.
         keyed.owner = owner_of(request.facts)
         if stored is not None:
             stored.owner = keyed.owner
@@ -166,11 +170,11 @@ class KeyedRequests:
             LimitExceeded: the server runs too many calls.
         """
         keyed, calls, plan = claiming.keyed, claiming.services, claiming.plan
-        _, facts, params, target = claiming.waiting.requests[0]
+        _, start_call, facts, params, target = claiming.waiting.requests[0]
         loss = None if run is None else run.loss(plan, always_replay=calls.options.always_replay)
         if loss is not None:
             plan = plan._replace(run=failing_body(loss))
-        call = self._start_call(calls, plan, facts, params, target, run)
+        call = start_call(calls, plan, facts, params, target, run)
         keyed.call, call.keyed = call, keyed
         if claim is None:
             return call
@@ -191,11 +195,10 @@ class KeyedRequests:
 
 def join(call: Call, request: WaitingRequest) -> None:
     """Let a repeat take the place of the requests that a call is answering; these still get the outcome."""
-    requests, facts, _, target = request
     if isinstance(call, CallByRequests):
-        call.take_over_on(requests.asks, facts, target)
+        call.take_over_on(request.asks, request.facts, request.target)
     else:
-        call.take_over(facts, target)
+        call.take_over(request.facts, request.target)
 
 
 def runs_elsewhere(call: Call, keyed: KeyedCall[Call]) -> None:
@@ -235,20 +238,21 @@ class Claiming:
     """Claims a key in the store for the requests that wait, and then starts their call.
 
     Args:
-        first: the request that was new.
+        facts: of the first of them.
 
     Attributes:
         stored: where the outcome goes; None until the key is claimed.
         owner: who may ask for the task that the answer names; None if it names none.
     """
 
+    _requests: KeyedRequests
     services: CallServices[Call]
     _keys: StoredKeys
     keyed: KeyedCall[Call]
     waiting: WaitingRequests
     plan: Plan
     as_task: bool
-    first: WaitingRequest
+    _facts: RequestFacts
     stored: StoredCall | None = field(default=None, init=False)
     owner: str | None = field(default=None, init=False)
 
@@ -259,7 +263,7 @@ class Claiming:
             if self.waiting.requests:
                 answer = await self._answer()
         except (McpError, StoreError) as error:
-            answer = error_detail(self.services.failures, self.first.facts, error)
+            answer = error_detail(self.services.failures, self._facts, error)
             if isinstance(error, StoreError):
                 answer = ErrorDetail(SERVER_BUSY, f"the call was not run, because it cannot be recorded: {error}")
         if answer is not None or not self.waiting.requests:
@@ -289,7 +293,7 @@ class Claiming:
         try:
             run = None
             if claim.is_adopted and not self.as_task:
-                if (task := await self.first.requests.task_of(claim)) is not None:
+                if (task := await self._requests.task_of(claim)) is not None:
                     await self._keys.settle(self._keys.end(claim, task))
                     return task
                 run = earlier_run(await read_log(services.store, claim.name))
@@ -320,13 +324,13 @@ class Claiming:
 
     def _start(self, claim: Claim | None, run: EarlierRun | None) -> None:
         """Start the call for those that wait. Raises `LimitExceeded`."""
-        oldest, *others = self.waiting.requests
         if self.as_task:
-            oldest.requests.start_task(self.keyed, self.plan, self.services, None if claim is None else self.stored)
+            stored = None if claim is None else self.stored
+            self._requests.start_task(self.keyed, self.plan, self.services, stored)
             return
-        call = oldest.requests.start_claimed(self, claim, run)
+        call = self._requests.start_claimed(self, claim, run)
         self.keyed.waiting = None
-        for request in others:
+        for request in self.waiting.requests[1:]:
             join(call, request)
 
 

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from ..runtime import CancelReason
 from ..types import JsonObject, Model
+from .calls.call import Call, Plan
+from .calls.earlier import EarlierRun
 from .calls.facts import RequestFacts
+from .calls.pending_asks import PendingAsks
 from .calls.repeats import CALL_LOST, KEYED_METHOD
+from .calls.services import CallServices
 from .replies import Answering, LegOutcome, ReplyTarget
 from .tasks.owners import may_see
 
-if TYPE_CHECKING:
-    from .keyed_requests import KeyedRequests
+StartCall: TypeAlias = Callable[[CallServices[Call], Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
+"""Starts a call as if it had no key, or once more with what an earlier run has left."""
 
 
 class WaitingRequest(NamedTuple):
     """One request that waits.
 
     Attributes:
-        requests: those of its connection.
+        asks: the questions that are open on its connection.
+        start_call: starts its call on its connection.
     """
 
-    requests: KeyedRequests
+    asks: PendingAsks
+    start_call: StartCall
     facts: RequestFacts
     params: Model
     target: ReplyTarget

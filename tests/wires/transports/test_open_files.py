@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 import trio
-from serving import IMPORTS, SOON, START, served
+from serving import IMPORTS, START, served
 
 from trio_mcp import Client, Server, proxy
 from trio_mcp.errors import ConfigurationError
@@ -26,7 +26,9 @@ server = Server("notes", http=HttpOptions(authenticate=authenticate))
 async def secret() -> str: return "SECRET"
 """
 OPEN = NOTES.replace(", http=HttpOptions(authenticate=authenticate)", "").replace("SECRET", "open")
+COMMAND = [sys.executable, "-c", "import time; time.sleep(60)"]
 FILES = {
+    "command.py": f"from trio_mcp import proxy\nserver = proxy({COMMAND!r})",
     "notes.py": NOTES,
     "open.py": OPEN,
     "far.py": "from trio_mcp import proxy\nserver = proxy('notes.py')",
@@ -115,15 +117,15 @@ def test_no_command_serves_it(arguments: list[str]) -> None:
 
 
 async def test_a_command_is_served_to_the_network_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
     network = {"host": "0.0.0.0", "allowed_hosts": ["mcp.example.com"]}
 
-    async def warnings(**options: object) -> int:
+    async def warnings(target: Proxy, **options: object) -> int:
         caplog.clear()
-        with trio.fail_after(SOON), caplog.at_level(logging.WARNING, "trio_mcp.http"):
-            async with served(proxy(command), **options):
-                return sum("-c" in record.getMessage() for record in caplog.records)
+        with trio.fail_after(START), caplog.at_level(logging.WARNING, "trio_mcp.http"):
+            async with served(target, **options):
+                return sum("authenticate=" in record.getMessage() for record in caplog.records)
 
-    assert await warnings(**network) == 1
-    assert await warnings(**network, authenticate=authenticate) == 0
-    assert await warnings() == 0
+    for target in (proxy(COMMAND), far("command.py")):
+        assert await warnings(target, **network) == 1
+        assert await warnings(target, **network, authenticate=authenticate) == 0
+        assert await warnings(target) == 0

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib import import_module
 
 import click
-import trio
 
-from ...errors import ConfigurationError, Disconnected
-from ...http import open_access
+from ...errors import Disconnected
 from ..command import command
 from ..errors import CommandError, Status
 from ..options import format_option, header_option, level_option, target_argument
 from ..targets.loading import lifespan_errors, load_python
-from ..targets.target import PythonTarget, Target, read_target
+from ..targets.target import PythonTarget, read_target
 from ..terminal.output import set_up_logging
 
 EXAMPLES = """\
@@ -57,7 +54,7 @@ def command_line(
     set_up_logging(debug=debug, level=log_level, format=log_format)
     server = read_target(target)
     if check_open:
-        return check_open_target(server, dict(headers))
+        return int(import_module("..targets.open_access", __package__).check(server, dict(headers)))
     if not isinstance(server, PythonTarget):
         # The client is loaded only for this: a host waits for the start of a server.
         return int(import_module("..targets.passing", __package__).pass_on("stdio", server, dict(headers), {}))
@@ -68,17 +65,3 @@ def command_line(
     except (Disconnected, OSError) as error:
         raise CommandError(f"{server.source}: {error}", Status.UNREACHABLE) from error
     return 0
-
-
-def check_open_target(target: Target, headers: Mapping[str, str]) -> int:
-    """Return the status for a proxy that asks whether a server may be served without authentication; see `relay.behind`."""
-    if isinstance(target, PythonTarget):
-        server: object = load_python(target)
-    else:
-        server = import_module("..targets.passing", __package__).proxied(target, headers)
-    try:
-        open_access.check_open(server)
-        unknown = trio.run(open_access.check_open_commands, server)
-    except ConfigurationError as error:
-        raise CommandError(str(error), Status.REFUSED) from error
-    return Status.UNREACHABLE if unknown else Status.OK

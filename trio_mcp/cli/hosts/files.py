@@ -42,7 +42,7 @@ class ConfigFile:
     document: dict[str, JsonValue]
     member: str
     servers: dict[str, JsonValue]
-    is_yaml: bool
+    is_yaml: bool = False
 
 
 def read_file(path: Path, host: Host) -> ConfigFile:
@@ -128,7 +128,9 @@ def folder_servers(file: ConfigFile, host: Host) -> dict[str, JsonValue]:
 
 def scope_of(path: Path, host: Host) -> Scope | None:
     """Return whether this is the file of a host for all folders or for the current one; None for another file."""
-    return next((each.scope for each in host.files() if each.path == path), None)
+    scopes = {each.scope for each in host.files() if each.path == path}
+    # It is both if the current folder is the home of the user.
+    return "user" if "user" in scopes else next(iter(scopes), None)
 
 
 def file_itself(path: Path, host: Host) -> Path:

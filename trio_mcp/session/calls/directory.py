@@ -109,12 +109,16 @@ class CallDirectory(Generic[C, E]):
             if not self._finished:
                 await self._evicting.park()
                 continue
-            oldest = next(iter(self._finished))
+            # No name for it: it would be kept while this sleeps.
+            oldest, until = next(iter(self._finished)), self._first_until()
             # Evicted while it slept, perhaps; then the next one is looked at.
-            finished = self._finished.get(oldest)
-            assert finished is not None
-            await trio.sleep_until(finished.until)
+            await trio.sleep_until(until)
             self._drop(oldest)
+
+    def _first_until(self) -> float:
+        first = self._finished.first
+        assert first is not None, "something is kept"
+        return first.until
 
     def _drop(self, name: str) -> None:
         kept = self._finished.pop(name)
@@ -122,12 +126,12 @@ class CallDirectory(Generic[C, E]):
             self._give_back(name, kept)
 
     def _give_back(self, _name: str, kept: Kept[FinishedCall[E]]) -> None:
-        self._account.give_back(kept.size)
+        self._account.give_back(kept[2])
 
     def close(self) -> None:
         """Forget all calls, and give back what they took of the memory budget."""
         self._unfinished.clear()
-        self._finished.clear()
+        self._finished.close()
         self._account.close()
 
     def __len__(self) -> int:

@@ -1,8 +1,8 @@
 """A record that one process writes in a store whose writes may be made late: after their time limit, in any order, or never.
 
 A write that fails without a conflict is *unknown*: nothing says whether it will be made. But every `Put` names the version that
-it replaces, so of all writes that name one version at most one is made, and versions of a record only rise while it exists. So the
-next write is the fence: once it is made, the unknown ones never are; if it is a conflict, one of them was, and a read shows which.
+it replaces, so of all writes that name one version at most one is made, and versions of a record only rise while it exists. So
+the next write is the fence: once it is made, the unknown ones never are; if it is a conflict, a read shows which of them was.
 """
 
 # What follows an unknown write A of the version v, when B is to be there in the end (`FencedRecord.put(B)`):
@@ -11,7 +11,7 @@ next write is the fence: once it is made, the unknown ones never are; if it is a
 #     failed, or never lands   is made                 v + 1 is B; A can never land
 #     has landed               is a conflict           a read finds A at v + 1; B is written again, and names v + 1
 #     lands later              is made                 A is a conflict
-#     lands later              is unknown as well      A and B are both in `_unknown`; the next write finds one of them, or fences both
+#     lands later              is unknown as well      both are in `_unknown`; the next write finds one, or fences both
 #     any                      another process's C     a read finds neither: the record is another's, and neither can land
 #     any                      this process dies       A, B or what was before is there; the next process reads it, and its own
 #                                                      write of that version fences both

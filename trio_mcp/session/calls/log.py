@@ -181,13 +181,16 @@ class CallLog:
             # Another lane may have written it while this one waited.
             if wanted <= self._count and not further and not self.opening:
                 return
+            conflict: StoreConflict | None = None
             try:
                 await self._write(further)
             except TakenOver:
                 raise
-            except StoreConflict:
+            except StoreConflict as error:
+                conflict = without_traceback(error)
+            if conflict is not None:
                 if not await self._was_opened():
-                    raise
+                    raise conflict
                 await self._write(further)
 
     async def _write(self, further: Sequence[Change]) -> None:

@@ -25,7 +25,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import trio
 
@@ -42,9 +42,6 @@ from ...types import Model
 from ..replies import LegOutcome, ReplyTarget
 from ..sizes import KEY_SIZE
 from .facts import RequestFacts
-
-if TYPE_CHECKING:
-    from ..waiting_requests import WaitingRequests
 
 C = TypeVar("C")
 
@@ -184,7 +181,7 @@ class KeyedCall(Generic[C]):
         outcome: of its first leg; None before its end, if it was cancelled for its client, and when it was dropped.
         answered: the first leg has ended.
         owner: who may ask for the task that the outcome names; None if it names none.
-        waiting: the requests that wait while there is no call, or no outcome that may be known; None else.
+        waiting: the `WaitingRequests` while there is no call yet, or no outcome that may be known; None else.
     """
 
     __slots__ = ("_calls", "answered", "call", "key", "outcome", "owner", "size", "stored", "until", "waiting")
@@ -202,7 +199,7 @@ class KeyedCall(Generic[C]):
         self.answered = False
         self.owner: str | None = None
         self.stored: OutcomeStore | None = None
-        self.waiting: WaitingRequests | None = None
+        self.waiting: object | None = None
         self.until = 0.0
         """When it moves on to the next table, on Trio's clock (seconds)."""
         self.size = KEY_SIZE
@@ -313,7 +310,7 @@ class KeyedCalls(Generic[C]):
     def begin(self, key: CallKey, call: C | None) -> KeyedCall[C]:
         """Note that a call has begun under this key, in place of one that was lost; None for one that becomes a task."""
         if (lost := self._kept.pop(key.digest)) is not None:
-            self._account.give_back(lost.value.size)
+            self._account.give_back(lost[0].size)
         elif self._used.pop(key.digest) is not None:
             self._account.give_back(KEY_SIZE)
         keyed = self._open[key.digest] = KeyedCall(key, call, self)
@@ -359,7 +356,7 @@ class KeyedCalls(Generic[C]):
             self._used.evict_oldest()
 
     def _outcome_dropped(self, digest: bytes, kept: Kept[KeyedCall[C]]) -> None:
-        self._keep_key(digest, kept.value)
+        self._keep_key(digest, kept[0])
 
     def _keep_key(self, digest: bytes, keyed: KeyedCall[C]) -> None:
         """Keep the key of a call whose outcome is dropped."""
@@ -369,8 +366,9 @@ class KeyedCalls(Generic[C]):
     def _key_dropped(self, _digest: bytes, kept: Kept[tuple[float, bytes]]) -> None:
         """Note that a key was dropped before its time."""
         self._account.give_back(KEY_SIZE)
-        owner = cast("str | None", kept.caller)
-        self._forgotten_until[owner] = max(self.forgotten_until(owner), kept.value[0])
+        (until, _), caller, _ = kept
+        owner = cast("str | None", caller)
+        self._forgotten_until[owner] = max(self.forgotten_until(owner), until)
         if len(self._forgotten_until) > MAX_FORGETFUL:
             self._forgotten_until = {None: max(self._forgotten_until.values())}
 
@@ -408,8 +406,8 @@ class KeyedCalls(Generic[C]):
     def close(self) -> None:
         """Forget all keys, and give back what they took of the memory budget."""
         self._open.clear()
-        self._kept.clear()
-        self._used.clear()
+        self._kept.close()
+        self._used.close()
         self._account.close()
 
     def __len__(self) -> int:

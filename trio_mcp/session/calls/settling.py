@@ -44,7 +44,7 @@ class Unsettled:
 
 
 class Settling:
-    """The unsettled records of one service. Each has a task of the supervisor, which tries once more when the server is shut down.
+    """The unsettled records of one service. Each has a task of the supervisor, which tries once more as the server is shut down.
 
     Args:
         memory: the budget that they are kept in.

@@ -16,9 +16,9 @@ of them, since it must be one.
 #
 # A call that was adopted runs again with what its log has, if its tool may be replayed; else it is LOST.
 #
-# The store may be late. Every write below names the version that was read or written last, so that the next one fences those whose
-# outcome is unknown (`fenced.py`). A task writes it again until it is known (`settling.py`). What the record is to be then is in
-# `_wanted`, and a repeat in this process goes by that, whatever the store has:
+# The store may be late. Every write below names the version that was read or written last, so that the next one fences those
+# whose outcome is unknown (`fenced.py`). A task writes it again until it is known (`settling.py`). What the record is to be then
+# is in `_wanted`, and a repeat in this process goes by that, whatever the store has:
 #
 #     unknown write       wanted   a repeat here, until it is settled       one in another process, if the write has landed
 #     claim               unused   claims it with the same record, whose    waits until it is settled, then claims it. After a

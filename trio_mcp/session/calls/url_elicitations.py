@@ -96,7 +96,7 @@ class UrlElicitations:
         if on_complete is not None:
             on_complete()
         elif expected is not None:
-            expected.value.completed(elicitation_id)
+            expected[0].completed(elicitation_id)
 
     def __len__(self) -> int:
         return len(self._waited) + len(self._expected)
@@ -106,7 +106,7 @@ class UrlElicitations:
 
 
 def _release(elicitation_id: str, kept: Kept[SessionPages]) -> None:
-    kept.value.release(elicitation_id)
+    kept[0].release(elicitation_id)
 
 
 class SessionPages:

@@ -24,6 +24,7 @@ from ..calls.call import Plan
 from ..calls.earlier import earlier_run, read_log
 from .creating import begin_work
 from .open_task import OpenTask
+from .owners import principal_of
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
 from .stored import SET_ASIDE
 from .tasks import Tasks
@@ -126,7 +127,7 @@ class Adoption:
                 raise
             self._unsure.discard(record.id)
             return
-        task = OpenTask(claimed, tasks, caller=None if claimed.call is None else claimed.call.facts().principal)
+        task = OpenTask(claimed, tasks, caller=principal_of(record.owner))
         task.version, task.is_resuming = version + 1, True
         tasks.add(task)
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from ..calls.facts import RequestFacts, SessionFacts
 
+PRINCIPAL = "principal "
+"""What the owner begins with that is a principal."""
 ANYBODY = ""
 """The owner of a task whose id is all that protects it."""
 
@@ -14,8 +16,13 @@ def owner_of(facts: RequestFacts) -> str:
     It is the authenticated principal; without one the session, and for a request that belongs to no session whoever holds the id.
     """
     if facts.principal is not None:
-        return f"principal {facts.principal}"
+        return PRINCIPAL + facts.principal
     return ANYBODY if facts.session is None else session_owner(facts.session.facts)
+
+
+def principal_of(owner: str) -> str | None:
+    """Return the principal that is an owner; None if that is a session, or anybody."""
+    return owner.removeprefix(PRINCIPAL) if owner.startswith(PRINCIPAL) else None
 
 
 def session_owner(session: SessionFacts) -> str:
