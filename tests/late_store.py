@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import trio
 from crashing_store import CrashingStore, Disk, Key
 
-from trio_mcp.storage import Append, Change, Forget, Put, Record, Remove, StoreConflict, StoreTimeout
+from trio_mcp.storage import Append, Change, Expect, Forget, Put, Record, Remove, StoreConflict, StoreTimeout
 
 TIMEOUT: Final = 1.0
 """Seconds after which a write that is late is given up."""
@@ -43,7 +43,10 @@ class LateWrite(NamedTuple):
 class LateStore(CrashingStore):
     """The store of one process, whose writes may be made after they have timed out, also after the process has ended.
 
-    Writes to one record or log are made in the order in which they were asked for, unless `any_order` is set.
+    Writes to one record or log are made in the order in which they were asked for.
+
+    Args:
+        any_order_of: writes to these, "record" or "log", may be made in any order.
 
     Attributes:
         lateness: returns how many seconds after its timeout a write is made; None: in time, and `NEVER`: not at all.
@@ -51,26 +54,24 @@ class LateStore(CrashingStore):
         late: the writes that may still be made.
     """
 
-    def __init__(self, disk: Disk, lateness: Lateness = in_time, *, any_order: bool = False) -> None:
+    def __init__(self, disk: Disk, lateness: Lateness = in_time, *, any_order_of: Sequence[str] = ()) -> None:
         super().__init__(disk)
         self.lateness = lateness
         self.given_up = 0
-        self._any_order = any_order
+        self._any_order_of = any_order_of
         self.late: list[LateWrite] = []
 
     async def write(self, changes: Sequence[Change]) -> None:
         lateness = None if changes_nodes(changes) else self.lateness(changes)
         if lateness is None:
-            if not self._any_order:
-                self.make_late(self._before(changes))
+            self.make_late(self._before(changes))
             await super().write(changes)
             return
         self.on_write(changes)
         if self.has_crashed:
             await trio.sleep_forever()
         due = trio.current_time() + TIMEOUT + lateness
-        if not self._any_order:
-            due = max((due, *(write.due for write in self._before(changes) if write.due < NEVER)))
+        due = max((due, *(write.due for write in self._before(changes) if write.due < NEVER)))
         self.late.append(LateWrite(due, changes))
         self.given_up += 1
         await trio.sleep(TIMEOUT)
@@ -100,21 +101,25 @@ class LateStore(CrashingStore):
 
     def _before(self, changes: Sequence[Change]) -> list[LateWrite]:
         """Return the late writes that come before this one, because they change the same records or logs."""
-        keys = keys_of(changes)
+        keys = self._ordered_keys(changes)
         found: list[LateWrite] = []
         for write in reversed(self.late):
-            if not keys.isdisjoint(keys_of(write.changes)):
+            also = self._ordered_keys(write.changes)
+            if not keys.isdisjoint(also):
                 found.append(write)
-                keys |= keys_of(write.changes)
+                keys |= also
         return found[::-1]
+
+    def _ordered_keys(self, changes: Sequence[Change]) -> set[tuple[str, Key]]:
+        return {key for key in keys_of(changes) if key[0] not in self._any_order_of}
 
 
 def keys_of(changes: Sequence[Change]) -> set[tuple[str, Key]]:
     """Return the records and logs that are changed."""
-    return {key_of(change) for change in changes}
+    return {key_of(change) for change in changes if not isinstance(change, Expect)}
 
 
-def key_of(change: Change) -> tuple[str, Key]:
+def key_of(change: Put | Remove | Append | Forget) -> tuple[str, Key]:
     match change:
         case Put(Record(kind, key)) | Remove(kind, key):
             return "record", (kind, key)

@@ -107,7 +107,7 @@ async def process(shop: Shop, era: type[Legacy], lateness: Lateness = in_time) -
     Args:
         lateness: of its writes, which may overtake each other.
     """
-    store = LateStore(shop.disk, lateness, any_order=True)
+    store = LateStore(shop.disk, lateness, any_order_of=("record", "log"))
     async with play(shop.server(store), era) as player:
         yield Process(player, store)
         store.crash()

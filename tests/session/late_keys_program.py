@@ -84,7 +84,7 @@ class Program:
         return NEVER if self.random.random() < 0.2 else self.random.uniform(0, 10)
 
     async def live(self, task_status: trio.TaskStatus[None]) -> None:
-        store = LateStore(self.disk, self.lateness, any_order=True)
+        store = LateStore(self.disk, self.lateness, any_order_of=("record", "log"))
         async with talk_to(self.server(store)) as talk:
             living = Living(talk, store)
             self.living.append(living)

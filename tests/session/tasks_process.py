@@ -70,7 +70,7 @@ class MortalStore(LateStore):
     def __init__(
         self, disk: Disk, on_crash: Callable[[], None], others: Sequence[MortalStore], lateness: list[float]
     ) -> None:
-        super().__init__(disk, self._next_lateness)
+        super().__init__(disk, self._next_lateness, any_order_of=("record",))
         self._on_crash = on_crash
         self._others = others
         self._left = 0
