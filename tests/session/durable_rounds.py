@@ -16,6 +16,7 @@ from peer import EVERYTHING, text_of
 from talk import DECLINE, Talk, accept
 from tasks_model import HOLDS, TOOLS, Case, Host, Json, Work, World, make_server
 from tasks_process import KEYS, MortalStore, Process, WallClock
+from tasks_records import Round
 from tasks_rules import SURELY_KNOWN, pick
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -43,15 +44,6 @@ class Life(World):
 
 HOSTS = (Host(), Host())
 SERVERS = tuple(make_server(host) for host in HOSTS)
-
-
-@dataclass(eq=False)
-class Round:
-    """The state of a call that waits for answers, and its questions: their numbers by key."""
-
-    case: Case
-    state: str
-    questions: dict[str, int]
 
 
 @dataclass(eq=False)

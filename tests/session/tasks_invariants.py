@@ -8,8 +8,9 @@ from late_store import NEVER
 from task_talk import DECLARES
 from tasks_model import Case
 from tasks_process import opened_task
+from tasks_records import Sent, Task
 from tasks_rules import OPEN, OPEN_PER_OWNER, Rules
-from tasks_told import ROUNDING, Sent, Task
+from tasks_told import ROUNDING
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.session.tasks.record import TaskRecord

@@ -13,7 +13,8 @@ from talk import DECLINE, Talk, accept
 from task_talk import DECLARES
 from tasks_model import HOLDS, TOOLS, Case, Host, Json, make_server
 from tasks_process import KEYS, MortalStore, Process
-from tasks_told import CALLERS, Asked, Round, Sent, Task, Told
+from tasks_records import CALLERS, Asked, Round, Sent, Task
+from tasks_told import Told
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF

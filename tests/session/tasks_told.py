@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import datetime
 
 import trio
@@ -11,99 +10,16 @@ from peer import text_of
 from talk import Talk
 from tasks_model import IN_SPITE, REPLAYED, Case, Json, World
 from tasks_process import Process, WallClock, opened_task
+from tasks_records import Asked, Round, Sent, Task
 
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
 from trio_mcp.protocol.meta import OUTCOME_UNKNOWN, RELATED_TASK
 from trio_mcp.session.tasks.ids import storage_key
 from trio_mcp.session.tasks.record import TaskRecord
 
-CALLERS = ("ana", "ana", "ben", None, None)
-"""Who the callers are authenticated as. The second is another session of the first."""
 ENDS = {"completed": "done", "failed": "failed", "cancelled": "cancelled"}
 ROUNDING = 0.002
 """Seconds: what callers are told of times are milliseconds."""
-
-
-@dataclass(eq=False)
-class Task:
-    """A task whose id a caller has.
-
-    Attributes:
-        talk: where it was created.
-        expires: when its ttl is over, in Unix seconds.
-        high: the latest time that any clock has shown since.
-        has_session: it belongs to the session that created it, since nobody is authenticated.
-        stage: the newest status message that was seen.
-        end: how it ended, as a caller saw it: in which way, and with which text if that is known.
-        cancels: somebody has asked for its cancel, or its session has ended.
-        is_over: a caller was told that it is cancelled, or too late to cancel.
-        open: its open questions as a modern caller has seen them last: their numbers, by key.
-        known: all of them, ever.
-        answered: the numbers of those whose answers were acknowledged.
-    """
-
-    id: str
-    case: Case
-    talk: Talk
-    expires: float
-    high: float
-    stage: int = 0
-    end: tuple[str, str | None] | None = None
-    cancels: bool = False
-    is_over: bool = False
-    open: dict[str, int] = field(default_factory=dict)
-    known: dict[str, int] = field(default_factory=dict)
-    answered: set[int] = field(default_factory=set)
-
-    @property
-    def has_session(self) -> bool:
-        return self.case.era == "legacy" and CALLERS[self.case.caller] is None
-
-    def is_visible_to(self, talk: Talk) -> bool:
-        if self.has_session:
-            return talk is self.talk
-        owner = CALLERS[self.case.caller]
-        return owner is None or talk.peer.principal == owner
-
-
-@dataclass(eq=False)
-class Sent:
-    """A request.
-
-    Attributes:
-        about: its method, or "create" and "call" for a call.
-        view: what its sender may know of the task when it is sent.
-        values: the answers that it brings, by the numbers of their questions.
-        is_repeat: it repeats another one under its key.
-    """
-
-    talk: Talk
-    about: str
-    case: Case | None = None
-    task: Task | None = None
-    view: str = ""
-    values: dict[int, str] = field(default_factory=dict)
-    is_repeat: bool = False
-
-
-@dataclass(eq=False)
-class Asked:
-    """A question that came as a request."""
-
-    talk: Talk
-    id: RequestId
-    case: Case
-    each: int
-    is_open: bool = True
-
-
-@dataclass(eq=False)
-class Round:
-    """The state of a call that waits for answers, and its questions: their numbers by key."""
-
-    case: Case
-    state: str
-    questions: dict[str, int]
 
 
 class Told:
