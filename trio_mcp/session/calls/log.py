@@ -47,8 +47,9 @@ LOG_KIND: Final = "call"
 JOURNAL_KIND: Final = "journal"
 """The kind of the records of journals that are too large to travel."""
 
-COMMIT_SECONDS: Final = 5.0
-"""How long the store may take to keep what a call has done, before the call goes on."""
+COMMIT_SECONDS: Final = 6.0
+"""How long the store may take to keep what a call has done, before the call goes on: longer than it may take for one write, whose
+error says more."""
 
 NOT_COMMITTED: Final = (
     "the store did not keep what a call has recorded; the call goes on, and may be lost with the process"
