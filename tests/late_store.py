@@ -47,7 +47,8 @@ class LateStore(CrashingStore):
 
     Attributes:
         lateness: returns how many seconds after its timeout a write is made; None: in time, and `NEVER`: not at all.
-        given_up: counts the writes that have timed out.
+        given_up: counts the writes that have timed out, or will.
+        late: the writes that may still be made.
     """
 
     def __init__(self, disk: Disk, lateness: Lateness = in_time, *, any_order: bool = False) -> None:
@@ -55,7 +56,7 @@ class LateStore(CrashingStore):
         self.lateness = lateness
         self.given_up = 0
         self._any_order = any_order
-        self._late: list[LateWrite] = []
+        self.late: list[LateWrite] = []
 
     async def write(self, changes: Sequence[Change]) -> None:
         lateness = None if changes_nodes(changes) else self.lateness(changes)
@@ -70,19 +71,23 @@ class LateStore(CrashingStore):
         due = trio.current_time() + TIMEOUT + lateness
         if not self._any_order:
             due = max((due, *(write.due for write in self._before(changes) if write.due < NEVER)))
-        self._late.append(LateWrite(due, changes))
+        self.late.append(LateWrite(due, changes))
         self.given_up += 1
         await trio.sleep(TIMEOUT)
         raise StoreTimeout("the store took too long to keep something")
 
     async def _turn(self) -> None:
         await super()._turn()
-        self.make_late(write for write in self._late if write.due <= trio.current_time())
+        self.make_due()
+
+    def make_due(self) -> None:
+        """Make the late writes whose time has come."""
+        self.make_late(write for write in self.late if write.due <= trio.current_time())
 
     def make_late(self, writes: Iterable[LateWrite] | None = None) -> None:
         """Make late writes now, the earliest first; all of them by default. What conflicts by now is not made."""
-        chosen = list(self._late) if writes is None else list(writes)
-        self._late = [write for write in self._late if write not in chosen]
+        chosen = list(self.late) if writes is None else list(writes)
+        self.late = [write for write in self.late if write not in chosen]
         for write in sorted((write for write in chosen if write.due < NEVER), key=lambda write: write.due):
             try:
                 for change in write.changes:
@@ -97,7 +102,7 @@ class LateStore(CrashingStore):
         """Return the late writes that come before this one, because they change the same records or logs."""
         keys = keys_of(changes)
         found: list[LateWrite] = []
-        for write in reversed(self._late):
+        for write in reversed(self.late):
             if not keys.isdisjoint(keys_of(write.changes)):
                 found.append(write)
                 keys |= keys_of(write.changes)

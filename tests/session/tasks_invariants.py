@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 
+from late_store import NEVER
 from task_talk import DECLARES
+from tasks_model import Case
+from tasks_process import opened_task
 from tasks_rules import OPEN, OPEN_PER_OWNER, Rules
-from tasks_told import Sent, Task
+from tasks_told import ROUNDING, Sent, Task
 from trio.testing import wait_all_tasks_blocked
+
+from trio_mcp.session.tasks.record import TaskRecord
 
 PROMPT = ("tasks/get", "tasks/cancel", "tasks/list", "create")
 """Requests that are answered at once; so are answers, but to questions that a restarted server has not asked again yet."""
@@ -30,7 +35,7 @@ class Machine(Rules):
             await self.boot()
         self.collect()
         self.check_world()
-        if self.process.store.hang is None:
+        if self.process.store.hang is None and not self.process.store.is_waiting:
             prompt = PROMPT if self.reboots else PROMPT + ANSWERS
             late = [sent for sent in self.sent.values() if sent.about in prompt]
             assert not late, f"no reply to {late}"
@@ -54,8 +59,10 @@ class Machine(Rules):
         """Let everything go on: every task that a caller knows comes to its end, and then nothing is left."""
         await self.act_unstall()
         self.process.store.arm(0, after=False)
+        self.process.store.be_late(0, NEVER)
         self.world.release_all()
         await self.after_each()
+        await self.settle()
         for task in list(self.tasks.values()):
             if not task.has_session:
                 await self.bring_to_its_end(task)
@@ -66,6 +73,45 @@ class Machine(Rules):
             await self.act_close(0)
         await self.after_each()
         await self.end_process()
+
+    async def settle(self) -> None:
+        """Let the store work until every write is known, if one was late; then nothing is open that nobody works on."""
+        stores = (self.process.store, *self.elders)
+        if not any(store.given_up for store in stores):
+            return
+        services = self.process.service.calls
+        for _ in range(10):
+            if (
+                min(store.next_time() for store in stores) == NEVER
+                and not len(services.settling)
+                and not any(task.is_saving for task in self.process.service.tasks)
+                and not self.left_tasks()
+            ):
+                break
+            await self.pass_time(5)
+            await self.after_each()
+        # What a dead process was late with is taken over by the next one that starts.
+        left = [stored for stored in self.left_tasks() if stored.node == services.node]
+        assert not left, f"nobody works on {left}"
+        for case in self.first_sent:
+            await self.repeat_settled(case)
+
+    def left_tasks(self) -> list[TaskRecord]:
+        """Return the tasks that are not over, and that the process does not work on."""
+        works = {task.record.id for task in self.process.service.tasks if task.version}
+        records = [opened_task(record) for (kind, _), record in self.disk.records.items() if kind == "task"]
+        now = max(self.times()) + ROUNDING
+        return [each for each in records if each.outcome is None and each.expires_at > now and each.id not in works]
+
+    async def repeat_settled(self, case: Case) -> None:
+        """No key is blocked now: a repeat runs, joins, or hears the outcome or that it is not known."""
+        tasks = self.process.service.tasks
+        has_room = len(tasks) < min(OPEN, OPEN_PER_OWNER)
+        self.must_answer = case if has_room else None
+        self.note_repeat(case)
+        await self.call(case, 0, repeat=True)
+        await self.after_each()
+        self.must_answer = None
 
     async def bring_to_its_end(self, task: Task) -> None:
         """Ask for a task, and answer what it asks, as its owner."""

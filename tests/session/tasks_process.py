@@ -10,19 +10,29 @@ from functools import partial
 from unittest import mock
 
 import trio
-from crashing_store import CrashingStore, Disk
+from crashing_store import Disk
+from late_store import NEVER, TIMEOUT, LateStore
 from talk import Talk
 
-from trio_mcp.protocol.sealing.request_state import Sealer
+from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import Service
 from trio_mcp.session.calls import services, stored_keys
 from trio_mcp.session.calls.stored_keys import StoredKeys
-from trio_mcp.storage import Change
+from trio_mcp.session.tasks.record import TaskRecord
+from trio_mcp.storage import Change, Record
 from trio_mcp.stores import adapters
 from trio_mcp.stores.adapters import StoredJournals
+from trio_mcp.stores.sealed import record_place
 
 WALL = 1_800_000_000.0
+KEYS = KeyRing.random()
+
+
+def opened_task(record: Record) -> TaskRecord:
+    """Return the record of a task as a disk has it."""
+    return TaskRecord.decode(Vault(KEYS).open(record.value, record_place(record.kind, record.key)))
 
 
 class WallClock:
@@ -46,19 +56,55 @@ class WallClock:
             yield
 
 
-class MortalStore(CrashingStore):
-    """Ends its process at one of its next writes, if it is told to: right before, or right after that is committed.
+class MortalStore(LateStore):
+    """Ends its process at one of its next writes, or lets some of them be late, if it is told to.
+
+    It ends it right before, or right after the write is committed. What the process has given up may be made after its end.
 
     Args:
         on_crash: called at that moment.
+        others: all stores on the disk, also of processes that have ended: their late writes may come now.
+        lateness: how late each of the next writes is, the next one last; the process that comes after this one goes on with it.
     """
 
-    def __init__(self, disk: Disk, on_crash: Callable[[], None]) -> None:
-        super().__init__(disk)
+    def __init__(
+        self, disk: Disk, on_crash: Callable[[], None], others: Sequence[MortalStore], lateness: list[float]
+    ) -> None:
+        super().__init__(disk, self._next_lateness)
         self._on_crash = on_crash
+        self._others = others
         self._left = 0
         self._after = False
+        self._next = lateness
+        self._busy_until = -NEVER
         self.on_write = self._count
+
+    def be_late(self, writes: int, by: float) -> None:
+        """Let so many of the next writes time out, to be made after that time; 0 for none."""
+        self._next[:] = [by] * writes
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a write is on its way that will time out."""
+        return trio.current_time() <= self._busy_until
+
+    def next_time(self) -> float:
+        """Return when a write that waits times out, or a late one is made next."""
+        times = [write.due for write in self.late]
+        if self.is_waiting:
+            times.append(self._busy_until)
+        return min(times, default=NEVER)
+
+    def make_due(self) -> None:
+        for store in self._others:
+            LateStore.make_due(store)
+        super().make_due()
+
+    def _next_lateness(self, _changes: Sequence[Change]) -> float | None:
+        if not self._next:
+            return None
+        self._busy_until = trio.current_time() + TIMEOUT
+        return self._next.pop()
 
     def arm(self, writes: int, *, after: bool) -> None:
         """End the process at the write with this number from now on; 0 for none."""

@@ -7,16 +7,16 @@ from dataclasses import replace
 from typing import TypeVar
 
 import trio
+from late_store import MOST_LATE, NEVER, TIMEOUT
 from peer import EVERYTHING
 from talk import DECLINE, Talk, accept
 from task_talk import DECLARES
 from tasks_model import HOLDS, TOOLS, Case, Host, Json, make_server
-from tasks_process import MortalStore, Process
+from tasks_process import KEYS, MortalStore, Process
 from tasks_told import CALLERS, Asked, Round, Sent, Task, Told
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF
-from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.task_options import TaskOptions
@@ -24,9 +24,7 @@ from trio_mcp.session.task_options import TaskOptions
 OPEN, OPEN_PER_OWNER, TTL = 5, 3, 100.0
 SURELY_KNOWN = 500.0
 """Seconds for which a repeat of a request is recognised, whatever became of the first."""
-OPTIONS = ServiceOptions(
-    keys=KeyRing.random(), tasks=TaskOptions(ttl=TTL, max_ttl=300, open=OPEN, open_per_owner=OPEN_PER_OWNER)
-)
+OPTIONS = ServiceOptions(keys=KEYS, tasks=TaskOptions(ttl=TTL, max_ttl=300, open=OPEN, open_per_owner=OPEN_PER_OWNER))
 HOST = Host()
 SERVER = make_server(HOST)
 
@@ -48,6 +46,9 @@ class Rules(Told):
         self.nursery = nursery
         self.first_sent: dict[Case, tuple[float, float, str]] = {}
         """When a call with a key was first made, on both clocks, and in which process."""
+        self.elders: list[MortalStore] = []
+        """The stores of the processes that have ended; what they have given up may still be made."""
+        self._lateness: list[float] = []
         self._attempts = 0
         HOST.world = self.world
 
@@ -59,7 +60,7 @@ class Rules(Told):
         await wait_all_tasks_blocked()
 
     async def _serve(self, *, task_status: trio.TaskStatus[Process]) -> None:
-        store, budget = MortalStore(self.disk, self._die), MemoryBudget(64 * 1024 * 1024)
+        store, budget = MortalStore(self.disk, self._die, self.elders, self._lateness), MemoryBudget(2**26)
         options = replace(OPTIONS, store=store, memory=budget)
         async with SERVER._open_service(options) as service:  # noqa: SLF001  a server is dear to make
             process = Process(service, store, budget)
@@ -99,6 +100,9 @@ class Rules(Told):
         self.sent.clear()
         self.asked.clear()
         self.world.process_ended()
+        if process.store.given_up:
+            self.forgive()
+        self.elders.append(process.store)
         self.reboots += 1
         assert process.budget.drawn == 0, process.budget
         assert not any(work.running for work in self.world.works.values()), "something still runs"
@@ -163,12 +167,16 @@ class Rules(Told):
         case = pick(self.first_sent, which)
         if case is None:
             return
-        began, began_wall, _node = self.first_sent[case]
-        if max(self.now() - began, self.wall.now() - began_wall) > SURELY_KNOWN:
-            self.world.work(case.number).may_run_again = True
+        self.note_repeat(case)
         # Another session of the same caller may do it too.
         caller = 1 - case.caller if case.caller < 2 and who % 2 else case.caller
         await self.call(case, 0, repeat=True, caller=caller)
+
+    def note_repeat(self, case: Case) -> None:
+        """Note that a call may be taken for a new one, if its repeat comes so late."""
+        began, began_wall, _node = self.first_sent[case]
+        if max(self.now() - began, self.wall.now() - began_wall) > SURELY_KNOWN:
+            self.world.work(case.number).may_run_again = True
 
     async def act_disconnect(self, which: int, how: int, *_: int) -> None:
         """A caller withdraws a request, or its connection for it is lost."""
@@ -316,15 +324,43 @@ class Rules(Told):
     async def act_pass(self, which: int, *_: int) -> None:
         """Time passes. A store that does not answer for so long would have failed, which is another story."""
         await self.act_unstall()
+        await self.pass_time((0.3, 2.0, 29.0, 61.0, 101.0, 301.0, 601.0)[which % 7])
+
+    async def pass_time(self, seconds: float) -> None:
+        """Let time pass; what is late by then is made at its time."""
+        end = trio.current_time() + seconds
         await wait_all_tasks_blocked()
-        if not self.process.store.has_crashed:
-            self.clock.jump((0.3, 2.0, 29.0, 61.0, 101.0, 301.0, 601.0)[which % 7])
+        while not self.process.store.has_crashed and trio.current_time() < end:
+            stops = [store.next_time() for store in (self.process.store, *self.elders)]
+            # A little later: what waits for this very time goes on then.
+            self.clock.jump(min(end, *(max(stop, trio.current_time()) + 0.001 for stop in stops)) - trio.current_time())
+            self.process.store.make_due()
+            await wait_all_tasks_blocked()
+
+    async def act_lapse(self, which: int, *_: int) -> None:
+        """So much time passes that a write may time out, or is made after all."""
+        await self.act_unstall()
+        await self.pass_time((0.6, 1.1, 2.5, 5.1)[which % 4])
+
+    async def act_late(self, writes: int, by: int, *_: int) -> None:
+        """The next writes time out, and are made later, or never."""
+        self.process.store.be_late(1 + writes % 6, (0.0, 0.5, 3.0, MOST_LATE, NEVER)[by % 5])
+
+    async def act_land(self, writes: int, which: int, *_: int) -> None:
+        """Some late writes, of this process or an earlier one, are made now; what has not timed out yet was not late."""
+        store = pick((store for store in (*self.elders, self.process.store) if store.late), which)
+        if store is not None:
+            store.make_late(sorted(store.late, key=lambda write: write.due)[: 1 + writes % 4])
 
     async def act_set_clock(self, which: int, *_: int) -> None:
         """The clock is set. A repeat that waits for the store would come later than it was sent."""
         await self.act_unstall()
+        by = (-59.0, -5.0, 5.0, 59.0, 101.0, 601.0)[which % 6]
+        if by > MOST_LATE and any(store.next_time() < NEVER for store in (self.process.store, *self.elders)):
+            # No write is late by so much.
+            await self.pass_time(MOST_LATE + TIMEOUT + 0.1)
         await wait_all_tasks_blocked()
-        self.wall.offset += (-59.0, -5.0, 5.0, 59.0, 101.0, 601.0)[which % 6]
+        self.wall.offset += by
 
     async def act_stall(self, *_: int) -> None:
         if self.process.store.hang is None:

@@ -10,11 +10,12 @@ from crashing_store import Disk
 from peer import text_of
 from talk import Talk
 from tasks_model import IN_SPITE, REPLAYED, Case, Json, World
-from tasks_process import Process, WallClock
+from tasks_process import Process, WallClock, opened_task
 
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
 from trio_mcp.protocol.meta import OUTCOME_UNKNOWN, RELATED_TASK
 from trio_mcp.session.tasks.ids import storage_key
+from trio_mcp.session.tasks.record import TaskRecord
 
 CALLERS = ("ana", "ana", "ben", None, None)
 """Who the callers are authenticated as. The second is another session of the first."""
@@ -115,10 +116,14 @@ class Told:
         self.process: Process
         self.reboots = 0
         self.is_ending = False
+        self.is_forgiven = False
+        """A process has ended that had a late store."""
         """The process shuts down: requests that still wait may get any error."""
         self.unknown: Json = {}
         """The error for an id that was never issued."""
         self.cases: list[Case] = []
+        self.must_answer: Case | None = None
+        """A call that nothing may block now."""
         self.tasks: dict[str, Task] = {}
         self.sent: dict[tuple[Talk, RequestId], Sent] = {}
         self.asked: list[Asked] = []
@@ -142,6 +147,33 @@ class Told:
         if not task.is_visible_to(talk) or min(times) > task.expires + ROUNDING:
             return "unknown"
         return "known" if task.high < task.expires - ROUNDING else "either"
+
+    # a store that is late
+
+    @property
+    def is_late(self) -> bool:
+        """Whether a write has timed out in this process."""
+        return self.process.store.given_up > 0
+
+    def forgive(self) -> None:
+        """The process has ended, and its store was late: what it showed from memory is known no more.
+
+        An answer counts as long as it is recorded, and a step is never taken twice: only what was said of it may have been lost.
+        """
+        for task in self.tasks.values():
+            stored = self.stored_task(task)
+            if stored is None or stored.outcome is None:
+                task.end, task.is_over = None, False
+                task.stage = min(task.stage, int((stored and stored.message) or 0))
+                task.answered.clear()
+        for work in self.world.works.values():
+            work.expected.clear()
+        self.is_forgiven = True
+
+    def stored_task(self, task: Task) -> TaskRecord | None:
+        """Return the record of a task as the disk has it."""
+        record = self.disk.records.get(("task", storage_key(task.id) or ""))
+        return None if record is None else opened_task(record)
 
     # messages
 
@@ -214,7 +246,7 @@ class Told:
         case = sent.case
         assert case is not None
         is_lost = error.get("data") == {OUTCOME_UNKNOWN: True}
-        busy = error["code"] == SERVER_BUSY
+        busy = error["code"] == SERVER_BUSY and case is not self.must_answer
         assert self.is_ending or busy or (is_lost and sent.is_repeat), (case, error)
 
     def _hear_call(self, sent: Sent, result: Json | None, error: Json | None) -> None:
@@ -224,6 +256,7 @@ class Told:
             assert error is not None
             if error.get("data") == {OUTCOME_UNKNOWN: True}:
                 known = case.number in self.finals or any(round_.case is case for round_ in self.rounds)
+                known = known and not self.is_forgiven and not self.is_late
                 assert not known or self.world.work(case.number).may_run_again, f"the outcome of {case} was known"
             # A state that is used up or not this caller's, or a call that was cancelled while a repeat joined it.
             if error["code"] not in (INVALID_PARAMS, INTERNAL_ERROR):
@@ -276,6 +309,9 @@ class Told:
             self._hear_of(sent, task, result, error)
 
     def _hear_of(self, sent: Sent, task: Task, result: Json | None, error: Json | None) -> None:
+        if error is not None and error["code"] == SERVER_BUSY and self.is_late and self.reboots:
+            # It has not been taken over yet.
+            return
         task.is_over = task.is_over or sent.about == "tasks/cancel"
         if sent.about == "tasks/result":
             self._hear_outcome(task, result, error)
@@ -302,8 +338,7 @@ class Told:
     def _hear_outcome(self, task: Task, result: Json | None, error: Json | None) -> None:
         if result is not None:
             assert result["_meta"][RELATED_TASK]["taskId"] == task.id
-            assert not result.get("isError"), result
-            self._see_end(task, "done", text_of(result))
+            self._see_end(task, "failed" if result.get("isError") else "done", text_of(result))
         else:
             assert error is not None
             is_cancel = error["code"] == INTERNAL_ERROR and error["message"] == "the task was cancelled"
@@ -325,9 +360,12 @@ class Told:
         status, message = state["status"], state.get("statusMessage")
         if status in ENDS:
             text = text_of(state["result"]) if "result" in state else None
-            if status == "failed":
+            end = ENDS[status]
+            if "result" in state and state["result"].get("isError"):
+                end = "failed"
+            elif status == "failed":
                 text = state["error"]["message"] if "error" in state else message
-            self._see_end(task, ENDS[status], text)
+            self._see_end(task, end, text)
             return
         assert task.end is None, f"{task} is {status} again"
         assert not task.is_over, f"{task} is {status}, and was said to be over"
@@ -350,7 +388,7 @@ class Told:
         elif end == "done" and text is not None:
             self._check_done(task.case, text)
         elif end == "failed" and text is not None:
-            assert self.reboots, f"{task} has failed: {text}"
+            assert self.reboots or self.is_late, f"{task} has failed: {text}"
             self._check_failed(task.case, text)
 
     # what a call did
@@ -373,8 +411,12 @@ class Told:
     def _check_failed(self, case: Case, text: str) -> None:
         """A call says that a step may have run if one may, and that it was lost if it must not be replayed."""
         work = self.world.work(case.number)
-        if "may have run" in text:
-            assert any(f"'{name}'" in text for name in work.unsure | work.begun), (case, text, work)
+        if "store of this server" in text or "not to be had" in text:
+            assert self.is_late or self.is_forgiven, (case, text)
+        elif "may have run" in text:
+            # What became of it may not have been recorded.
+            unsure = self.is_forgiven or self.is_late or any(f"'{name}'" in text for name in work.unsure | work.begun)
+            assert unsure, (case, text, work)
         else:
             assert case.tool not in REPLAYED, (case, text)
             assert "lost" in text, (case, text)

@@ -174,6 +174,21 @@ async def test_a_call_that_a_shutdown_interrupts_goes_on_in_the_next_process(
     assert shop.done == ["charge", "ship"]
 
 
+async def test_a_call_that_a_shutdown_interrupts_and_that_must_not_run_again_has_an_unknown_outcome(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    """The error that says to try again in a moment is not the outcome of its key: a repeat would get it for ten minutes."""
+    async with process(shop, era) as first:
+        await first.call("pay")
+        await wait_all_tasks_blocked()
+        await first.player.talk.service.drain(0)
+        assert (await first.player.error())["code"] == SERVER_BUSY
+    async with process(shop, era) as second:
+        await second.call("pay", first.node)
+        assert await second.is_lost()
+    assert shop.done == ["pay"]
+
+
 async def test_a_task_is_created_once(shop: Shop, autojump_clock: MockClock) -> None:
     made: list[str] = []
     first = None

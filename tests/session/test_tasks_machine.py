@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 import trio
@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tasks_invariants import Machine
 from trio.testing import MockClock
 
-RUNS = int(os.environ.get("TRIO_MCP_RUNS", "60"))
+RUNS = int(os.environ.get("TRIO_MCP_RUNS", "30"))
 
 ACTIONS = (
     "wait",  # what others shrink to
@@ -30,8 +30,8 @@ ACTIONS = (
     *("stall", "unstall") * 2,
     *("list", "disconnect", "close", "restart", "pass", "set_clock"),
 )
+LATE_ACTIONS = (*ACTIONS, *("late",) * 6, *("lapse",) * 5, *("land",) * 3)
 NUMBER = st.integers(0, 63)
-ACTION = st.tuples(st.sampled_from(ACTIONS), NUMBER, NUMBER, NUMBER, NUMBER)
 Program = list[tuple[str, int, int, int, int]]
 
 
@@ -64,12 +64,26 @@ def quiet_log() -> Iterator[None]:
     logging.disable(logging.NOTSET)
 
 
-@settings(
+def programs(actions: Sequence[str]) -> st.SearchStrategy[Program]:
+    action = st.tuples(st.sampled_from(actions), NUMBER, NUMBER, NUMBER, NUMBER)
+    return st.lists(action, min_size=12, max_size=40)
+
+
+runs = settings(
     max_examples=RUNS,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-@given(st.lists(ACTION, min_size=12, max_size=40))
+
+
+@runs
+@given(programs(ACTIONS))
 def test_any_program_of_tasks_crashes_and_clock_jumps_keeps_what_callers_were_told(program: Program) -> None:
+    run_program(program)
+
+
+@runs
+@given(programs(LATE_ACTIONS))
+def test_any_program_with_writes_that_time_out_and_are_made_later_does_nothing_twice(program: Program) -> None:
     run_program(program)
