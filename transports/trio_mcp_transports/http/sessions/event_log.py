@@ -78,7 +78,17 @@ class EventLog:
         breaker: of the store.
     """
 
-    __slots__ = ("_breaker", "_principal", "_records", "_session", "_store", "is_left", "opened", "opened_before", "sealed")
+    __slots__ = (
+        "_breaker",
+        "_principal",
+        "_records",
+        "_session",
+        "_store",
+        "is_left",
+        "opened",
+        "opened_before",
+        "sealed",
+    )
 
     def __init__(
         self, store: EventStore, principal: str | None, session: str, records: RepeatedRecords, breaker: Breaker
