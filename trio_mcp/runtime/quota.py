@@ -28,8 +28,8 @@ def quarter_of(limit: int) -> int:
 class Quota:
     """What is held of one limit, in total and by each caller; a caller that holds nothing takes no memory.
 
-    A caller is whatever tells it from others. None is one that is alone, as on stdio: it may have all, unless `per_caller` is less
-    than the default.
+    A caller is whatever tells it from others. None is one that is alone, as on stdio: it may have all, unless `per_caller` is not
+    the default.
 
     Args:
         what: is limited.
