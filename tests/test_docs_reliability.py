@@ -14,9 +14,10 @@ from trio_mcp.testing.contract import all_rules
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs/internals/reliability.md"
-ROWS = range(32, 136)
+ROWS = range(32, 137)
 
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+STORE_ERROR = re.compile(r"\b(StoreTimeout|StoreError|may_be_made)\b")
 RULE = re.compile(r"`([a-z0-9_]+)`")
 
 
@@ -37,6 +38,18 @@ def named_rules() -> Iterator[tuple[str, str]]:
     for number, _, _, rules_of_row, _ in table():
         for name in RULE.findall(rules_of_row):
             yield number, name
+
+
+def test_every_file_that_names_an_error_of_stores_is_in_the_table_of_late_writes() -> None:
+    section = PAGE.read_text(encoding="utf-8").partition("## Writes that are made late")[2].partition("\n## ")[0]
+    sources = [*(ROOT / "trio_mcp").rglob("*.py"), *(ROOT / "transports").rglob("*.py")]
+    named = {
+        str(path.relative_to(ROOT))
+        for path in sources
+        if STORE_ERROR.search(path.read_text(encoding="utf-8")) is not None
+    }
+    cells = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
+    assert {path for cell in cells for path in re.findall(r"`([^`]+)`", cell)} == named
 
 
 def test_every_row_of_the_catalogue_is_there_once_and_in_order() -> None:

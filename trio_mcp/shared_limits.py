@@ -119,6 +119,12 @@ CONNECTIONS: Final = SharedLimit(
     "ConnectionLimits.max_connections",
     identity="an address; a trusted proxy and a Unix socket may have all",
 )
+HOST_CONNECTIONS: Final = SharedLimit(
+    "connections of hosts to one mounted proxy",
+    100,
+    "a connection of the caller that no call uses is closed, or else the call gets an error",
+    "max_sessions",
+)
 STORED_RECORDS: Final = SharedLimit(
     "records in a store in memory",
     100_000,
@@ -148,6 +154,7 @@ SHARED_LIMITS: Final = (
     SSE_STREAMS,
     WEBSOCKETS,
     CONNECTIONS,
+    HOST_CONNECTIONS,
     STORED_RECORDS,
 )
 """All of them. The memory budget is shared by the same rule, and says so itself (`runtime/memory_budget.py`)."""

@@ -90,7 +90,7 @@ def may_be_made(error: BaseException) -> bool:
 
     Before anything relies on such a write, it is made again, or read back.
     """
-    return isinstance(error, StoreTimeout) or not isinstance(error, StoreError)
+    return not isinstance(error, StoreConflict | StoreFull)
 
 
 class UnreadableRecord(StoreError):
@@ -191,9 +191,9 @@ class Store(Protocol):
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes, in this order, or none; return when they would survive the end of the process.
 
-        After a cancel, or a `StoreTimeout`, they may be made, also later, or not. But what one process writes to a record or a
-        log is written in the order of its calls: once a later write has returned or failed otherwise, an earlier one is made or
-        never will be.
+        After a cancel, or an error that is neither a `StoreConflict` nor a `StoreFull`, they may be made, also later, or not. But
+        what one process writes to a record or a log is written in the order of its calls: once a later write has returned, or
+        was refused with one of the two, an earlier one is made or never will be.
 
         Raises:
             StoreConflict: a record has another version than a change expects.

@@ -61,6 +61,11 @@ def test_a_cap_counts_from_the_first_one_on_and_for_a_caller_that_is_alone() -> 
         assert quota.refusal(caller, capped=False) is None
 
 
+def test_the_default_cap_does_not_count_for_a_caller_that_is_alone() -> None:
+    capped = CUPS._replace(per_caller=3)
+    assert (full(Quota(capped), "guest"), full(Quota(capped), None)) == (3, 8)
+
+
 def test_more_than_one_is_taken_as_a_whole_or_not_at_all() -> None:
     quota = Quota(CUPS)
     quota.take("first", 4)

@@ -23,6 +23,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, HttpLimits, Server, TaskOptions
 from trio_mcp.protocol.jsonrpc import Encoded
+from trio_mcp.relay.proxies import proxy
 from trio_mcp.runtime import Account, Limits, MemoryBudget
 from trio_mcp.session import Peer, subscriptions
 from trio_mcp.session.calls import directory, repeats, url_elicitations
@@ -35,6 +36,7 @@ from trio_mcp.shared_limits import (
     CONNECTIONS,
     FINISHED_BYTES,
     FINISHED_CALLS,
+    HOST_CONNECTIONS,
     KEYED_OUTCOME_BYTES,
     KEYED_OUTCOMES,
     LEFT_PAGES,
@@ -240,6 +242,23 @@ async def connections() -> AsyncIterator[Hold]:
     opened.records.close()
 
 
+@asynccontextmanager
+async def host_connections() -> AsyncIterator[Hold]:
+    outer, far = Server("outer", version="1"), Server("far", version="1")
+    far.tool(wait)
+    outer.mount("f", proxy(far, max_sessions=LIMIT))
+    async with outer.open_service() as service:
+
+        async def hold(caller: str | None) -> str | None:
+            # A host is a session, and each of them needs a connection.
+            talk = Talk(service, principal=caller, account=service.open_account(Peer(caller)))
+            await talk.initialize()
+            talk.call("f_wait")
+            return await refusal(talk)
+
+        yield hold
+
+
 # over HTTP
 
 
@@ -318,6 +337,7 @@ HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] =
     SSE_STREAMS: lambda: over_http(open_stream),
     WEBSOCKETS: lambda: over_http(open_websocket),
     CONNECTIONS: connections,
+    HOST_CONNECTIONS: host_connections,
     STORED_RECORDS: stored_records,
 }
 

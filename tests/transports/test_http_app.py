@@ -16,6 +16,7 @@ from stage import Stage
 from talking import Session
 
 from trio_mcp import CancelReason, Server
+from trio_mcp.protocol.meta import OUTCOME_UNKNOWN
 from trio_mcp_transports.asgi.access import read_headers
 from trio_mcp_transports.http import asgi_app
 
@@ -132,7 +133,7 @@ async def test_a_drain_refuses_new_calls_and_answers_the_running_ones(peer: Asgi
     refused = await peer.post(*modern_call("echo", {"text": "late"}))
     assert (refused.status, refused.headers["retry-after"]) == (503, "1")
     await running.end()
-    assert running.last["error"]["code"] == -32000
+    assert running.last["error"]["data"] == {OUTCOME_UNKNOWN: True}, "it has run, and is not to be sent again as it is"
     assert stage.reason is CancelReason.SHUTDOWN
 
 

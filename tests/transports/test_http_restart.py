@@ -773,6 +773,38 @@ async def test_a_call_whose_answer_may_be_in_what_a_log_has_lost_ends_with_an_er
     assert rest.last["result"]["isError"]
 
 
+async def test_a_client_hears_that_a_call_is_lost_which_the_store_did_not_keep(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        first.store.lateness = lambda _changes: NEVER
+        call = await first.call("count", headers)
+        await call.until('"progress":4')
+    async with process(disk, shop) as second:
+        rest = await second.resume(headers, call.ids[-1]).end()
+    assert rest.status == 400
+
+
+async def test_a_stream_that_was_answered_ends_empty_for_a_client_that_has_all_of_it(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await (await first.call("steady", headers)).end(seconds=60)
+    async with process(disk, shop) as second:
+        rest = await second.resume(headers, call.ids[-1]).end()
+    assert (rest.status, rest.events) == (200, [])
+
+
+async def test_a_client_hears_that_a_call_is_lost_whose_stream_alone_was_kept(disk: Disk, shop: Shop) -> None:
+    log = StoredEvents(CrashingStore(disk))
+    async with process(disk, shop, event_store=log) as first:
+        headers = await first.peer.open_session()
+        first.store.lateness = lambda _changes: NEVER
+        call = await first.call("count", headers)
+        await call.until('"progress":4')
+    async with process(disk, shop, event_store=StoredEvents(CrashingStore(disk))) as second:
+        rest = await second.resume(headers, call.ids[-1]).end()
+    assert rest.status == 400
+
+
 def short_log(disk: Disk) -> StoredEvents:
     """Return an event log of its own on the disk, which keeps three events of a stream."""
     return StoredEvents(CrashingStore(disk), stream_events=3)

@@ -19,9 +19,11 @@ from ..errors import LimitExceeded, RemoteProtocolError
 from ..groups import single_exception
 from ..logs import peer_logger
 from ..protocol.jsonrpc import INTERNAL_ERROR
+from ..runtime.quota import Quota
 from ..session import AnyChannel, Call
 from ..session.calls.facts import SessionFacts
 from ..session.changes import Change
+from ..shared_limits import HOST_CONNECTIONS
 from ..types import ClientCapabilities, Implementation, Tool
 from .answers import Answers, Backfill
 from .bindings import Bindings
@@ -77,12 +79,14 @@ class HostLink:
     """The connection for one host.
 
     Attributes:
+        caller: whose host it is, for the limits that callers share; see `Account`.
         client: None while it is not open.
         users: the calls that use it.
         opening: held by the call that opens it.
         unused: set when no call uses it any more.
     """
 
+    caller: Hashable | None
     client: ServerClient | None = None
     users: int = 0
     opening: trio.Lock = field(default_factory=trio.Lock)
@@ -128,8 +132,8 @@ class HostLinks:
         key = key_of(call)
         link = self._links.get(key)
         if link is None:
-            self._make_room()
-            link = self._links[key] = HostLink()
+            self._make_room(call.actor.caller)
+            link = self._links[key] = HostLink(call.actor.caller)
             self._nursery.start_soon(self._close_in_time, key, link)
         link.users += 1
         try:
@@ -208,15 +212,23 @@ class HostLinks:
         found = [link.client for link in self._links.values()]
         return [client for client in found if client is not None and client.link.is_connected]
 
-    def _make_room(self) -> None:
-        """Give up a connection that no call uses, if there are too many. Raises `LimitExceeded` if there is none."""
-        if len(self._links) < self._limit:
+    def _make_room(self, caller: Hashable | None) -> None:
+        """Give up a connection that no call uses, if there are too many; raise `LimitExceeded` if there is none.
+
+        Of a caller that has its share it is one of its own.
+        """
+        # Counted now: there are few, and a new one costs a process or a handshake.
+        quota = Quota(HOST_CONNECTIONS, self._limit)
+        for link in self._links.values():
+            quota.add(link.caller)
+        refusal = quota.refusal(caller)
+        if refusal is None:
             return
-        idle = [(key, link) for key, link in self._links.items() if not link.users]
+        own = quota.own_refusal(caller) is not None
+        links = [(key, link) for key, link in self._links.items() if link.caller == caller or not own]
+        idle = [(key, link) for key, link in links if not link.users]
         if not idle:
-            raise LimitExceeded(
-                f"{self._limit} hosts use the server {self._name!r} at once, and no more may (max_sessions)"
-            )
+            raise LimitExceeded(f"the server {self._name!r} cannot be reached for you: {refusal}")
         key, link = min(idle, key=lambda pair: not pair[0].has_ended)
         del self._links[key]
         link.unused.set()

@@ -28,7 +28,8 @@ def quarter_of(limit: int) -> int:
 class Quota:
     """What is held of one limit, in total and by each caller; a caller that holds nothing takes no memory.
 
-    A caller is whatever tells it from others. None is one that is alone, as on stdio: it may have all.
+    A caller is whatever tells it from others. None is one that is alone, as on stdio: it may have all, unless `per_caller` is not
+    the default.
 
     Args:
         what: is limited.
@@ -79,7 +80,8 @@ class Quota:
     def own_refusal(self, caller: Hashable | None, size: int = 1, *, capped: bool = True) -> str | None:
         """Return why a caller may not have so much more because of what it holds itself, or None if it may; see `refusal`."""
         what = self._what.what
-        if capped and self._held.get(caller, 0) + size > self._cap:
+        is_alone = caller is None and self._cap == self._what.per_caller
+        if capped and not is_alone and self._held.get(caller, 0) + size > self._cap:
             return f"{self._cap} of your {what} are as many as you may have{self._named(self._what.cap)}"
         if self.is_over_share(caller, size):
             return (

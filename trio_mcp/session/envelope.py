@@ -42,7 +42,8 @@ class Peer(NamedTuple):
     Attributes:
         principal: the authenticated identity, or None if the transport does not authenticate (pipes, memory).
         headers: the HTTP headers of the request that brought the message, names in lower case; empty elsewhere.
-        connection: tells its connection from others, for the memory budget; None if it is unknown.
+        connection: tells its connection from others, for the memory budget and the limits that callers share. Behind a trusted
+            proxy it is the address that this names. None if there is no other, as on a pipe.
         known_caller: the principal with its scopes and claims; None if it has none, or without a principal. Read `caller`.
     """
 

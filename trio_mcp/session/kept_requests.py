@@ -15,7 +15,7 @@ from .batch import BatchReplyTarget, OpenBatch
 from .calls.asks_requests import CallByRequests
 from .calls.call import Call
 from .calls.earlier import EarlierRun
-from .calls.log import LOG_KIND, CallLog, Holding, TakenOver
+from .calls.log import LOG_KIND, CallLog, Holding, TakenOver, write_held
 from .calls.services import CallServices
 from .envelope import Envelope, Peer
 from .replies import ReplyTarget
@@ -78,9 +78,11 @@ class KeptRequest:
 
     def take_back(self) -> None:
         """Let the call write where it did before: the request is not in the store, and will not be."""
-        if self.call is not None and self.call.memory is not None and self.call.memory.log is self.log:
+        log, self.log = self.log, None
+        if log is not None and self.call is not None and self.call.memory is not None and self.call.memory.log is log:
             self.call.memory.log = self.before
-        self.log = None
+            if self.before is not None:
+                log.hand_over(self.before)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ async def keep(services: CallServices[Call], kept: list[KeptRequest], *further: 
             request.take_back()
             kept.remove(request)
             if further and not waiting:
-                await services.store.write(further)
+                await write_held(services.store, request.holding, further)
         except BaseException:
             # Nothing of it is in the store: its steps need not be recorded before they run.
             if not request.may_be_stored:

@@ -25,6 +25,7 @@ from ...errors import (
 from ...groups import leaf_exceptions
 from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
+from ...protocol.meta import OUTCOME_UNKNOWN
 from ...runtime import CancelReason
 from ...storage import StoreError, StoreFull, StoreTimeout
 from ...types import ClientCapabilities, JsonValue, Model
@@ -42,7 +43,12 @@ NO_REPLY_REASONS = (CancelReason.CLIENT, CancelReason.DISCONNECT)
 
 CANCEL_ERRORS = {
     CancelReason.EXPIRED: ErrorDetail(SERVER_BUSY, "The call waited too long for an answer."),
-    CancelReason.SHUTDOWN: ErrorDetail(SERVER_BUSY, "The server is shutting down. Try again in a moment."),
+    # Not "busy", which says that nothing was run.
+    CancelReason.SHUTDOWN: ErrorDetail(
+        INTERNAL_ERROR,
+        "The server is shutting down and has cancelled this call. What it did stays done. Start it again if that is safe.",
+        {OUTCOME_UNKNOWN: True},
+    ),
     CancelReason.SIBLING: ErrorDetail(INTERNAL_ERROR, "The call was cancelled."),
 }
 

@@ -47,8 +47,9 @@ LOG_KIND: Final = "call"
 JOURNAL_KIND: Final = "journal"
 """The kind of the records of journals that are too large to travel."""
 
-COMMIT_SECONDS: Final = 5.0
-"""How long the store may take to keep what a call has done, before the call goes on."""
+COMMIT_SECONDS: Final = 6.0
+"""How long the store may take to keep what a call has done, before the call goes on: longer than it may take for one write, whose
+error says more."""
 
 NOT_COMMITTED: Final = (
     "the store did not keep what a call has recorded; the call goes on, and may be lost with the process"
@@ -77,13 +78,19 @@ class Holding(Protocol):
         """End the call, which goes on in another process."""
 
 
-async def write_held(store: Store, holding: Holding, changes: Sequence[Change]) -> None:
+async def write_held(store: Store, holding: Holding | None, changes: Sequence[Change]) -> None:
     """Write changes to what this process has, if it still has it.
+
+    Args:
+        holding: says that it has it; None if no other process can take it over.
 
     Raises:
         TakenOver: another process has it; `Holding.lost` was called.
         StoreError: whatever the store raises.
     """
+    if holding is None:
+        await store.write(changes)
+        return
     conflict: StoreConflict | None = None
     held: Sequence[Change] = ()
     # Until the conflict is that of another record.
@@ -160,6 +167,12 @@ class CallLog:
         if not self._closed:
             self._pending += [encoded_entry(entry) for entry in entries]
 
+    def hand_over(self, other: CallLog) -> None:
+        """Let another log write what was not written here, and nothing more be written here."""
+        if not other._closed:
+            other._pending += self._pending
+        self.close()
+
     def close(self) -> None:
         """Write nothing more: the call goes on elsewhere. What is about to be done here raises `StoreError`."""
         self._closed = True
@@ -226,9 +239,6 @@ class CallLog:
 
     async def _write_held(self, changes: Sequence[Change]) -> None:
         """Write changes, if this process still runs the call. Raises `TakenOver`, or whatever the store raises."""
-        if self._holding is None:
-            await self._store.write(changes)
-            return
         try:
             await write_held(self._store, self._holding, changes)
         except TakenOver:

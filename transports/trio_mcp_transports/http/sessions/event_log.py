@@ -78,7 +78,17 @@ class EventLog:
         breaker: of the store.
     """
 
-    __slots__ = ("_breaker", "_principal", "_records", "_session", "_store", "is_left", "opened", "sealed")
+    __slots__ = (
+        "_breaker",
+        "_principal",
+        "_records",
+        "_session",
+        "_store",
+        "is_left",
+        "opened",
+        "opened_before",
+        "sealed",
+    )
 
     def __init__(
         self, store: EventStore, principal: str | None, session: str, records: RepeatedRecords, breaker: Breaker
@@ -90,6 +100,8 @@ class EventLog:
         self._session = session
         self.opened = 0
         """Streams that were ever opened; their numbers are 1 to this."""
+        self.opened_before = 0
+        """Streams that earlier processes may have opened."""
         self.sealed = False
         """The session is over: nothing is kept any more, except for a moment what was being written then."""
         self.is_left = False
@@ -147,8 +159,26 @@ class EventLog:
         except NoSuchEvent:
             raise never_sent(stream, after) from None
         except Exception as error:  # noqa: BLE001  whatever a store raises
-            self._records.log(NOT_READ, level=logging.ERROR, exc_info=error)
-            raise HttpRejection(503, "The event log cannot be read now.") from None
+            raise self._not_read(error) from None
+
+    def _not_read(self, error: Exception) -> HttpRejection:
+        self._records.log(NOT_READ, level=logging.ERROR, exc_info=error)
+        return HttpRejection(503, "The event log cannot be read now.")
+
+    async def check_answered(self, stream: int) -> None:
+        """Raise `HttpRejection` if an earlier process has opened a stream, and ended before it was answered.
+
+        Its call was not kept, so nothing more comes: a client that got an empty response would ask again and again.
+        """
+        if stream > self.opened_before:
+            return
+        try:
+            with trio.fail_after(STORE_SECONDS):
+                left = await self.left(stream)
+        except Exception as error:  # noqa: BLE001  whatever a store raises
+            raise self._not_read(error) from None
+        if not left.answered:
+            raise HttpRejection(400, "The server was restarted, and what was to come on this stream is lost.")
 
     async def forget(self, stream: int | None = None) -> None:
         """Keep nothing more of one stream, or of all. It is done even when everything else is cancelled."""

@@ -46,7 +46,7 @@ class Restoration:
             Exception: whatever the store raises; then nothing goes on.
         """
         place, streams = self.left.place, self.entry.streams
-        streams.log.opened = place.epoch * EPOCH_IDS
+        streams.log.opened = streams.log.opened_before = place.epoch * EPOCH_IDS
         by_stream: dict[int, list[LeftCall]] = {}
         for call in self.left.calls:
             by_stream.setdefault(call.record.stream, []).append(call)

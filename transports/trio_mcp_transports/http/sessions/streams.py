@@ -97,6 +97,8 @@ class SessionStreams:
         if stream is not None and after == stream.last:
             return ()
         events = await self.log.read(number, after)
+        if not events and stream is None:
+            await self.log.check_answered(number)
         # The store failed to keep them: an empty answer would look as if nothing had been missed.
         if not events and stream is not None and after < stream.last:
             raise HttpRejection(400, f"Some events after {event_id(number, after).decode()} were not kept.")
