@@ -204,7 +204,9 @@ class Told:
         if related is not None:
             task = self.tasks[related["taskId"]]
             assert task.case is case, "a question of another task"
-            assert self.view(task, talk) != "unknown", "somebody else is asked"
+            # Where its ttl ends while a write is late, the question and the end may come in one jump of the clock.
+            is_known = task.is_visible_to(talk) if self.is_late else self.view(task, talk) != "unknown"
+            assert is_known, "somebody else is asked"
         else:
             assert any(
                 sent.talk is talk and sent.case is case and sent.about == "call" for sent in self.sent.values()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 import pytest
@@ -142,3 +143,21 @@ async def test_a_call_that_must_not_run_twice_claims_nothing(shop: Shop) -> None
         _, talk = await shop.process(stack, "parked")
         assert "lost" in await talk.failure(yes(asked, talk))
     assert not shop.disk.records
+
+
+async def test_a_log_that_cannot_be_read_now_is_an_error_to_try_again_after(shop: Shop) -> None:
+    asked = await shop.asked()
+    async with AsyncExitStack() as stack:
+        store, talk = await shop.process(stack)
+        entries = store.entries
+
+        async def fail(*_place: object) -> Sequence[bytes]:
+            raise StoreError("the disk is gone")
+
+        store.entries = fail  # type: ignore[method-assign]
+        error = await talk.error(yes(asked, talk))
+        assert (error["code"], "disk" in error["message"]) == (-32000, False)
+        store.entries = entries  # type: ignore[method-assign]
+        shop.go_on.set()
+        assert await talk.text(yes(asked, talk)) == "ordered"
+    assert shop.charged == 1

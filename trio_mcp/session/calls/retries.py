@@ -18,7 +18,7 @@ from .claims import LegClaim, claim_leg
 from .earlier import earlier_run, failing_body, read_log
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
-from .failures import error_detail
+from .failures import error_detail, store_failure
 from .legs import LegBook
 from .memory import StatePayload, sealing_node
 from .services import CallServices
@@ -112,8 +112,9 @@ class Retry(NamedTuple):
             self.check_not_replayed(payload.node)
             self.replay(plan, fetched, logged, claim)
         except Exception as error:  # noqa: BLE001  there is no caller that could answer the request
+            told = store_failure(self.services.records, error) if isinstance(error, StoreError) else error
             if not self.target.finished:
-                self.target.finish(error_detail(self.services.failures, self.facts, error))
+                self.target.finish(error_detail(self.services.failures, self.facts, told))
 
     async def _claim(self, plan: Plan) -> tuple[LegClaim | None, LegOutcome]:
         """See to it that no other process runs the call from this leg on; return the claim, and its answer if it became a task.
