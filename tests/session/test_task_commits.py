@@ -14,6 +14,7 @@ from task_talk import TASK_ERAS, LegacyTask, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.session.tasks.saving import SAVE_AGAIN_SECONDS
 from trio_mcp.stores.sealed import record_place
@@ -212,6 +213,20 @@ async def test_an_answer_that_is_repeated_is_acknowledged_when_the_first_is_stor
         process.store.hang.set()
         await wait_all_tasks_blocked()
         assert {message.get("id") for message in task.talk.waiting()} == set(sent)
+
+
+async def test_an_answer_that_the_store_does_not_keep_is_not_acknowledged_until_it_does(disk: Disk) -> None:
+    process = Process(disk, Work())
+    async with process.task(ModernTask) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        (key,) = (await task.get())["inputRequests"]
+        process.store.failing = True
+        answers = {key: {"action": "decline"}}
+        error = await task.talk.error(task.request("tasks/update", taskId=task.id, inputResponses=answers))
+        assert error["code"] == SERVER_BUSY
+        process.store.failing = False
+        await task.talk.result(task.request("tasks/update", taskId=task.id, inputResponses=answers))
 
 
 async def test_of_a_task_that_is_over_its_outcome_is_stored_and_nothing_else(era: type[LegacyTask], disk: Disk) -> None:

@@ -226,6 +226,23 @@ async def test_what_was_acknowledged_survives_a_crash_right_after_it(disk: Disk,
     assert text_of(rest.last) == "accept accept"
 
 
+async def test_an_answer_that_the_store_does_not_keep_is_not_acknowledged_until_it_does(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("two", headers)
+        question, last = await asked(call, "First?"), call.ids[-1]
+        first.store.failing = True
+        assert (await first.answer(headers, question, value=True)).status == 503
+        first.store.failing = False
+        assert (await first.answer(headers, question, value=True)).status == 202
+        first.store.crash()
+    async with process(disk, shop) as second:
+        rest = second.resume(headers, last)
+        assert (await second.answer(headers, await asked(rest, "Second?"), value=True)).status == 202
+        await rest.end()
+    assert text_of(rest.last) == "accept accept"
+
+
 async def test_a_question_of_the_next_process_has_an_id_of_its_own(disk: Disk, shop: Shop) -> None:
     async with process(disk, shop) as first:
         headers = await first.peer.open_session()

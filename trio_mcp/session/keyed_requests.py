@@ -16,7 +16,7 @@ from .calls.asks_requests import CallByRequests
 from .calls.call import Call, Plan
 from .calls.earlier import EarlierRun, earlier_run, failing_body, read_log
 from .calls.facts import RequestFacts, ResumeMode
-from .calls.failures import NO_REPLY_REASONS, error_detail
+from .calls.failures import NO_REPLY_REASONS, error_detail, store_failure
 from .calls.held_key import HeldKey
 from .calls.pending_asks import PendingAsks
 from .calls.repeats import CALL_LOST, CallKey, KeyedCall, Repeat, may_have_run, runs_again
@@ -262,10 +262,11 @@ class Claiming:
         try:
             if self.waiting.requests:
                 answer = await self._answer()
-        except (McpError, StoreError) as error:
+        except StoreError as error:
+            failure = store_failure(self.services.records, error, "The call was not run. Send it again later.")
+            answer = error_detail(self.services.failures, self._facts, failure)
+        except McpError as error:
             answer = error_detail(self.services.failures, self._facts, error)
-            if isinstance(error, StoreError):
-                answer = ErrorDetail(SERVER_BUSY, f"the call was not run, because it cannot be recorded: {error}")
         if answer is not None or not self.waiting.requests:
             self._end()
             self.waiting.answer(answer, self.owner)

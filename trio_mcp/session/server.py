@@ -272,9 +272,9 @@ class ServerSession:
         """Whether answers have come that would not survive a crash, and should."""
         return self._asks.has_answers
 
-    async def commit_answers(self) -> None:
+    async def commit_answers(self) -> bool:
         """Return when the answers that have come would survive a crash; a store that fails is logged."""
-        await self._asks.commit_answers()
+        return await self._asks.commit_answers()
 
     @property
     def initialized(self) -> bool:

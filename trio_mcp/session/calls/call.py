@@ -77,6 +77,9 @@ T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
 logger = peer_logger("trio_mcp.call")
 
+HAS_RUN: Final = "The call has ended, and what it did before stays done. Start it again if that is safe."
+"""For the caller of a call that the store has failed in the middle."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class Call(ABC, Generic[OriginT_co]):
@@ -444,7 +447,7 @@ class Call(ABC, Generic[OriginT_co]):
         """Return the error that the caller may read, and hand an unexpected one to a client that raises it."""
         services = self.services
         if isinstance(error, StoreError):
-            return store_failure(services.records, error)
+            return store_failure(services.records, error, HAS_RUN)
         if services.raised is not None and isinstance(error, Exception) and not isinstance(error, EXPECTED_ERRORS):
             self._pass_on(error, services.raised)
         tells = services.options.tell_errors

@@ -74,7 +74,7 @@ MAX_TOLD = 10_000
 """Characters of an unexpected error's text that a caller is told."""
 
 
-def store_failure(records: RepeatedRecords, error: StoreError) -> LimitExceeded:
+def store_failure(records: RepeatedRecords, error: StoreError, advice: str = "Try again later.") -> LimitExceeded:
     """Return the error for a caller whose request the store fails; what the store says is for the log, and may name a path."""
     records.log("the store failed a request: %s", error, level=logging.ERROR)
     match error:
@@ -84,7 +84,7 @@ def store_failure(records: RepeatedRecords, error: StoreError) -> LimitExceeded:
             why = "does not answer"
         case _:
             why = "fails"
-    return LimitExceeded(f"The store of this server {why} now. Try again later.")
+    return LimitExceeded(f"The store of this server {why} now. {advice}")
 
 
 def told_error(failures: FailureLog, facts: RequestFacts, error: BaseException, target: str) -> BaseException:

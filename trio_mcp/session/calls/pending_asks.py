@@ -189,7 +189,7 @@ class PendingAsks:
         if asked is not None and memory is not None and is_answer(result):
             memory.record_reply(asked.key, result, asked.fingerprint)
             if memory.log is not None:
-                self._answered = [*(self._answered or ()), memory]
+                self._note_answered([memory])
         actor.mailbox.post(str(request_id), result)
 
     # in a durable store
@@ -207,11 +207,19 @@ class PendingAsks:
         """Whether answers have come that are not in the logs of their calls yet."""
         return self._answered is not None
 
-    async def commit_answers(self) -> None:
-        """Return when the answers that have come are in the logs of their calls; a store that fails is logged."""
-        answered, self._answered = self._answered, None
-        for memory in answered or ():
-            await memory.commit()
+    async def commit_answers(self) -> bool:
+        """Return whether the answers that have come are in the logs of their calls; a store that fails is logged.
+
+        What is not in the store stays among the answers for the next commit.
+        """
+        answered, self._answered = self._answered or [], None
+        left = [memory for memory in answered if not await memory.commit()]
+        if left:
+            self._note_answered(left)
+        return not left
+
+    def _note_answered(self, memories: Sequence[CallMemory]) -> None:
+        self._answered = [*(self._answered or ()), *memories]
 
     # those of an earlier run
 

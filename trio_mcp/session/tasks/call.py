@@ -24,6 +24,9 @@ from .record import TaskOutcome
 
 T = TypeVar("T", bound=Model)
 
+NOT_RECORDED: Final = (
+    "the store of this server fails now, and has not recorded the answers; send them again in a moment"
+)
 ELSEWHERE: Final = "the task runs in another process of this server, which takes its answers"
 
 
@@ -95,7 +98,8 @@ class CallAsTask(Call[OpenTask]):
         They are recorded in the store before, as are those that came earlier. A cancel does not interrupt that.
 
         Raises:
-            LimitExceeded: the memory budget has no room for them; none was taken. Or another process has taken the task over.
+            LimitExceeded: the memory budget has no room for them; none was taken. Or another process has taken the task over. Or
+                the store has not recorded them: they were taken, and are to be sent again.
         """
         questions = self._origin.questions
         taken = {key: answer for key, answer in answers.items() if key in questions}
@@ -106,17 +110,17 @@ class CallAsTask(Call[OpenTask]):
             asked = questions.pop(key)
             if self.memory is not None and isinstance(answer, Model):
                 self.memory.record_answer(key, answer, asked.fingerprint)
-        if self.memory is not None:
-            # Also without a new one: a repeat must not be acknowledged before the answer that it repeats is recorded.
-            await self.memory.commit()
+        # Also without a new one: a repeat must not be acknowledged before the answer that it repeats is recorded.
+        is_recorded = self.memory is None or await self.memory.commit()
         if self._origin.is_forgotten:
             raise LimitExceeded(ELSEWHERE)
-        if not taken:
-            return
-        self._resume()
-        for key, answer in taken.items():
-            self.actor.mailbox.post(key, answer)
-        self._origin.home.questions_changed(self._origin)
+        if taken:
+            self._resume()
+            for key, answer in taken.items():
+                self.actor.mailbox.post(key, answer)
+            self._origin.home.questions_changed(self._origin)
+        if not is_recorded:
+            raise LimitExceeded(NOT_RECORDED)
 
     def on_quiescent(self) -> None:
         """Park the actor: it does nothing until an answer comes, for as long as the task exists."""

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Final
 
 import trio
 
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import Batch, Request
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import Account, CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service, make_session
@@ -35,6 +36,8 @@ from .readers import PostedStream, Readers, StandaloneStream
 from .sessions import LegacySession, LegacySessions
 from .stored import SessionHome
 from .streams import SessionStream, StreamReader
+
+NOT_RECORDED: Final = "The store of this server fails now, and has not recorded this answer. Send it again in a moment."
 
 
 class LegacyEndpoint:
@@ -104,8 +107,9 @@ class LegacyEndpoint:
         return partial(self._store_and_respond, entry, send_response)
 
     async def _store_and_respond(self, entry: LegacySession, send_response: Respond) -> None:
-        if entry.session.has_answers:
-            await entry.session.commit_answers()
+        if entry.session.has_answers and not await entry.session.commit_answers():
+            # Acknowledged it would not be sent again, and the next process would wait for it for as long as its call may take.
+            raise HttpRejection(503, NOT_RECORDED, code=SERVER_BUSY)
         if entry.place is not None and entry.session.changes != entry.place.saved:
             await self.sessions.save(entry)
         await send_response()
