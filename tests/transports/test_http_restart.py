@@ -702,6 +702,22 @@ async def test_a_call_that_was_answered_does_not_run_again_however_late_its_reco
     assert [kind for kind, _ in disk.records if kind == "call"] == []
 
 
+async def test_a_keyed_call_that_was_handed_to_its_session_late_is_not_left_to_a_repeat_too(
+    disk: Disk, shop: Shop
+) -> None:
+    meta = {IDEMPOTENCY_KEY: "key"}
+    async with process(disk, shop, graceful=True) as first:
+        headers = await first.peer.open_session()
+        first.store.lateness = late_once(puts("call"), 5.0)
+        call = first.peer.start(legacy_call("order", _meta=meta), headers)
+        await call.until("Sure?")
+    async with process(disk, shop) as second:
+        headers = await second.peer.open_session()
+        second.peer.start(legacy_call("order", _meta=meta), headers)
+        await trio.sleep(60)
+    assert shop.effects == ["charged"]
+
+
 @METAS
 async def test_a_response_goes_on_after_its_record_was_made_late(disk: Disk, shop: Shop, meta: Json) -> None:
     async with process(disk, shop) as first:

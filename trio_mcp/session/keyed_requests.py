@@ -370,7 +370,7 @@ class StoredCall:
         self._keys.remove(self._claim)
 
     def handing_over(self) -> list[Change]:
-        return self._keys.ending(self._claim, None)
+        return self._keys.handing_over(self._claim)
 
     def creating(self, outcome: LegOutcome, undo: Sequence[Change]) -> list[Change]:
         """Return the changes that store the answer of a request that creates a task."""

@@ -38,11 +38,13 @@ class Attempt(NamedTuple):
         value: what it puts there.
         along: what it changes in the same step.
         undo: what is changed with the next write if it was made, and is not wanted any more.
+        is_last: if it was made, nothing of this process replaces it.
     """
 
     value: bytes
     along: Sequence[Change] = ()
     undo: Sequence[Change] = ()
+    is_last: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -76,13 +78,14 @@ class FencedRecord:
         """Whether, besides, everything was made that was to be made along with a write."""
         return not self._unknown and not self._along
 
-    def begin(self, value: bytes, expires_at: float, undo: Sequence[Change] = ()) -> Put:
+    def begin(self, value: bytes, expires_at: float, undo: Sequence[Change] = (), *, is_last: bool = False) -> Put:
         """Return the change that replaces it, for a write that is made elsewhere. Until `made` it is unknown.
 
         Args:
             undo: changes that undo the others of that write; a later `put` makes them if it finds that it was made.
+            is_last: a later `put` that finds that it was made is a conflict.
         """
-        self._unknown.append(Attempt(value, undo=undo))
+        self._unknown.append(Attempt(value, undo=undo, is_last=is_last))
         return self._change(value, expires_at)
 
     def made(self, value: bytes) -> None:
@@ -133,6 +136,8 @@ class FencedRecord:
                 # Of two with one value, the one that did less: what it did not do is done again.
                 found_attempt = min(made, key=lambda attempt: len(attempt.along))
                 self._landed(found_attempt)
+                if found_attempt.is_last:
+                    raise StoreConflict(f"this {self.kind} was handed over")
                 self._along += found_attempt.undo
                 return
         raise StoreConflict(f"another process has written this {self.kind}, or its time is over")

@@ -307,6 +307,15 @@ class StoredKeys:
         put = claim.record.begin(wanted.stored.encode(), self._clock() + wanted.seconds, undo)
         return [put, *wanted.along]
 
+    def handing_over(self, claim: Claim) -> list[Change]:
+        """Return the changes after which a session goes on with the call, for a write with those that put it there.
+
+        If they are made late, the call is not left to a repeat as well.
+        """
+        wanted = self._over(claim, None)
+        put = claim.record.begin(wanted.stored.encode(), self._clock() + wanted.seconds, is_last=True)
+        return [put, *wanted.along]
+
     def end(self, claim: Claim, outcome: LegOutcome) -> Wanted:
         """Note the outcome of a call, which repeats get from now on; `settle` stores it."""
         return self._note(self._over(claim, outcome))
