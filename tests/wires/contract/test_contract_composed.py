@@ -47,7 +47,9 @@ class MountedMaker(MemoryMaker):
             outer = Server(
                 "contract", version="1.0", instructions=inner.instructions, page_size=PAGE, options=inner.options
             )
-            point = SameNames("x", inner, "contract", lambda: inner.layers, inner.registry.offers, frozenset())
+            point = SameNames(
+                "x", inner, "contract", lambda: inner.layers, inner.registry.offers, lambda _uri: False, frozenset()
+            )
             outer.registry.mount(point, inner.registry)
             inner.add_outer(point, outer)
             stage.measured_by(partial(gauges_of, outer))

@@ -77,7 +77,8 @@ async def test_a_server_that_is_short_of_files_sheds_connections_and_recovers(tm
         port = int(process.url.rpartition(":")[2].partition("/")[0])
         crowd = [socket.create_connection(("127.0.0.1", port), timeout=SOON) for _ in range(200)]
         try:
-            answers = [await trio.to_thread.run_sync(received, each) for each in crowd[60:]]
+            # Of the connections that these files allow, 48, one address has half.
+            answers = [await trio.to_thread.run_sync(received, each) for each in crowd[30:]]
             assert any(answer.startswith(b"HTTP/1.1 503") for answer in answers)
             assert all(answer.startswith(b"HTTP/1.1 503") for answer in answers if answer)  # the others were closed
             assert (await client.call_tool("echo", {"text": "meanwhile"})).text == "meanwhile"

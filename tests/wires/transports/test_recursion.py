@@ -49,4 +49,4 @@ async def test_a_tool_that_never_stops_calling_itself_meets_the_limit_and_leaves
             (service,) = server.services
             assert service.statistics().is_idle
     assert result.is_error
-    assert "5 calls, which is its limit" in result.text
+    assert "Limits.actors" in result.text
