@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import trio
 
@@ -21,6 +22,15 @@ from .stored import NOT_READ, UNREADABLE, LeftSession, SessionHome
 from .streams import SessionStream
 
 
+@dataclass(slots=True, eq=False)
+class Claim:
+    """A claim that is being made, for those that wait for it."""
+
+    ended: trio.Event = field(default_factory=trio.Event)
+    has_failed: bool = True
+    """It is not known whether there is such a session, or it could not be restored."""
+
+
 @dataclass(frozen=True, slots=True)
 class Claims:
     """Takes over sessions from the store, each once.
@@ -34,7 +44,7 @@ class Claims:
     new_session: Callable[[ServerSession, str | None, Account, str | None], LegacySession]
     new_stream: Callable[[LegacySession, Peer], SessionStream]
     on_unread: Callable[[LegacySession, SessionStream], None]
-    _running: dict[str, trio.Event] = field(default_factory=dict, init=False)
+    _running: dict[str, Claim] = field(default_factory=dict, init=False)
 
     async def claim(self, session_id: str, peer: Peer, sessions: LegacySessions) -> None:
         """Go on with a session if the store has it and it belongs to this peer; then it is among the sessions.
@@ -43,19 +53,22 @@ class Claims:
             HttpRejection: 503, another process has it, or there is no room for it, or the store fails.
         """
         # Another request of the client may have come first.
-        if (claim := self._running.get(session_id)) is not None:
-            await claim.wait()
+        if (running := self._running.get(session_id)) is not None:
+            await running.ended.wait()
+            if running.has_failed:
+                raise self.home.busy()
             return
-        done = self._running[session_id] = trio.Event()
+        claim = self._running[session_id] = Claim()
         account = self.home.open_account(peer)
         try:
-            sessions.make_room(account)
-            left = await self.home.claim(session_id, peer.principal)
+            # Room is made for a session that is there: it may end another one.
+            left = await self.home.claim(session_id, peer.principal, partial(sessions.make_room, account))
             if left is not None:
                 await self._restore(session_id, left, peer, account, sessions)
+            claim.has_failed = False
         finally:
             del self._running[session_id]
-            done.set()
+            claim.ended.set()
             if not sessions.knows(session_id):
                 account.close()
 
@@ -66,6 +79,7 @@ class Claims:
         try:
             session = make_session(service, shared_channel=False, account=account, snapshot=left.stored.snapshot)
         except LimitExceeded as error:
+            await self.home.give_back(left)
             raise HttpRejection(503, str(error), code=SERVER_BUSY) from None
         except (McpError, ValueError) as error:
             service.records.log(UNREADABLE, level=logging.ERROR, exc_info=error)
@@ -75,12 +89,14 @@ class Claims:
         try:
             answered = await Restoration(self.home, left, entry, self.new_stream, self.on_unread).run(peer)
         except Exception as error:  # noqa: BLE001  whatever a store raises
-            # The next request that names the session restores it anew.
+            # The next request that names the session restores it anew, here or in another process.
             session.close(CancelReason.SHUTDOWN)
+            await self.home.give_back(left)
             service.records.log(NOT_READ, level=logging.ERROR, exc_info=error)
             raise self.home.busy() from None
         except BaseException:
             session.close(CancelReason.SHUTDOWN)
+            await self.home.give_back(left)
             raise
         sessions.add(entry)
         await self.home.remove_calls(left.place, answered)

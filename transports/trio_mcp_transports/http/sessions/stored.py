@@ -21,12 +21,13 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import trio
 
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.logs import RepeatedRecords
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account
@@ -38,6 +39,7 @@ from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record,
 from trio_mcp.storage import Change, Expect, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
 
 from ...asgi.access import HttpRejection
+from ...asgi.failures import log_failures
 from .breaker import Breaker
 
 if TYPE_CHECKING:
@@ -56,6 +58,14 @@ TAKEN: Final = "a session was taken over by another process, and ends here"
 
 NOT_READ: Final = "the store did not give back a session"
 
+GIVE_BACK_SECONDS: Final = 1.0
+"""How long a request waits until a session is given back that cannot be restored."""
+
+GIVE_BACK_ATTEMPTS: Final = 3
+
+OPEN_SECONDS: Final = 5.0
+"""How long the store may take to keep a new session."""
+
 CLAIM_SECONDS: Final = 5.0
 """How long the store may take to give back a session with its calls."""
 
@@ -72,12 +82,14 @@ class SessionPlace:
         saved: the changes of the session that the record has.
         touched: when it was last put, on Trio's clock (seconds).
         standalone: the number of the stream for what belongs to no request; 0 without one.
+        may_be_stored: the store was asked to keep it.
     """
 
     key: str
     principal: str | None
     epoch: int = 0
     version: int = 0
+    may_be_stored: bool = False
     saved: int = 0
     touched: float = field(default_factory=trio.current_time)
     standalone: int = 0
@@ -91,6 +103,8 @@ class LeftSession:
     stored: StoredSession
     place: SessionPlace
     calls: Sequence[LeftCall]
+    before: StoredSession
+    """As the earlier process left it."""
 
 
 class SessionHome:
@@ -106,6 +120,8 @@ class SessionHome:
         self._idle = idle
         self._records: RepeatedRecords = service.records
         self._breaker = Breaker(NOT_KEPT, service.records)
+        self._removing: set[str] = set()
+        """The keys of sessions that have ended here, and are in the store until it has removed them."""
 
     def keeper(self, place: SessionPlace, holding: HeldSession) -> StreamKeeper:
         """Return what keeps the calls of a session."""
@@ -127,8 +143,22 @@ class SessionHome:
         Raises:
             HttpRejection: 503, the store does not keep it.
         """
-        if not await self._breaker.run(lambda: self._put(place, session)):
+        self._check_settled()
+        # The client waits for it: a store that is slow opens sessions, too.
+        is_kept = False
+        with log_failures(NOT_KEPT, self._records):
+            with trio.fail_after(OPEN_SECONDS):
+                await self._put(place, session)
+            is_kept = True
+        if not is_kept:
             raise HttpRejection(503, "The server cannot keep a session now. Try again in a moment.", code=SERVER_BUSY)
+
+    def _check_settled(self) -> None:
+        """Raise `HttpRejection` if a session may not be opened that the store would have to remove once more."""
+        try:
+            self.service.calls.settling.check_room()
+        except LimitExceeded as error:
+            raise HttpRejection(503, str(error), code=SERVER_BUSY) from None
 
     async def save(self, place: SessionPlace, session: ServerSession) -> bool:
         """Store what has changed of a session, and for how long it lives. False if another process has taken it over."""
@@ -141,6 +171,9 @@ class SessionHome:
 
     async def remove(self, place: SessionPlace) -> None:
         """Remove a session and its calls, soon if the store fails now. Done although all else is cancelled."""
+        if not place.may_be_stored:
+            return
+        self._removing.add(place.key)
         with trio.CancelScope(shield=True):
             await self._remove_soon(partial(self._remove, place))
 
@@ -169,6 +202,7 @@ class SessionHome:
                 standalone=place.standalone,
                 snapshot=session.snapshot(),
             )
+            place.may_be_stored = True
             try:
                 await self.store.write([Put(self._record(place, stored))])
             except StoreConflict:
@@ -202,11 +236,10 @@ class SessionHome:
 
     async def _remove(self, place: SessionPlace) -> None:
         keys = [record.key for record in await self._calls_of(place.key)]
-        try:
+        # What another process has is not removed, nor what is gone already.
+        with suppress(TakenOver):
             await write_held(self.store, HeldSession(self, place), [Remove(SESSION_KIND, place.key), *removal(keys)])
-        except TakenOver:
-            # What another process has is not removed, nor what is gone already.
-            return
+        self._removing.discard(place.key)
 
     def _record(self, place: SessionPlace, stored: StoredSession) -> Record:
         # A session lives for at most 1.25 times the timeout, and is put again at every quarter of it.
@@ -222,15 +255,18 @@ class SessionHome:
 
     # sessions of others
 
-    async def claim(self, session_id: str, principal: str | None) -> LeftSession | None:
+    async def claim(self, session_id: str, principal: str | None, make_room: Callable[[], None]) -> LeftSession | None:
         """Take over a session of an earlier process; None if there is none of this id and owner.
+
+        Args:
+            make_room: called when there is one, before it is taken over. Raises `HttpRejection`.
 
         Raises:
             HttpRejection: 503, its process is alive, or another one is taking it over, or the store fails.
         """
         try:
             with trio.fail_after(CLAIM_SECONDS):
-                return await self._claim(session_key(session_id), principal)
+                return await self._claim(session_key(session_id), principal, make_room)
         except HttpRejection:
             raise
         except (ValueError, UnreadableRecord) as error:
@@ -242,9 +278,9 @@ class SessionHome:
             self._records.log(NOT_READ, level=logging.ERROR, exc_info=error)
             raise self.busy() from None
 
-    async def _claim(self, key: str, principal: str | None) -> LeftSession | None:
+    async def _claim(self, key: str, principal: str | None, make_room: Callable[[], None]) -> LeftSession | None:
         record = await self.store.read(SESSION_KIND, key)
-        if record is None:
+        if record is None or key in self._removing:
             return None
         left = decoded_record(StoredSession, record.value)
         if left.principal != principal:
@@ -255,10 +291,49 @@ class SessionHome:
         first = place.epoch * EPOCH_IDS + 1
         snapshot = left.snapshot.model_copy(update={"next_request_id": first})
         stored = left.model_copy(update={"node": self.service.calls.node, "epoch": place.epoch, "snapshot": snapshot})
-        await self.store.write([Put(self._record(place, stored))])
-        place.version += 1
-        left_calls = [await self._left_call(each) for each in await self._calls_of(key)]
-        return LeftSession(stored, place, [call for call in left_calls if call is not None])
+        make_room()
+        claimed = LeftSession(stored, place, [], left)
+        place.may_be_stored = True
+        try:
+            await self.store.write([Put(self._record(place, stored))])
+            place.version += 1
+            left_calls = [await self._left_call(each) for each in await self._calls_of(key)]
+        except StoreConflict:
+            raise
+        except BaseException:
+            await self.give_back(claimed)
+            raise
+        return replace(claimed, calls=[call for call in left_calls if call is not None])
+
+    async def give_back(self, left: LeftSession) -> None:
+        """Let any process take over a session that was claimed, or may have been, and is not restored here.
+
+        Done although all else is cancelled, and soon if the store fails now.
+        """
+        settling, attempt, is_settled = (
+            self.service.calls.settling,
+            partial(self._give_back, left.place, left.before),
+            False,
+        )
+        with trio.CancelScope(shield=True), trio.move_on_after(GIVE_BACK_SECONDS):
+            is_settled = await settling.has_settled(attempt)
+        if not is_settled:
+            settling.begin(attempt)
+
+    async def _give_back(self, place: SessionPlace, before: StoredSession) -> None:
+        given = before.model_copy(update={"node": "", "epoch": place.epoch})
+        ours, others = (self.service.calls.node, place.epoch), (before.node, before.epoch)
+        # A claim that is made late is made before the write that would give back what it has not changed yet.
+        for _ in range(GIVE_BACK_ATTEMPTS):
+            record = await self.store.read(SESSION_KIND, place.key)
+            if record is None:
+                return
+            found = decoded_record(StoredSession, record.value)
+            if (found.node, found.epoch) not in (ours, others):
+                return
+            with suppress(StoreConflict):
+                await self.store.write([Put(self._record(replace(place, version=record.version), given))])
+                return
 
     async def _left_call(self, record: Record) -> LeftCall | None:
         """Return a request of the session with what its call has left; None if nothing is known of it. The others go on."""
