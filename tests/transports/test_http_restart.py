@@ -806,6 +806,88 @@ async def test_a_call_whose_answer_may_be_in_what_a_log_has_lost_ends_with_an_er
     assert rest.last["result"]["isError"]
 
 
+async def test_an_answer_that_came_while_the_store_hung_is_read_when_it_works_again(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as server:
+        headers = await server.peer.open_session()
+        call = await server.call("count", headers)
+        await call.until('"progress":4')
+        await trio.sleep(1)
+        call.gone.set()
+        server.store.failing = True
+        shop.go_on.set()
+        await trio.sleep(0.5)
+        server.store.failing = False
+        await trio.sleep(5)
+        rest = await server.resume(headers, call.ids[-1]).end()
+    assert text_of(rest.last) == "counted"
+    assert [kind for kind, _ in disk.records] == ["session"]
+
+
+async def test_a_client_gets_what_the_next_process_says_under_numbers_of_events_that_were_not_kept(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("two", headers)
+        question = await asked(call, "First?")
+        first.store.lateness = lambda changes: NEVER if "events" in kinds_of(changes) else None
+        assert (await first.answer(headers, question, value=True)).status == 202
+        await asked(call, "Second?")
+    async with process(disk, shop) as second:
+        rest = second.resume(headers, call.ids[-1])
+        again = await asked(rest, "Second?")
+        assert (await second.answer(headers, again, value=True)).status == 202
+        await rest.end()
+    assert text_of(rest.last) == "accept accept"
+
+
+async def test_a_session_that_was_deleted_does_not_come_back_while_the_store_fails(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        first.store.lateness = late_once(removes("session"), 2.0)
+        await first.peer.start({}, headers, method="DELETE", sends_body=False).end()
+        assert (await first.peer.start(request("ping", 9), headers).end()).status == 404
+        await trio.sleep(60)
+        assert disk.records == {}
+
+
+async def test_two_requests_for_a_session_that_cannot_be_claimed_get_the_same_rejection(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+    async with process(disk, shop) as second:
+        second.store.failing = True
+        requests = [second.peer.start(request("ping", number), headers) for number in (3, 4)]
+        assert [(await each.end()).status for each in requests] == [503, 503]
+
+
+async def test_an_id_that_was_made_up_ends_no_session(disk: Disk, shop: Shop) -> None:
+    store = LateStore(disk)
+    async with served(asgi_app(shop.server(store), limits=HttpLimits(sessions=1))) as peer:
+        headers = await peer.open_session()
+        made_up = {**headers, "mcp-session-id": headers["mcp-session-id"][::-1]}
+        assert (await peer.start(request("ping", 9), made_up).end()).status == 404
+        assert (await peer.start(request("ping", 9), headers).end()).status == 200
+
+
+async def test_a_session_that_is_not_restored_is_left_to_another_process(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+    async with process(disk, shop) as second, process(disk, shop) as third:
+        second.store.lateness = late_once(puts("session"), 5.0)
+        assert (await second.peer.start(request("ping", 3), headers).end(seconds=20)).status == 503
+        await trio.sleep(20)
+        assert (await third.peer.start(request("ping", 4), headers).end()).status == 200
+
+
+async def test_a_slow_store_opens_sessions(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        hang = first.store.hang = trio.Event()
+        opened = first.peer.start(initialize({}), JSON_HEADERS)
+        await trio.sleep(1)
+        hang.set()
+        assert (await opened.end()).status == 200
+
+
 async def test_a_client_hears_that_a_call_is_lost_which_the_store_did_not_keep(disk: Disk, shop: Shop) -> None:
     async with process(disk, shop) as first:
         headers = await first.peer.open_session()

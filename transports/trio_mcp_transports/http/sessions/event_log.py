@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache, partial
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import trio
 
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.logs import RepeatedRecords
 from trio_mcp.storage import Change, EventsGone, EventStore, LogKey, NoSuchEvent, Store
 from trio_mcp.stores.adapters import StoredEvents
@@ -22,6 +23,9 @@ from ...asgi.access import HttpRejection
 from ...asgi.failures import log_failures
 from .breaker import Breaker
 from .left_streams import LeftStream, read_stream
+
+if TYPE_CHECKING:
+    from trio_mcp.session.calls.settling import Settling
 
 STORE_SECONDS: Final = 5.0
 """How long a store may take for one thing."""
@@ -76,6 +80,7 @@ class EventLog:
     Args:
         records: counts how often the store failed.
         breaker: of the store.
+        settling: returns what makes writes again that the store has not made.
     """
 
     __slots__ = (
@@ -83,6 +88,7 @@ class EventLog:
         "_principal",
         "_records",
         "_session",
+        "_settling",
         "_store",
         "is_left",
         "opened",
@@ -91,11 +97,18 @@ class EventLog:
     )
 
     def __init__(
-        self, store: EventStore, principal: str | None, session: str, records: RepeatedRecords, breaker: Breaker
+        self,
+        store: EventStore,
+        principal: str | None,
+        session: str,
+        records: RepeatedRecords,
+        breaker: Breaker,
+        settling: Callable[[], Settling],
     ) -> None:
         self._store = store
         self._breaker = breaker
         self._records = records
+        self._settling = settling
         self._principal = principal
         self._session = session
         self.opened = 0
@@ -107,18 +120,38 @@ class EventLog:
         self.is_left = False
         """Another process writes it: nothing is kept or forgotten here."""
 
-    async def append(self, stream: int, first: int, events: Sequence[bytes]) -> None:
-        """Keep events. A store that fails costs them their place in the log, not their way to the client."""
+    async def append(self, stream: int, first: int, events: Sequence[bytes], *, is_last: bool = False) -> bool:
+        """Keep events, and return whether they are kept. A store that fails costs them their place, not their way to the client.
+
+        Args:
+            is_last: the answer is among them, for which a client may come back; they are kept later if the store fails now.
+        """
         if self.sealed or self.is_left or not events:
-            return
+            return True
+        append, is_kept = partial(self._store.append, self._key(stream), first, events), False
         try:
             # A store that hangs must not hold up each stream, and each of its events.
-            await self._breaker.run(partial(self._store.append, self._key(stream), first, events))
+            is_kept = await self._breaker.run(append)
         finally:
             # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A
             # cancel comes with the end of the application, so this runs for a cancelled write too.
             if self.sealed:
                 await self.forget(stream)  # noqa: ASYNC102  it has a shield and a time limit
+            elif is_last and not is_kept:
+                self.keep_later(append, events)
+        return is_kept
+
+    def keep_later(self, write: Callable[[], Awaitable[None]], events: Sequence[bytes]) -> bool:
+        """Keep events when the store works again; return False if there is no room for them until then."""
+        settling, size = self._settling(), sum(map(len, events))
+        try:
+            settling.check_room()
+        except LimitExceeded:
+            return False
+        if not settling.has_room(size):
+            return False
+        settling.begin(write, size)
+        return True
 
     def appending(self, stream: int, first: int, events: Sequence[bytes]) -> Sequence[Change]:
         """Return the changes that keep events in the store of the sessions, for a write that makes others too."""

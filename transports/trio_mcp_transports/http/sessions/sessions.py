@@ -23,6 +23,7 @@ from ...asgi.sessions import OpenSession, SessionTable
 from .breaker import Breaker
 from .event_log import EventLog
 from .stored import HeldSession, SessionHome, SessionPlace
+from .stream_keeper import StreamKeeper
 from .streams import SessionStreams
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
@@ -56,7 +57,10 @@ class LegacySession(OpenSession):
         if id is not None:
             self.id = id
         self.seen = trio.current_time()
-        self.streams = SessionStreams(EventLog(store, principal, self.id, session.service.records, breaker))
+        service = session.service
+        # Made when a store first fails.
+        log = EventLog(store, principal, self.id, service.records, breaker, lambda: service.calls.settling)
+        self.streams = SessionStreams(log)
         self.used = 0
         self.place: SessionPlace | None = None
         self.holding: HeldSession | None = None
@@ -66,7 +70,7 @@ class LegacySession(OpenSession):
         """Keep it, and what its calls do, at this place."""
         self.place = place
         self.holding = HeldSession(home, place, self._lost)
-        self.streams.keeper = home.keeper(place, self.holding)
+        self.streams.keeper = StreamKeeper(home.service, home.store, place.key, home.breaker, self.holding)
 
     def _lost(self) -> None:
         # Looked up now: it is set when the session comes into a table.

@@ -31,10 +31,10 @@ from trio_mcp.errors import LimitExceeded
 from trio_mcp.logs import RepeatedRecords
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account
-from trio_mcp.session import OpenBatch, Peer, ReplyTarget, ServerSession, Service
+from trio_mcp.session import Peer, ServerSession, Service
 from trio_mcp.session.calls.earlier import EarlierRun, earlier_run, read_log
 from trio_mcp.session.calls.log import LOG_KIND, TakenOver, write_held
-from trio_mcp.session.kept_requests import KeptRequest, LeftCall, keep, removal, requests_to_keep
+from trio_mcp.session.kept_requests import LeftCall, removal
 from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
 from trio_mcp.storage import Change, Expect, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
 
@@ -43,7 +43,7 @@ from ...asgi.failures import log_failures
 from .breaker import Breaker
 
 if TYPE_CHECKING:
-    from .event_log import EventLog
+    pass
 
 SESSION_KIND: Final = "session"
 """The kind of the records of sessions."""
@@ -119,13 +119,9 @@ class SessionHome:
         self.store = store
         self._idle = idle
         self._records: RepeatedRecords = service.records
-        self._breaker = Breaker(NOT_KEPT, service.records)
+        self.breaker = Breaker(NOT_KEPT, service.records)
         self._removing: set[str] = set()
         """The keys of sessions that have ended here, and are in the store until it has removed them."""
-
-    def keeper(self, place: SessionPlace, holding: HeldSession) -> StreamKeeper:
-        """Return what keeps the calls of a session."""
-        return StreamKeeper(self.service, self.store, place.key, self._breaker, holding)
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account for a session."""
@@ -163,7 +159,7 @@ class SessionHome:
     async def save(self, place: SessionPlace, session: ServerSession) -> bool:
         """Store what has changed of a session, and for how long it lives. False if another process has taken it over."""
         try:
-            await self._breaker.run(lambda: self._put(place, session))
+            await self.breaker.run(lambda: self._put(place, session))
         except StoreConflict:
             self._records.log(TAKEN)
             return False
@@ -187,7 +183,7 @@ class SessionHome:
     async def _remove_soon(self, remove: Callable[[], Awaitable[None]]) -> None:
         is_done = False
         try:
-            is_done = await self._breaker.run(remove)
+            is_done = await self.breaker.run(remove)
         finally:
             if not is_done:
                 self.service.calls.settling.begin(remove)
@@ -383,76 +379,6 @@ class HeldSession:
     async def remove_calls(self, keys: Sequence[str]) -> None:
         """Remove requests that have their answers, as `SessionHome.remove_calls` does."""
         await self._home.remove_calls(self._place, keys)
-
-
-class StreamKeeper:
-    """Keeps the requests of one session in the store while their answers are owed on a stream."""
-
-    __slots__ = ("_breaker", "_holding", "_key", "_service", "_store")
-
-    def __init__(self, service: Service, store: Store, key: str, breaker: Breaker, holding: HeldSession) -> None:
-        self._holding = holding
-        self._service = service
-        self._store = store
-        self._key = key
-        self._breaker = breaker
-
-    def requests_to_keep(self, listener: ReplyTarget | OpenBatch | None, stream: int) -> list[KeptRequest]:
-        """Return the requests of a stream, which `append` puts into the store."""
-        return requests_to_keep(listener, stream, self._key, self._holding)
-
-    async def append(
-        self,
-        kept: list[KeptRequest],
-        log: EventLog,
-        stream: int,
-        first: int,
-        events: Sequence[bytes],
-        *,
-        is_last: bool,
-    ) -> None:
-        """Log events of a stream, and keep its requests with all that their calls have recorded until now.
-
-        With the last events the requests are removed, except for those that the next process answers: where the log is in the
-        same store, a request is there exactly as long as its answer is not.
-
-        Args:
-            first: the number of the first of these events.
-        """
-        if log.sealed:
-            return
-        if not log.is_in(self._store):
-            try:
-                await self._breaker.run(lambda: keep(self._service.calls, kept))
-            except TakenOver:
-                return
-            await log.append(stream, first, events)
-            return
-        try:
-            await self._breaker.run(lambda: self._append(kept, log.appending(stream, first, events), is_last=is_last))
-        except TakenOver:
-            # The session has ended here.
-            return
-        finally:
-            # As `EventLog.append` does: the session ended while the store was writing.
-            if log.sealed:
-                await log.forget(stream)  # noqa: ASYNC102  it has a shield and a time limit
-
-    async def _append(self, kept: list[KeptRequest], events: Sequence[Change], *, is_last: bool) -> None:
-        over = [request for request in kept if not request.continues_elsewhere] if is_last else []
-        going_on = [request for request in kept if request not in over]
-        removed = removal([request.key for request in over if request.may_be_stored])
-        if going_on:
-            await keep(self._service.calls, going_on, *events, *removed)
-        elif events or removed:
-            await write_held(self._store, self._holding, [*events, *removed])
-        kept[:] = going_on
-
-    async def release(self, kept: list[KeptRequest]) -> None:
-        """Remove the requests of a stream whose answers are in its log, except for those that the next process answers."""
-        over = [request.key for request in kept if request.may_be_stored and not request.continues_elsewhere]
-        kept.clear()
-        await self._holding.remove_calls(over)
 
 
 def session_key(session_id: str) -> str:

@@ -47,11 +47,14 @@ from ...asgi.direct import StreamPart
 from ...asgi.exchange import KEEP_ALIVE_SECONDS, LEGACY_STATUS, Exchange
 from ...asgi.messages import AuthorizedRequest
 from .event_log import EventLog, event_id, first_of, never_sent
-from .stored import StreamKeeper
+from .stream_keeper import StreamKeeper
 
 PRIMING_SECONDS: Final = 0.5
 """Seconds that a call may take before its stream is opened with a priming event. Most calls are faster: a plain JSON response is
 cheaper for both sides, and needs no event id."""
+
+MAX_UNLOGGED: Final = 256 * 1024
+"""Bytes of events without a reader that wait for a store which fails; more are dropped."""
 
 MAX_UNREAD_EVENTS: Final = 256
 """Events that are logged without a reader; then the calls that send them wait."""
@@ -89,6 +92,14 @@ class SessionStreams:
         outbox.close()
         return stream
 
+    def known(self, number: int, after: int) -> int:
+        """Return the event after which a client resumes a stream, in the numbers of this process.
+
+        An earlier process may have sent events that its store did not keep, under numbers that others have here.
+        """
+        stream = self.active.get(number)
+        return after if stream is None or stream.continued_after is None else min(after, stream.continued_after)
+
     async def read(self, number: int, after: int) -> Sequence[bytes]:
         """What came after an event, or the first part of it. Raises `HttpRejection` as `EventLog.read` does."""
         stream = self.active.get(number)
@@ -96,7 +107,12 @@ class SessionStreams:
             raise never_sent(number, after)
         if stream is not None and after == stream.last:
             return ()
-        events = await self.log.read(number, after)
+        try:
+            events = await self.log.read(number, after)
+        except HttpRejection:
+            if stream is None:
+                await self.log.check_answered(number)
+            raise
         if not events and stream is None:
             await self.log.check_answered(number)
         # The store failed to keep them: an empty answer would look as if nothing had been missed.
@@ -114,6 +130,7 @@ class SessionStream:
         is_open: it has been opened; before that there is no id to resume after, and nothing is logged.
         last: the number of the newest event; of a stream that has ended, more than that.
         extra_grace: seconds that its client was asked to wait before it resumes the stream.
+        continued_after: the newest event of an earlier process that is known, until a client gets one of this process.
     """
 
     streams: SessionStreams
@@ -123,6 +140,7 @@ class SessionStream:
     is_open: bool = field(default=False, init=False)
     last: int = field(default=0, init=False)
     extra_grace: float = field(default=0.0, init=False)
+    continued_after: int | None = field(default=None, init=False)
     consumer: StreamReader | BackgroundLogger | None = field(default=None, init=False)
     listener: ReplyTarget | OpenBatch | None = field(default=None, init=False)
     kept: list[KeptRequest] | None = field(default=None, init=False)
@@ -154,6 +172,7 @@ class SessionStream:
     def continue_after(self, number: int, last: int) -> None:
         """Go on with a stream of an earlier process, after its newest event."""
         self.number, self.last, self.is_open = number, last, True
+        self.continued_after = last
         self.streams.active[number] = self
 
     def open(self) -> bytes:
@@ -198,10 +217,15 @@ class SessionStream:
             self._unlogged += self.outbox.take_nowait()
             events = [dump(envelope.message) for envelope in self._unlogged]
             keeper = self.streams.keeper
+            is_last = self.outbox.closed and not self.outbox.items
             if keeper is None:
-                await self.streams.log.append(self.number, self.last + 1, events)
+                is_logged = await self.streams.log.append(self.number, self.last + 1, events, is_last=is_last)
             else:
-                await self._keep(keeper, events)
+                is_logged = await self._keep(keeper, events, is_last=is_last)
+            may_wait = isinstance(consumer, BackgroundLogger) and sum(map(len, events)) <= MAX_UNLOGGED
+            if not (is_logged or is_last) and may_wait:
+                # Without a reader they are for the log alone. The next flush tries again.
+                return b""
             framed = self._counted(events)
             if keeper is not None and self.kept and self.done:
                 await keeper.release(self.kept)
@@ -212,12 +236,11 @@ class SessionStream:
                 written.set()
         return framed if self.consumer is consumer else b""
 
-    async def _keep(self, keeper: StreamKeeper, events: Sequence[bytes]) -> None:
+    async def _keep(self, keeper: StreamKeeper, events: Sequence[bytes], *, is_last: bool) -> bool:
         """Log events together with what the calls of the stream have recorded."""
         if self.kept is None:
             self.kept = keeper.requests_to_keep(self.listener, self.number)
-        is_last = self.outbox.closed and not self.outbox.items
-        await keeper.append(self.kept, self.streams.log, self.number, self.last + 1, events, is_last=is_last)
+        return await keeper.append(self.kept, self.streams.log, self.number, self.last + 1, events, is_last=is_last)
 
     def flush_nowait(self, consumer: StreamReader | BackgroundLogger) -> bytes | None:
         """Log what is in the outbox and return it as `flush` does; None, and nothing is taken, if it has to be waited for."""
@@ -312,6 +335,8 @@ class StreamReader(Exchange):
                 return False
             after += len(sent)
             events = events[len(sent) :]
+            if stream.continued_after is not None and after > stream.continued_after:
+                stream.continued_after = None
         return True
 
     async def _send_counted(self, body: bytes, account: Account) -> bool:
@@ -369,7 +394,10 @@ class StreamReader(Exchange):
     async def _events(self) -> bytes:
         stream = self.stream
         first = b"" if stream.is_open else stream.open()
-        return first + await stream.flush(self)
+        framed = await stream.flush(self)
+        if framed:
+            stream.continued_after = None
+        return first + framed
 
 
 class BackgroundLogger:
