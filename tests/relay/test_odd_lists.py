@@ -85,12 +85,13 @@ async def test_an_item_with_an_empty_name_is_left_out_and_the_others_are_there(
 
 
 @every_kind
+@pytest.mark.parametrize("second", ["second", "first"], ids=["another", "the same"])
 async def test_of_two_items_of_one_name_the_first_of_the_list_stays(
-    kind: str, caplog: pytest.LogCaptureFixture
+    kind: str, second: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other = key(kind, "one"), key(kind, "other")
     hub = Server("hub")
-    far = ListingServer("far", kind, [item(kind, one, "first"), other, item(kind, one, "second")])
+    far = ListingServer("far", kind, [item(kind, one, "first"), other, item(kind, one, second)])
     hub.mount("f", proxy(far, name="far"))
     async with served(hub) as client:
         assert await listed(client, kind) == {mounted(kind, "f", "one"): "first", mounted(kind, "f", "other"): ""}

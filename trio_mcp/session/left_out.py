@@ -32,10 +32,10 @@ def by_key(items: Iterable[M], key_of: Callable[[M], str], left_out: dict[str, s
         if not key:
             left_out[key] = NAMELESS
             continue
-        first = found.setdefault(key, item)
-        # A server whose list changes while its pages are read may list an item twice.
-        if first is not item and first != item:
+        if key in found:
             left_out[key] = REPEATED
+        else:
+            found[key] = item
     return found
 
 
