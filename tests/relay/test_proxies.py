@@ -651,6 +651,13 @@ def test_an_option_that_the_transport_does_not_have_is_named() -> None:
         proxy(Client.connect("http://a.example/mcp"), headers={})
 
 
+@pytest.mark.parametrize("target", ["http://a.example/mcp", ["python", "server.py"], Server("a"), "client"])
+@pytest.mark.parametrize("option", ["authenticate", "http", "port"])
+def test_an_option_of_serving_belongs_to_the_call_that_serves(option: str, target: Any) -> None:
+    with pytest.raises(TypeError, match=naming(option, "run", "serve_http", "asgi_app")):
+        proxy(Client.connect("http://a.example/mcp") if target == "client" else target, **{option: None})
+
+
 async def test_a_client_that_is_not_open_is_a_target_with_its_transport_options() -> None:
     far = Far("modern")
     client = Client.connect(far.server)
