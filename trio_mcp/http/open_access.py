@@ -15,7 +15,8 @@ from ..types import Implementation
 
 CURE: Final = (
     'Give authenticate= to the call that serves it, such as run("http", authenticate=...). For a command line, write a file with '
-    "server = Server('hub', http=HttpOptions(authenticate=...)) and server.mount('far', ...), and serve that. Or serve it on stdio"
+    "server = Server('hub', http=HttpOptions(authenticate=...)) and server.mount('far', ...), and serve that. Or serve it on "
+    "stdio"
 )
 
 
