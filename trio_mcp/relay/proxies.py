@@ -182,6 +182,8 @@ class Proxy(RelayServer):
 
     def add_outer(self, mount: MountPoint, outer: Composition, /) -> None:
         """Note a server in which it is mounted."""
+        # The name of a command is its last word, which may say little.
+        self._mirror.whose = mount.source
         self._outer.append((mount, outer))
 
     @asynccontextmanager
@@ -203,7 +205,7 @@ class Proxy(RelayServer):
         with trio.move_on_after(START_SECONDS):
             await state.listed.wait()
             return
-        logger.warning("the server %r has not answered yet: what it offers is added when it does", self.identity.name)
+        logger.warning("%s has not answered yet: what it offers is added when it does", self._mirror.whose)
 
     def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
         """Return what its calls need of a service: the connections to the server."""
