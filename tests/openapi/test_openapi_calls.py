@@ -95,6 +95,15 @@ async def test_a_cookie_header_of_the_credentials_replaces_the_cookies_of_an_arg
     assert request.headers.get_list("cookie") == ["sess=ann; theme=dark; a=1"]
 
 
+async def test_of_cookies_of_one_name_those_of_the_credentials_come_first_and_then_those_of_their_header() -> None:
+    api, source = Api(), operation([param("sid", "cookie")])
+    api.make_client(headers={"Cookie": "sid=client"})
+    both = Credentials(headers={"Cookie": "sid=header"}, cookies={"sid": "cookies"})
+    for given, sent in ((both, "cookies"), (Credentials(headers=both.headers), "header"), (Credentials(), "client")):
+        request = await api.sent(source, {"sid": "argument"}, credentials=lambda caller, given=given: given)
+        assert request.headers["cookie"] == f"sid={sent}"
+
+
 @pytest.mark.parametrize("name", ["X-Key", "x-key", "X_KEY"])
 async def test_a_credential_replaces_an_argument_however_its_name_is_spelled(name: str) -> None:
     api, source = Api(), operation([param(name, "header"), param(name, "query"), param(name, "cookie")])
