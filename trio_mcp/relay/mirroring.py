@@ -202,6 +202,7 @@ class Following:
     Attributes:
         links: the connections of the hosts; one more is opened for the lists.
         listed: set when the lists have been read once.
+        has_failed: whether the log says why they could not be read.
     """
 
     def __init__(
@@ -220,6 +221,7 @@ class Following:
         self._lister: ServerClient | None = None
         self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_change, bindings)
         self.listed = trio.Event()
+        self.has_failed = False
 
     async def run(self) -> None:
         """Read the lists, follow their changes, and connect again when the connection has ended; for ever."""
@@ -235,9 +237,10 @@ class Following:
                     why = single_exception(error)
                     # The place is of interest if the failure is neither an answer of the server nor an error of the system.
                     trace = None if isinstance(why, McpError | OSError) else why
-                    text = "the lists of %s cannot be read: %s"
+                    text = "the lists of %s cannot be read, which is tried again: %s"
                     logger.log(level, text, self._mirror.whose, why, exc_info=trace)
                     failures += 1
+                    self.has_failed = True
                 await trio.sleep(BACKOFF.delay(failures))
 
     async def _follow(self) -> None:

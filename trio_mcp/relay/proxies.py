@@ -205,7 +205,8 @@ class Proxy(RelayServer):
         with trio.move_on_after(START_SECONDS):
             await state.listed.wait()
             return
-        logger.warning("%s has not answered yet: what it offers is added when it does", self._mirror.whose)
+        if not state.has_failed:
+            logger.warning("%s has not answered yet: what it offers is added when it does", self._mirror.whose)
 
     def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
         """Return what its calls need of a service: the connections to the server."""
