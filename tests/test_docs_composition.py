@@ -7,6 +7,7 @@ import trio
 from pages import Names, Page
 
 from trio_mcp import Client, Server, accept
+from trio_mcp.errors import ConfigurationError
 from trio_mcp.relay.host_links import IDLE_SECONDS
 from trio_mcp.relay.proxies import START_SECONDS
 from trio_mcp.relay.server import MAX_SESSIONS
@@ -59,3 +60,9 @@ def test_servers_by_path_are_where_the_page_says(page: Names) -> None:
     assert [endpoint for endpoint, _ in page["app"].endpoints()] == ["/notes/mcp", "/desk/mcp"]
     public = asgi_app({"/public": page["public"]})
     assert [endpoint for endpoint, _ in public.endpoints()] == ["/public"]
+
+
+def test_a_hub_that_authenticates_is_served_with_what_sends_credentials(page: Names) -> None:
+    assert asgi_app(page["guarded_hub"]).options.authenticate is page["authenticate"]
+    with pytest.raises(ConfigurationError):
+        asgi_app(page["shared"])

@@ -9,7 +9,10 @@ import pytest
 from pages import Page
 
 from trio_mcp import HttpLimits, ServiceOptions, TaskOptions
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Limits
+from trio_mcp.runtime.quota import Quota
+from trio_mcp.shared_limits import RUNNING_CALLS
 from trio_mcp_transports.hypercorn.config import ConnectionLimits
 
 PAGE = Page("limits")
@@ -25,6 +28,16 @@ def test_the_code_of_the_page_runs() -> None:
 @pytest.mark.parametrize(("owner", "option"), sorted(set(NAMED)))
 def test_an_option_that_the_page_names_exists(owner: str, option: str) -> None:
     assert option in {field.name for field in fields(OPTIONS[owner])}
+
+
+def test_calls_are_shared_as_the_example_says() -> None:
+    assert "actors=8" in PAGE.prose
+    quota = Quota(RUNNING_CALLS, 8)
+    for caller, most in (("ann", 4), ("bob", 2)):
+        for _ in range(most):
+            quota.take(caller)
+        with pytest.raises(LimitExceeded):
+            quota.take(caller)
 
 
 def test_what_people_change_comes_first() -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial, wraps
 from typing import Final, TypeVar, Unpack, cast, get_args, get_origin, get_type_hints
@@ -29,6 +30,8 @@ LIKE: Final = 0.6
 """How like two names are, from 0 to 1, of which one may be meant by the other; the default of `difflib`."""
 MOST_COMPARED: Final = 8
 """How many names are compared letter by letter with one that is unknown."""
+CONTROL_CHARACTERS: Final = r"[\x00-\x08\x0a-\x1f\x7f]"
+"""What no value of a header has (RFC 9110, 5.5)."""
 
 
 def check_int(name: str, value: object, *, least: int = 0, most: int | None = None, hint: str = "") -> int:
@@ -85,6 +88,13 @@ def check_str_mapping(name: str, value: object) -> dict[str, str]:
         if not isinstance(key, str) or not isinstance(text, str):
             raise TypeError(f"{name} must be a mapping of names to strings; {key!r:.80} is {type(text).__name__}")
     return dict(cast("Mapping[str, str]", items))
+
+
+def header_fault(value: str) -> str | None:
+    """Return why no header can have this value; None if one can. HTTP libraries show the value in their errors."""
+    if re.search(CONTROL_CHARACTERS, value):
+        return "has a line break or another control character in it"
+    return "begins or ends with a space" if value != value.strip(" \t") else None
 
 
 def check_callable(name: str, value: object, expected: str = "a function") -> None:

@@ -139,6 +139,21 @@ def test_a_server_is_installed_for_the_current_folder(host: str, home: Path) -> 
     assert "my-shop" in installed(host, home / "work" / PROJECT[host])
 
 
+@pytest.mark.parametrize(("words", "asks"), [([], False), (["--project"], True), (["--file", "other.json"], False)])
+def test_only_the_file_of_a_project_needs_an_approval(
+    words: list[str], asks: bool, home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert install("claude-code", "app.py", *words) == Status.OK
+    assert ("approve" in capsys.readouterr().err) is asks
+
+
+@pytest.mark.parametrize("command", [["install", "claude-code", "app.py"], ["uninstall", "claude-code", "my-shop"]])
+def test_a_change_of_two_files_is_refused(command: list[str], home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--project", "--file", "x.json", "--yes"]) == Status.USAGE
+    assert unnamed(capsys.readouterr().err, "--project", "--file") == []
+    assert not Path("x.json").exists()
+
+
 def test_a_module_of_the_current_folder_is_found_from_any_other(home: Path) -> None:
     assert install("cursor", "app:server") == Status.OK
     found = installed("cursor", home / ".cursor/mcp.json")["my-shop"]

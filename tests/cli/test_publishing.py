@@ -225,6 +225,10 @@ SECRETS: dict[str, bytes] = {
     "server.pem": b"comment\n-----BEGIN EC PRIVATE KEY-----\n",
     "keys.txt": KEY_RING.encode(),
     "production.env": b"TOKEN=secret",
+    "credentials.json": b"{}",
+    "client_secret_1.apps.json": b"{}",
+    "service-account.json": b"{}",
+    "secrets.yaml": b"",
     "deploy/id_ed25519": b"-----BEGIN OPENSSH PRIVATE KEY-----\n",
 }
 HARMLESS: dict[str, bytes] = {
@@ -246,6 +250,41 @@ def test_keys_and_databases_are_left_out_of_a_bundle_and_named(
     assert unnamed(capsys.readouterr().err, *SECRETS, "--include") == []
     _, files = bundled(folder, "weather.py", "--include", "*.db", "--include", "deploy/*", "--exclude", "*.bin")
     assert {*files} & {*SECRETS} == {"shop.db", "deploy/id_ed25519"}
+
+
+def test_hidden_files_and_links_that_are_left_out_are_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / ".env").write_text("TOKEN=secret")
+    (folder / ".git").mkdir()
+    (folder / "passwords").symlink_to("/etc/passwd")
+    (folder / "elsewhere").symlink_to("/etc")
+    (folder / "ignored").symlink_to("/etc")
+    assert main(["bundle", "weather.py", "--json", "--exclude", "ignored"]) == Status.OK
+    out, err = capsys.readouterr()
+    assert unnamed(err, ".env", ".git", "passwords", "elsewhere") == []
+    left_out = json.loads(out)["left_out"]
+    assert (left_out[".env"], left_out["passwords"]) == (left_out[".git"], left_out["elsewhere"])
+    assert {*left_out} == {".env", ".git", "passwords", "elsewhere"}
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["--include", ".env"], [".env", "hidden"]),
+        (["--include", "passwords"], ["passwords", "link"]),
+        (["--include", "nothing*"], ["nothing*"]),
+        (["--include", "*.db", "--include", "server.key"], ["server.key"]),
+        (["--include", "shop.db", "--exclude", "*.db"], ["shop.db", "--exclude"]),
+    ],
+)
+def test_a_pattern_to_include_that_packs_nothing_is_refused(
+    words: list[str], names: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / ".env").write_text("TOKEN=secret")
+    (folder / "passwords").symlink_to("/etc/passwd")
+    (folder / "shop.db").touch()
+    assert main(["bundle", "weather.py", *words]) == Status.USAGE
+    assert unnamed(capsys.readouterr().err, "--include", *names) == []
+    assert [*folder.glob("*.mcpb")] == []
 
 
 def test_what_a_bundle_will_have_is_listed_before_it_is_written(
@@ -271,6 +310,12 @@ def test_the_same_files_are_the_same_bundle(folder: Path) -> None:
     first = (folder / "out.mcpb").read_bytes()
     bundled(folder, "weather.py")
     assert (folder / "out.mcpb").read_bytes() == first
+
+
+def test_all_that_a_bundle_of_a_file_lacks_is_named_at_once(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pyproject.toml").unlink()
+    assert main(["bundle", "weather.py"]) == Status.USAGE
+    assert unnamed(capsys.readouterr().err, "--description", "--author", "pyproject.toml") == []
 
 
 def test_a_file_without_a_project_gets_one_that_needs_trio_mcp(folder: Path) -> None:

@@ -200,6 +200,7 @@ def test_a_link_of_a_project_that_leads_out_of_it_is_refused(folder: Path, capsy
     assert main(["discover", "--host", "vscode"]) == Status.OK
     assert "secret" not in capsys.readouterr().out
     assert main(["list", "vscode:secret"]) == Status.UNREACHABLE
+    assert f"{outside}:NAME" in capsys.readouterr().err
     assert outside.read_text() == before
 
 

@@ -58,15 +58,15 @@ async def test_an_item_with_an_empty_name_is_left_out_and_the_others_are_there(
 
 
 @every_kind
+@pytest.mark.parametrize("second", ["second", "first"], ids=["another", "the same"])
 async def test_of_two_items_of_one_name_the_first_of_the_list_stays(
-    kind: str, caplog: pytest.LogCaptureFixture
+    kind: str, second: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     one, other, *_ = keys(kind, "one", "other")
-    odd = ListingServer("odd", kind, [item(kind, one, "first"), other, item(kind, one, "second")])
+    odd = ListingServer("odd", kind, [item(kind, one, "first"), other, item(kind, one, second)])
     async with ClientGroup({"odd": odd}) as group:
         for _ in range(2):
-            shown = {each.description: each for each in await listed(group, kind)}
-            assert [*shown] == ["first", ""]
+            assert [each.description for each in await listed(group, kind)] == ["first", ""]
     assert [unnamed(text, kind, one, "odd") for text in warnings(caplog)] == [[]]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 import trio
+from naming import unnamed
 from recorded_api import BOUND, Api, Json, operation, param, target
 from talk import Talk, talk_to
 from trio.testing import MockClock
@@ -94,6 +95,15 @@ async def test_a_cookie_header_of_the_credentials_replaces_the_cookies_of_an_arg
     assert request.headers.get_list("cookie") == ["sess=ann; theme=dark; a=1"]
 
 
+async def test_of_cookies_of_one_name_those_of_the_credentials_come_first_and_then_those_of_their_header() -> None:
+    api, source = Api(), operation([param("sid", "cookie")])
+    api.make_client(headers={"Cookie": "sid=client"})
+    both = Credentials(headers={"Cookie": "sid=header"}, cookies={"sid": "cookies"})
+    for given, sent in ((both, "cookies"), (Credentials(headers=both.headers), "header"), (Credentials(), "client")):
+        request = await api.sent(source, {"sid": "argument"}, credentials=lambda caller, given=given: given)
+        assert request.headers["cookie"] == f"sid={sent}"
+
+
 @pytest.mark.parametrize("name", ["X-Key", "x-key", "X_KEY"])
 async def test_a_credential_replaces_an_argument_however_its_name_is_spelled(name: str) -> None:
     api, source = Api(), operation([param(name, "header"), param(name, "query"), param(name, "cookie")])
@@ -169,6 +179,49 @@ async def test_credentials_that_are_missing_are_an_error_for_the_model() -> None
     assert (result.text, api.requests) == ("Connect your account first.", [])
     wrong = await api.call(operation(), credentials=lambda caller: None)
     assert (wrong.is_error, api.requests) == (True, [])
+
+
+SECRET = "SECRET-TOKEN"
+UNSENDABLE = [f"Bearer {SECRET}\n", f"Bearer {SECRET}\r\nX-Evil: 1", f"{SECRET}\0", f" {SECRET}", f"{SECRET}\t"]
+
+
+def refuse_headers(request: httpx2.Request) -> httpx2.Response:
+    """Fail as the HTTP library does, whose error has the value."""
+    for _, value in request.headers.raw:
+        if value != value.strip() or any(each < 32 for each in value):
+            raise httpx2.LocalProtocolError(f"Illegal header value {value!r}")
+    return httpx2.Response(200, json={})
+
+
+@pytest.mark.parametrize("value", [*UNSENDABLE, f"{SECRET}ä"])
+async def test_credentials_that_cannot_be_sent_are_an_error_that_does_not_show_them(
+    value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await Api(refuse_headers).call(operation(), credentials=lambda caller: {"Authorization": value})
+    assert result.is_error
+    assert unnamed(caplog.text, "credentials=", "Authorization") == []
+    assert SECRET not in result.text + caplog.text
+
+
+@pytest.mark.parametrize("value", UNSENDABLE)
+async def test_a_header_of_the_client_that_cannot_be_sent_is_an_error_that_does_not_show_it(
+    value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    api = Api(refuse_headers)
+    api.make_client(headers={"X-Key": value})
+    result = await api.call(operation())
+    assert (result.is_error, api.requests) == (True, [])
+    assert unnamed(caplog.text, "x-key") == []
+    assert SECRET not in result.text + caplog.text
+
+
+@pytest.mark.parametrize("value", ["Bearer x", ["Bearer x"], {"Authorization": 5}, None])
+async def test_credentials_of_another_type_are_an_error_that_names_the_function(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    result = await Api().call(operation(), credentials=lambda caller: value)
+    assert result.is_error
+    assert unnamed(caplog.text, "credentials=", "TypeError") == []
 
 
 # redirects

@@ -9,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 import trio
+from naming import naming
 from trio.testing import MockClock
 
 from trio_mcp.backoff import Backoff
@@ -151,4 +152,27 @@ async def test_an_error_before_the_response_is_unreachable(
     with pytest.raises(ProviderError) as caught:
         await provider("m", base_url=LOCAL, api_key=KEY, max_retries=1, backoff=Backoff(first=0)).sample(REQUEST)
     assert (caught.value.kind, caught.value.__cause__, caught.value.__context__) == (kind, None, None)
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("provider", "variable", "header"),
+    [
+        (OpenAIProvider, "OPENAI_ORG_ID", "openai-organization"),
+        (AnthropicProvider, "ANTHROPIC_CUSTOM_HEADERS", "x-extra"),
+    ],
+)
+async def test_a_header_of_the_environment_that_cannot_be_sent_is_not_shown(
+    provider: Any, variable: str, header: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(self: object, request: httpx2.Request) -> AsyncIterator[bytes]:
+        raise httpx2.LocalProtocolError(f"Illegal header value {request.headers[header].encode()!r}")
+
+    monkeypatch.setattr(httpx2.AsyncHTTPTransport, "handle_async_request", refuse)
+    for vendor in ("OPENAI", "ANTHROPIC"):
+        monkeypatch.setenv(f"{vendor}_BASE_URL", LOCAL)
+        monkeypatch.setenv(f"{vendor}_API_KEY", "k")
+    monkeypatch.setenv(variable, f"X-Extra: {KEY}\x01")
+    with pytest.raises(ProviderError, match=naming(header)) as caught:
+        await provider("m", max_retries=0).sample(REQUEST)
     assert KEY not in str(caught.value)

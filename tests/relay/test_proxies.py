@@ -520,7 +520,8 @@ async def test_a_server_that_is_away_at_first_is_offered_when_it_comes(
     async with Client.connect(outer, mode="modern") as client:
         assert trio.current_time() - started <= START_SECONDS + 1
         assert await client.list_tools() == []
-        assert [record for record in caplog.records if not unnamed(record.getMessage(), "weather")]
+        said = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert [unnamed(text, "weather", "mounted as 'f'") for text in said] == [[]]
         async with client.listen(tools=True) as changes:
             ending.away = False
             assert (await anext(changes)).kind == "tools"
@@ -649,6 +650,13 @@ def test_an_option_that_the_transport_does_not_have_is_named() -> None:
         proxy("http://a.example/mcp", env={})
     with pytest.raises(TypeError, match="client"):
         proxy(Client.connect("http://a.example/mcp"), headers={})
+
+
+@pytest.mark.parametrize("target", ["http://a.example/mcp", ["python", "server.py"], Server("a"), "client"])
+@pytest.mark.parametrize("option", ["authenticate", "http", "port"])
+def test_an_option_of_serving_belongs_to_the_call_that_serves(option: str, target: Any) -> None:
+    with pytest.raises(TypeError, match=naming(option, "run", "serve_http", "asgi_app")):
+        proxy(Client.connect("http://a.example/mcp") if target == "client" else target, **{option: None})
 
 
 async def test_a_client_that_is_not_open_is_a_target_with_its_transport_options() -> None:

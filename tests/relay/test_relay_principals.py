@@ -7,15 +7,16 @@ import json
 import pytest
 import trio
 import trio.testing
-from asgi_peer import JSON_HEADERS, legacy_call, modern_call
+from asgi_peer import JSON_HEADERS, legacy_call, modern_call, served
 from hosts import proxied
 from principals import TALKS, Principal, authenticate, one_era, principals
-from relaying import FORM, PROMPT, Json, Line, ask, initialized
+from relaying import ALL_SECONDS, FORM, PROMPT, Json, Line, ask, initialized
 
-from trio_mcp import Context, Server
+from trio_mcp import Context, Server, proxy
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, RELATED_TASK
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay.rounds import MAX_SEALED
+from trio_mcp_transports.http import asgi_app
 
 ERAS = ("legacy", "modern")
 hosts = pytest.mark.parametrize("host", ERAS)
@@ -437,3 +438,35 @@ async def open_legacy(server: Line) -> None:
 
 def related(task_id: str) -> Json:
     return {RELATED_TASK: {"taskId": task_id}}
+
+
+@hosts
+@pytest.mark.parametrize("mounted", [False, True], ids=["alone", "mounted"])
+async def test_the_server_behind_a_proxy_does_not_know_who_calls(host: str, *, mounted: bool) -> None:
+    far, hub = Server("far"), Server("hub")
+
+    @far.tool
+    async def who(ctx: Context) -> str:
+        return str(ctx.caller)
+
+    @far.tool(scopes=["write"])
+    async def scoped() -> str:
+        return "scoped"
+
+    @far.tool(visible=lambda caller: caller is not None)
+    async def hidden() -> str:
+        return "hidden"
+
+    if mounted:
+        hub.mount("far", proxy(far))
+    app = asgi_app(hub if mounted else proxy(far), authenticate=authenticate)
+    prefix = "far_" if mounted else ""
+    with trio.fail_after(ALL_SECONDS):
+        async with served(app) as peer:
+            alice = Principal(peer, "alice", host)
+            await alice.open()
+            tools = (await alice.request("tools/list"))["result"]["tools"]
+            assert {each["name"] for each in tools} == {f"{prefix}who", f"{prefix}scoped"}
+            assert text_of(await alice.call(f"{prefix}who")) == "None"
+            refused = await alice.call(f"{prefix}scoped")
+            assert "error" in refused or refused["result"]["isError"]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import trio
 from crashing_store import CrashingStore, Disk
+from naming import naming
 from peer import EVERYTHING
 from talk import ERAS, Legacy, Talk, accept, play, talk_to
 from task_talk import LegacyTask, ModernTask
@@ -434,7 +435,7 @@ async def test_a_server_that_begins_to_authenticate_is_not_served_open() -> None
 
     server = ReplaceableServer(version("old"))
     async with server.open_service():
-        with pytest.raises(ConfigurationError, match="authenticate"):
+        with pytest.raises(ConfigurationError, match=naming("authenticate", "restart", "trio-mcp dev")):
             await server.replace(version("new", http=HttpOptions(authenticate=authenticate)))
         assert server.server.http is None
 

@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 import trio
+from naming import naming
 from talk import Round, Talk, talk_to
 from trio.testing import MockClock
 
 from trio_mcp import Client, accept_defaults
-from trio_mcp.errors import InvalidRequestState
+from trio_mcp.errors import ConfigurationError, InvalidRequestState
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason
@@ -231,6 +232,11 @@ def test_the_environment_names_the_keys(monkeypatch: pytest.MonkeyPatch, tmp_pat
     file.write_text(text + "\n")
     monkeypatch.setenv("TRIO_MCP_KEYS", str(file))
     assert KeyRing.from_environment() is not None
+    for missing in (tmp_path / "missing", tmp_path):
+        monkeypatch.setenv("TRIO_MCP_KEYS", str(missing))
+        with pytest.raises(ConfigurationError, match=naming("TRIO_MCP_KEYS", "file")) as caught:
+            KeyRing.from_environment()
+        assert "base64url" not in str(caught.value)
     monkeypatch.setenv("TRIO_MCP_KEYS", "short")
     with pytest.raises(ValueError, match="TRIO_MCP_KEYS"):
         KeyRing.from_environment()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import h11
 import pytest
+from naming import naming
 
 from trio_mcp_transports.hypercorn.response import NO_BODY, Response, UnexpectedMessage, checked
 
@@ -144,6 +145,12 @@ async def test_a_status_that_is_none_is_an_error(status: int) -> None:
 def test_a_header_that_would_be_read_as_something_else_is_an_error(header: tuple[bytes, bytes]) -> None:
     with pytest.raises(UnexpectedMessage):
         checked([header])
+
+
+def test_no_error_shows_the_value_of_a_header() -> None:
+    with pytest.raises(UnexpectedMessage, match=naming("Set-Cookie")) as caught:
+        checked([(b"Set-Cookie", b"session=SECRET\r\nx: y")])
+    assert "SECRET" not in str(caught.value)
 
 
 def test_the_framing_of_an_application_is_not_sent() -> None:

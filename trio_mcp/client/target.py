@@ -14,7 +14,7 @@ from hashlib import sha256
 from typing import cast
 from urllib.parse import urlsplit
 
-from ..checks import check_int, check_seconds, check_str_mapping
+from ..checks import check_int, check_seconds, check_str_mapping, header_fault
 from ..session import AnyChannel, check_options, find_transport
 from ..types import ClientCapabilities
 from .cache import NO_CACHE, CacheView, ResponseCache
@@ -24,7 +24,6 @@ from .reconnecting import reconnecting
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.1)."""
 
-CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 FRAMING = frozenset({"content-length", "transfer-encoding"})
 HOST_PATTERN = re.compile(r"[\w.-]+:\d+(/\S*)?$|localhost(/\S*)?$")
 
@@ -157,20 +156,19 @@ def check_url(url: str) -> None:
         raise ValueError(f"{url!r:.200} is not a URL with a host and a port that there is, such as {example!r}")
 
 
-def check_headers(headers: Mapping[str, str]) -> None:
+def check_headers(headers: Mapping[str, str], where: str = "headers") -> None:
     """Raise `ValueError` if HTTP cannot send a header. The error does not show the value, which may be secret."""
     for name, value in headers.items():
         if not HEADER_NAME.fullmatch(name):
-            raise ValueError(f"headers: {name!r:.80} is no name of a header: letters, digits and '-', without spaces")
+            raise ValueError(f"{where}: {name!r:.80} is no name of a header: letters, digits and '-', without spaces")
         if name.lower() in FRAMING:
-            raise ValueError(f"headers: {name} says where a request ends, and is set by what sends it")
-        if CONTROL_CHARACTERS.search(value):
-            raise ValueError(f"headers: the value of {name!r} has a line break or another control character in it")
+            raise ValueError(f"{where}: {name} says where a request ends, and is set by what sends it")
+        fault = header_fault(value)
         # What sends it would say so as well, with the value in its error (RFC 9110, 5.5).
-        if not value.isascii():
-            raise ValueError(f"headers: the value of {name!r} has a character in it that is not ASCII")
-        if value != value.strip(" \t"):
-            raise ValueError(f"headers: the value of {name!r} begins or ends with a space")
+        if fault is None and not value.isascii():
+            fault = "has a character in it that is not ASCII"
+        if fault is not None:
+            raise ValueError(f"{where}: the value of {name!r} {fault}")
 
 
 def target_hint(text: str) -> str:

@@ -14,7 +14,8 @@ from ..session.transport import authenticates
 from ..types import Implementation
 
 CURE: Final = (
-    "Give authenticate= to the call that serves it, or mount it in a Server with HttpOptions(authenticate=...), or serve it on "
+    'Give authenticate= to the call that serves it, such as run("http", authenticate=...). For a command line, write a file with '
+    "server = Server('hub', http=HttpOptions(authenticate=...)) and server.mount('far', ...), and serve that. Or serve it on "
     "stdio"
 )
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from ..checks import check_str_mapping
+from ..client.target import check_headers
 from ..session import Caller
 
 
@@ -41,10 +42,25 @@ NONE = Credentials()
 
 
 async def credentials_for(source: CredentialSource | None, caller: Caller | None) -> Credentials:
-    """Return the credentials for a caller. Raises what the author's function raises, and `TypeError` for another value."""
+    """Return the credentials for a caller.
+
+    Raises:
+        TypeError, ValueError: the author's function returned another value, or a header that HTTP cannot send. The error does not
+            show it.
+
+    It raises what the function raises, too.
+    """
     if source is None:
         return NONE
     found = source(caller)
     if isinstance(found, Awaitable):
         found = await found
-    return found if isinstance(found, Credentials) else Credentials(headers=check_str_mapping("credentials", found))
+    if not isinstance(found, Credentials | Mapping):
+        raise TypeError(
+            f"the function credentials= returned {type(found).__name__}; return Credentials(...) or a dict of headers"
+        )
+    returned = "what the function credentials= returned"
+    if not isinstance(found, Credentials):
+        found = Credentials(headers=check_str_mapping(returned, found))
+    check_headers(found.headers, returned)
+    return found

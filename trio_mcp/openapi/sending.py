@@ -15,6 +15,7 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
+from ..checks import header_fault
 from ..errors import LimitExceeded, ToolError
 from ..logs import RepeatedRecords, peer_logger
 from .bodies import FormFile
@@ -243,6 +244,11 @@ class ApiClient(Generic[RequestT]):
             raise ToolError(
                 f"The request cannot be made ({type(error).__name__}); its URL has {length} characters."
             ) from None
+        for name, value in built.headers.items():
+            # The library would say so as well, with the value in its error, which is logged.
+            if fault := header_fault(value):
+                self._records.log("a request cannot be made: the value of its header %r %s", name, fault)
+                raise ToolError("The request cannot be made: one of its headers cannot be sent.")
         return built
 
 

@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias
 import httpx2
 import trio
 
+from ..checks import header_fault
 from ..errors import ProviderError, ProviderErrorKind
 from ..groups import cause_chain
 from ..types import JsonObject
@@ -131,6 +132,16 @@ class OwnHeaders:
             request.headers["authorization"] = f"Bearer {self._key}"
 
 
+async def check_sendable(request: httpx2.Request) -> None:
+    """Raise `httpx2.LocalProtocolError` if HTTP cannot send a header: an official client takes some from the environment.
+
+    The error does not show the value, as that of the library would.
+    """
+    for name, value in request.headers.items():
+        if fault := header_fault(value):
+            raise httpx2.LocalProtocolError(f"the value of the header {name!r} {fault}")
+
+
 def open_http(endpoint: Endpoint, *, keep: bool) -> httpx2.AsyncClient:
     """Return what makes the requests; `keep`: keep connections for later ones, until it is closed."""
     return httpx2.AsyncClient(
@@ -138,7 +149,10 @@ def open_http(endpoint: Endpoint, *, keep: bool) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(None, connect=CONNECT_TIMEOUT),
         limits=httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS if keep else 0),
         headers={"accept-encoding": "identity"},
-        event_hooks={"request": [OwnHeaders(endpoint)] if endpoint.is_named else [], "response": [limit_body]},
+        event_hooks={
+            "request": [OwnHeaders(endpoint), check_sendable] if endpoint.is_named else [check_sendable],
+            "response": [limit_body],
+        },
         follow_redirects=False,
     )
 

@@ -98,7 +98,8 @@ async def asks_nothing(command: Sequence[str], options: Mapping[str, object], sh
     status = (reason or "").rpartition("exited with status ")[2]
     if status == str(ASKS):
         raise ConfigurationError(
-            f"the server of {shown} asks for authentication, and would be served here to everybody. {CURE}"
+            f"the server of {shown} asks for authentication, or sends credentials of its own to another server, and would be "
+            f"served here to everybody. {CURE}"
         )
     if is_file and status not in (str(ASKS_NOTHING), str(UNKNOWN)):
         why = reason or f"it takes more than {CHECK_SECONDS:g} seconds"

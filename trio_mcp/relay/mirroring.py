@@ -119,7 +119,7 @@ class Mirror:
         forward: runs the calls of what it lists.
 
     Attributes:
-        name: of the server, for errors and logs.
+        name: of the server, for errors.
         registry: what the server offers.
     """
 
@@ -128,6 +128,7 @@ class Mirror:
         self._forward = forward
         self.registry = Registry(lambda _change: None, f"the server {name!r}")
         made, left_out = self.registry, LeftOut(logger, f"the server {name!r}")
+        self._left_out = left_out
         made.kept = forwarding_reader(forward)
         self._tools: MirroredList[Tool, ToolModel] = MirroredList(
             "tool", made.tools, attrgetter("name"), lambda model: forwarded_tool(model, forward), left_out
@@ -146,6 +147,15 @@ class Mirror:
             left_out,
         )
         self._completions = made.completions = ForwardedCompletions(made.prompts, made.resources, made.templates)
+
+    @property
+    def whose(self) -> str:
+        """The server, in the log; with the prefix under which it is mounted."""
+        return self._left_out.whose
+
+    @whose.setter
+    def whose(self, whose: str) -> None:
+        self._left_out.whose = whose
 
     def declare(self, capabilities: ServerCapabilities) -> None:
         """Note whether the server has completions."""
@@ -192,6 +202,7 @@ class Following:
     Attributes:
         links: the connections of the hosts; one more is opened for the lists.
         listed: set when the lists have been read once.
+        has_failed: whether the log says why they could not be read.
     """
 
     def __init__(
@@ -210,6 +221,7 @@ class Following:
         self._lister: ServerClient | None = None
         self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_change, bindings)
         self.listed = trio.Event()
+        self.has_failed = False
 
     async def run(self) -> None:
         """Read the lists, follow their changes, and connect again when the connection has ended; for ever."""
@@ -225,9 +237,10 @@ class Following:
                     why = single_exception(error)
                     # The place is of interest if the failure is neither an answer of the server nor an error of the system.
                     trace = None if isinstance(why, McpError | OSError) else why
-                    text = "the lists of the server %r cannot be read: %s"
-                    logger.log(level, text, self._mirror.name, why, exc_info=trace)
+                    text = "the lists of %s cannot be read, which is tried again: %s"
+                    logger.log(level, text, self._mirror.whose, why, exc_info=trace)
                     failures += 1
+                    self.has_failed = True
                 await trio.sleep(BACKOFF.delay(failures))
 
     async def _follow(self) -> None:
@@ -251,7 +264,7 @@ class Following:
         except McpError as error:
             if client.link.is_connected:
                 raise
-            logger.info("the connection to the server %r has ended: %s", self._mirror.name, error)
+            logger.info("the connection to %s has ended: %s", self._mirror.whose, error)
         finally:
             await close(client)  # noqa: ASYNC102  it is shielded and bounded itself
 
@@ -271,7 +284,7 @@ class Following:
                 if not client.link.is_connected:
                     raise
                 # The other lists may still be readable.
-                logger.warning("the %s of the server %r cannot be listed: %s", kind, self._mirror.name, error)
+                logger.warning("the %s of %s cannot be listed: %s", kind, self._mirror.whose, error)
 
     async def _read_stale(self) -> None:
         while True:
@@ -282,4 +295,4 @@ class Following:
                 try:
                     await self._read(client, [kind])
                 except McpError as error:
-                    logger.info("the %s of the server %r were not listed again: %s", kind, self._mirror.name, error)
+                    logger.info("the %s of %s were not listed again: %s", kind, self._mirror.whose, error)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ from ..session import (
     ServiceOptions,
     as_message_channel,
 )
-from ..session.calls.services import CallServices
+from ..session.calls.services import ONE_CLIENT, CallServices
 from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
 from .behind import behind_target
@@ -44,6 +44,11 @@ logger = peer_logger("trio_mcp.relay")
 
 Target: TypeAlias = str | os.PathLike[str] | Sequence[str] | ChannelServer | Client
 """What a proxy stands for: a URL, a Python file, a command, a server in this process, or a client that is not open."""
+
+SERVING: Final = frozenset(
+    {"allowed_hosts", "allowed_origins", "authenticate", "host", "http", "path", "port", "routes", "trusted_proxies"}
+)
+"""Options of serving over HTTP, which belong to no transport of a client."""
 
 START_SECONDS: Final = 10.0
 """How long the start of an outer server waits for the lists of a mounted proxy. It then starts without, and they come later."""
@@ -92,13 +97,16 @@ class Proxy(RelayServer):
         max_sessions: int = MAX_SESSIONS,
         **transport_options: object,
     ) -> None:
+        check_not_serving(transport_options)
         self._connect_to: Callable[[], AbstractAsyncContextManager[AnyChannel]]
         if isinstance(target, Client):
             if transport_options:
                 raise TypeError("a client has its transport options already: leave them out, or pass its target")
             self._connect_to = target.new_channel
         else:
-            self._connect_to = partial(open_lasting_target, connectable(target), transport_options)
+            found = connectable(target)
+            own = transport_options if found is target else with_one_client(transport_options)
+            self._connect_to = partial(open_lasting_target, found, own)
         # Made once for its checks, and not entered.
         self._connect_to()
         name = target_name(target) if name is None else check_str("name", name)
@@ -174,6 +182,8 @@ class Proxy(RelayServer):
 
     def add_outer(self, mount: MountPoint, outer: Composition, /) -> None:
         """Note a server in which it is mounted."""
+        # The name of a command is its last word, which may say little.
+        self._mirror.whose = mount.source
         self._outer.append((mount, outer))
 
     @asynccontextmanager
@@ -195,7 +205,8 @@ class Proxy(RelayServer):
         with trio.move_on_after(START_SECONDS):
             await state.listed.wait()
             return
-        logger.warning("the server %r has not answered yet: what it offers is added when it does", self.identity.name)
+        if not state.has_failed:
+            logger.warning("%s has not answered yet: what it offers is added when it does", self._mirror.whose)
 
     def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
         """Return what its calls need of a service: the connections to the server."""
@@ -224,6 +235,26 @@ class Proxy(RelayServer):
 
     def __repr__(self) -> str:
         return f"<Proxy {self.identity.name}>"
+
+
+def check_not_serving(options: Iterable[str]) -> None:
+    """Raise `TypeError` for an option that belongs to the call that serves a proxy."""
+    if wrong := next((name for name in options if name in SERVING), None):
+        raise TypeError(
+            f"proxy() has no option {wrong!r}: give the options of serving to the call that serves the proxy: "
+            'run("http", ...), serve_http() or asgi_app(); authenticate= is one of them'
+        )
+
+
+def with_one_client(options: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the options for a Python file, with which its process does not log that stdio ignores its `HttpOptions`.
+
+    `check_open` has looked at those, and each host would have the line again.
+    """
+    env = options.get("env")
+    if env is not None and not isinstance(env, Mapping):
+        return options
+    return {**options, "env": {ONE_CLIENT: "1", **(env or {})}}
 
 
 def target_name(target: Target) -> str:

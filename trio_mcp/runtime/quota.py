@@ -85,8 +85,8 @@ class Quota:
             return f"{self._cap} of your {what} are as many as you may have{self._named(self._what.cap)}"
         if self.is_over_share(caller, size):
             return (
-                f"over half of the {self.limit} {what} that this server may have are in use, and you would have more than a "
-                f"quarter of them, {self._quarter}{self._named(self._what.option)}"
+                f"this server has at most {self.limit} {what}{self._named(self._what.option)}: over half of them are in use, so "
+                f"each caller may have a quarter, {self._quarter}, and you would have {self._held.get(caller, 0) + size}"
             )
         return None
 

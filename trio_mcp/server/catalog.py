@@ -211,10 +211,11 @@ class Catalog(Generic[T]):
         """
         if of_peer is None:
             of_peer = self.peer_list is not None
-        if key in self.by_key and (of_peer or self._origin(key) is None):
-            raise ValueError(self._taken(key, self.by_key[key], item))
+        # First, so that the reason does not depend on which of two servers has listed its items before the other.
         if of_peer and (why := self._refusal(key, item)) is not None:
             raise ValueError(why)
+        if key in self.by_key and (of_peer or self._origin(key) is None):
+            raise ValueError(self._taken(key, self.by_key[key], item))
         self._check_followers(key, item, of_peer=of_peer)
 
     def remember_filled(self, earlier: Catalog[T]) -> None:

@@ -93,7 +93,7 @@ def forwarded_tool(model: ToolModel, forward: Forward) -> Tool:
     Raises:
         ValueError: its name, or its `x-mcp-header`, cannot be that of a tool.
     """
-    check_tool_name(model.name)
+    check_tool_name(model.name, hint="")
 
     async def call(call: Call, lane: Lane, values: dict[str, object]) -> object:
         params = CallToolRequestParams(name=model.name, arguments=cast("JsonObject", values))

@@ -183,7 +183,8 @@ class ReplaceableServer:
         if self._over_http and not authenticates(self._first):
             if authenticates(server):
                 raise ConfigurationError(
-                    "http.authenticate is new: a server that asks for authentication is not served without"
+                    "http.authenticate is new, and is applied by a restart (of `trio-mcp dev`, end it and start it again): "
+                    "a server that asks for authentication is not served without"
                 )
             check_open(server)
             await check_open_commands(server)

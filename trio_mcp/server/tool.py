@@ -123,7 +123,7 @@ class Tool:
     def mounted(self, mount: server.mounts.MountPoint) -> Tool:
         """Return the tool as the outer server of a mount has it. Raises `ValueError` if its name is too long there."""
         name = mount.outer_name(self.name)
-        check_tool_name(name)
+        check_tool_name(name, hint="a mounted one has ")
         model = self.model.model_copy(update={"name": name})
         return replace(self, name=name, model=model, mounts=(*self.mounts, mount)).without(mount.fulfilled)
 

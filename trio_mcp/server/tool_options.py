@@ -142,10 +142,14 @@ def check_limit(limit: object, queue: object) -> None:
             raise TypeError("queue: only the calls of a tool with a limit wait, so give limit= too")
 
 
-def check_tool_name(name: str) -> None:
-    """Raise `ValueError` unless this is the name of a tool, and not the reserved one."""
+def check_tool_name(name: str, hint: str = "give name=, ") -> None:
+    """Raise `ValueError` unless this is the name of a tool, and not the reserved one.
+
+    Args:
+        hint: what the author of the tool can do; empty for the tool of another server.
+    """
     if not NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is not a tool name: give name=, 1 to 128 letters, digits, '_', '-' and '.'")
+        raise ValueError(f"{name!r} is not a tool name: {hint}1 to 128 letters, digits, '_', '-' and '.'")
     if name == SCHEMA_TOOL:
         raise ValueError(f"{name!r} is reserved: models give structured answers with a tool of this name")
 

@@ -32,25 +32,25 @@ def by_key(items: Iterable[M], key_of: Callable[[M], str], left_out: dict[str, s
         if not key:
             left_out[key] = NAMELESS
             continue
-        first = found.setdefault(key, item)
-        # A server whose list changes while its pages are read may list an item twice.
-        if first is not item and first != item:
+        if key in found:
             left_out[key] = REPEATED
+        else:
+            found[key] = item
     return found
 
 
 class LeftOut:
     """Logs what is left out of the lists of one server: each item once, until it is offered or the reason is another.
 
-    Args:
+    Attributes:
         whose: the server, in the log.
     """
 
-    __slots__ = ("_known", "_logger", "_whose")
+    __slots__ = ("_known", "_logger", "whose")
 
     def __init__(self, logger: PeerLogger, whose: str) -> None:
         self._logger = logger
-        self._whose = whose
+        self.whose = whose
         self._known: dict[str, tuple[dict[str, str], int]] = {}
         """By the kind of the items: the reasons of those that were named, and how many there were."""
 
@@ -64,7 +64,7 @@ class LeftOut:
         named, before = self._known.get(kind, ({}, 0))
         for key, why in [*reasons.items()][:MAX_NAMED]:
             if named.get(key) != why:
-                self._logger.warning("the %s %r of %s is left out: %s", kind, key[:MAX_SHOWN], self._whose, why)
+                self._logger.warning("the %s %r of %s is left out: %s", kind, key[:MAX_SHOWN], self.whose, why)
         if len(reasons) > MAX_NAMED and len(reasons) != before:
-            self._logger.warning("%d %ss of %s are left out", len(reasons), kind, self._whose)
+            self._logger.warning("%d %ss of %s are left out", len(reasons), kind, self.whose)
         self._known[kind] = (dict([*reasons.items()][:MAX_NAMED]), len(reasons))

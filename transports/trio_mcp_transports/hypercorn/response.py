@@ -134,7 +134,8 @@ def checked(headers: Headers) -> list[tuple[bytes, bytes]]:
     for raw_name, raw_value in headers:
         name, value = bytes(raw_name).strip(), bytes(raw_value).strip()
         if not NAME.fullmatch(name) or not VALUE.fullmatch(value):
-            raise UnexpectedMessage(f"{name!r:.80}: {value!r:.80} is no header")
+            # Without the value: it may be a secret, and the error is logged.
+            raise UnexpectedMessage(f"the header {name!r:.80} of a response cannot be sent in HTTP")
         if name.lower() != b"transfer-encoding":
             checked.append((name, value))
     return checked

@@ -23,7 +23,7 @@ from ..errors import CommandError, Status
 from ..options import json_option, target_argument
 from ..targets.code import code_of
 from ..targets.loading import load_python
-from ..targets.project import Project, needed, project_of
+from ..targets.project import Project, project_of
 from ..targets.secret_files import kind_of
 from ..targets.target import PythonTarget, read_target
 from ..terminal.output import note, show_json
@@ -38,8 +38,8 @@ examples:
 
 The bundle has the folder of the project (the nearest one with a pyproject.toml, or else that of the file) and a manifest of
 MCPB 0.4, but no packages: the host installs what pyproject.toml names, with uv. Left out are hidden files, environments,
-caches, builds and what .mcpbignore or --exclude name; and keys and databases, unless --include names them. Without a
-pyproject.toml one is written that needs trio-mcp and each --with. The files are listed before the bundle is written.
+caches, builds, links and what .mcpbignore or --exclude name; and keys, secrets and databases, unless --include names them.
+Without a pyproject.toml one is written that needs trio-mcp and each --with. The files are listed as the bundle is written.
 """
 
 SKIPPED: Final = ("__pycache__", "*.pyc", "node_modules", "venv", "dist", "build", "*.egg-info", "*.mcpb", "*.bak")
@@ -66,7 +66,9 @@ EPOCH: Final = (1980, 1, 1, 0, 0, 0)
 @click.option("--secret", "secrets", multiple=True, metavar="NAME", help="The same, with a secret value; repeatable.")
 @click.option("--with", "packages", multiple=True, metavar="PACKAGE", help="A package that it needs; repeatable.")
 @click.option("--exclude", "excluded", multiple=True, metavar="PATTERN", help="Files to leave out; repeatable.")
-@click.option("--include", "included", multiple=True, metavar="PATTERN", help="Keys or databases to pack; repeatable.")
+@click.option(
+    "--include", "included", multiple=True, metavar="PATTERN", help="Keys, secrets or databases to pack; repeatable."
+)
 @json_option
 def command_line(
     target: str,
@@ -97,6 +99,9 @@ def command_line(
     if project.exists and packages:
         raise CommandError("pyproject.toml names the packages: leave out --with")
     check_needs(project)
+    description = description or project.description or server.instructions
+    author = author or project.author
+    check_described(description, author)
     source = path.relative_to(project.folder).as_posix()
     start_text = PythonTarget(code.source if isinstance(code.source, str) else Path(source), code.name).text
     manifest = {
@@ -104,8 +109,8 @@ def command_line(
         "name": UNFIT.sub("-", name or project.name or server.identity.name).strip("-.") or "server",
         "display_name": server.identity.title or name or server.identity.name,
         "version": version or project.version or server.identity.version,
-        "description": needed(description or project.description or server.instructions, "--description"),
-        "author": {"name": needed(author or project.author, "--author")},
+        "description": description,
+        "author": {"name": author},
         **links(project),
         "server": {"type": "uv", "entry_point": source, "mcp_config": start(start_text, [*variables, *secrets])},
         **offers(server),
@@ -113,18 +118,20 @@ def command_line(
         **user_config(variables, secrets),
     }
     bundle = Path(output or UNFIT.sub("-", f"{manifest['name']}-{manifest['version']}.mcpb"))
-    found = files_of(project.folder, [*ignored(project.folder), *excluded], bundle.resolve())
-    files, secrets_found = parted(found, included)
+    never: dict[str, str] = {}
+    found = files_of(project.folder, [*ignored(project.folder), *excluded], bundle.resolve(), never)
+    files, unless_included = parted(found, included)
+    check_included(included, [inside for inside, _ in files], never)
     made = {"manifest.json": json.dumps(manifest, indent=2, ensure_ascii=False)}
     if not project.exists:
         made["pyproject.toml"] = minimal_project(str(manifest["name"]), str(manifest["version"]), packages)
     if source not in {name for name, _ in files}:
         raise CommandError(f"{source} itself is left out: see --exclude and .mcpbignore")
     names = [*made, *(name for name, _ in files)]
-    show_files(bundle, names, secrets_found)
+    show_files(bundle, names, unless_included, never)
     write(bundle, made, files)
     if as_json:
-        show_json({"file": str(bundle), "manifest": manifest, "files": names, "left_out": secrets_found})
+        show_json({"file": str(bundle), "manifest": manifest, "files": names, "left_out": {**unless_included, **never}})
     else:
         note(f"wrote {bundle}")
     return Status.OK
@@ -162,6 +169,17 @@ def check_needs(project: Project) -> None:
     """Raise `CommandError` unless the project installs what starts its server."""
     if project.exists and not any(each.replace("_", "-").startswith("trio-mcp") for each in project.dependencies):
         raise CommandError(f"{project.folder / 'pyproject.toml'} does not name trio-mcp among its dependencies")
+
+
+def check_described(description: str | None, author: str | None) -> None:
+    """Raise `CommandError` unless it is known what the server does, and who made it: a manifest says both."""
+    needs = [("a description", "--description TEXT", description), ("an author", "--author NAME", author)]
+    missing = [(what, option) for what, option, value in needs if not value]
+    if missing:
+        what, options = " and ".join(each for each, _ in missing), " ".join(option for _, option in missing)
+        raise CommandError(
+            f"a bundle needs {what}: write {'it' if len(missing) == 1 else 'them'} into pyproject.toml, or give {options}"
+        )
 
 
 def links(project: Project) -> dict[str, object]:
@@ -214,17 +232,25 @@ def ignored(folder: Path) -> list[str]:
     return [line.strip().rstrip("/") for line in lines if line.strip() and not line.startswith("#")]
 
 
-def files_of(folder: Path, patterns: Sequence[str], output: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the files for a bundle with their names in it. Raises `CommandError` if they are too large together."""
+def files_of(
+    folder: Path, patterns: Sequence[str], output: Path, left_out: dict[str, str]
+) -> Iterator[tuple[str, Path]]:
+    """Yield the files for a bundle with their names in it. Raises `CommandError` if they are too large together.
+
+    Args:
+        left_out: gets what those are by their names that no bundle has, and that no pattern names: hidden files, and links.
+    """
     size = 0
     for root, folders, names in os.walk(folder):
         here = Path(root).relative_to(folder)
-        folders[:] = sorted(each for each in folders if not is_skipped((here / each).as_posix(), patterns))
+        kept = [
+            each for each in sorted(folders) if is_kept((here / each).as_posix(), Path(root, each), patterns, left_out)
+        ]
+        folders[:] = kept
         for name in sorted(names):
             path = Path(root, name)
             inside = (here / name).as_posix()
-            # A link may point to a file outside the folder, which must not be published.
-            if is_skipped(inside, patterns) or path.is_symlink() or not path.is_file() or path.resolve() == output:
+            if path.resolve() == output or not is_kept(inside, path, patterns, left_out):
                 continue
             size += path.stat().st_size
             if size > MAX_BYTES:
@@ -232,6 +258,21 @@ def files_of(folder: Path, patterns: Sequence[str], output: Path) -> Iterator[tu
                     f"{folder} has more than {MAX_BYTES} bytes of files: name what to leave out with --exclude"
                 )
             yield inside, path
+
+
+def is_kept(inside: str, path: Path, patterns: Sequence[str], left_out: dict[str, str]) -> bool:
+    """Return whether a bundle may have a file or folder; `left_out` as in `files_of`."""
+    name = path.name
+    if inside == "manifest.json" or any(fnmatch(name, each) for each in SKIPPED) or matches(inside, patterns):
+        return False
+    if name.startswith("."):
+        left_out[inside] = "hidden"
+    # A link may point to a file outside the folder, which must not be published.
+    elif path.is_symlink():
+        left_out[inside] = "a link"
+    elif not path.is_dir() and not path.is_file():
+        left_out[inside] = "not a regular file"
+    return inside not in left_out
 
 
 def parted(files: Iterable[tuple[str, Path]], included: Sequence[str]) -> tuple[list[tuple[str, Path]], dict[str, str]]:
@@ -260,11 +301,24 @@ def matches(inside: str, patterns: Sequence[str]) -> bool:
     return any(fnmatch(inside, each) or fnmatch(name, each) for each in patterns)
 
 
-def is_skipped(inside: str, patterns: Sequence[str]) -> bool:
-    name = inside.rpartition("/")[2]
-    if name.startswith(".") or inside == "manifest.json":
-        return True
-    return any(fnmatch(name, each) for each in SKIPPED) or matches(inside, patterns)
+def check_included(patterns: Sequence[str], packed: Iterable[str], left_out: Mapping[str, str]) -> None:
+    """Raise `CommandError` for a pattern of `--include` that no packed file has.
+
+    Args:
+        left_out: what those are by their names that no bundle has.
+    """
+    names = [*packed]
+    for pattern in patterns:
+        if not any(matches(name, [pattern]) for name in names):
+            why = next(
+                (
+                    f"{name} is {kind}, and no bundle has it"
+                    for name, kind in left_out.items()
+                    if matches(name, [pattern])
+                ),
+                "no file has that name, or --exclude, .mcpbignore or its folder leaves it out",
+            )
+            raise CommandError(f"--include {shlex.quote(pattern)} packs nothing: {why}")
 
 
 def minimal_project(name: str, version: str, packages: Sequence[str]) -> str:
@@ -294,10 +348,12 @@ def entry_of(name: str) -> zipfile.ZipInfo:
     return entry
 
 
-def show_files(path: Path, names: Sequence[str], left_out: Mapping[str, str]) -> None:
-    """Say on stderr what the bundle will have, and which keys and databases it will not."""
+def show_files(path: Path, names: Sequence[str], unless_included: Mapping[str, str], never: Mapping[str, str]) -> None:
+    """Say on stderr what the bundle will have, and what it will not: by their names, what those files are."""
     note(f"{path} gets:")
     for name in names:
         note(f"  {name}")
-    for name, kind in left_out.items():
+    for name, kind in unless_included.items():
         note(f"left out: {name}, {kind}; --include {shlex.quote(name)} packs it")
+    for name, kind in never.items():
+        note(f"left out: {name}, {kind}")

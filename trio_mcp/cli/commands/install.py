@@ -18,7 +18,7 @@ from ...mcp_json import CommandServer, HostServer, UrlServer
 from ..command import command
 from ..connecting import started
 from ..errors import CommandError, Status
-from ..hosts import HOSTS, Change, Host, as_member, read_for_change, with_server
+from ..hosts import HOSTS, Change, Host, as_member, read_for_change, scope_of, with_server
 from ..interrupts import run_command
 from ..options import header_option, json_option, target_argument
 from ..parameters import Pair
@@ -113,12 +113,20 @@ def command_line(
             raise CommandError(
                 f"{file.path} has a server {entry.name!r}: --force replaces it, --name takes another name"
             )
-    return make(with_server(file, entry.name, member), host.note, dry_run=dry_run, yes=yes, as_json=as_json)
+    change = with_server(file, entry.name, member)
+    return make(change, advice_for(host, path), dry_run=dry_run, yes=yes, as_json=as_json)
+
+
+def advice_for(host: Host, path: Path) -> str:
+    """Return what a user has to do or to know after a server was added to a file."""
+    return host.project_note if host.project_note and scope_of(path, host) == "project" else host.note
 
 
 def file_of(host: Host, *, project: bool, file: str | None) -> Path:
-    """Return the file to change. Raises `CommandError` if the host has no such file."""
+    """Return the file to change. Raises `CommandError` if the host has no such file, or two are named."""
     if file is not None:
+        if project:
+            raise CommandError("--project and --file name two files: give one of them")
         return Path(file)
     path = host.file("project" if project else None)
     if path is None:

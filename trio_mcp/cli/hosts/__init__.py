@@ -2,7 +2,7 @@
 
 from .edits import Change, with_server, without_server
 from .entries import as_member
-from .files import ConfigFile, read_entries, read_file, read_for_change
+from .files import ConfigFile, read_entries, read_file, read_for_change, scope_of
 from .table import HOSTS, Host, Location
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "read_entries",
     "read_file",
     "read_for_change",
+    "scope_of",
     "with_server",
     "without_server",
 ]

@@ -148,7 +148,11 @@ def file_itself(path: Path, host: Host) -> Path:
     except (OSError, RuntimeError):
         raise unreadable(path, "its links lead in a circle") from None
     if scope_of(path, host) == "project" and not itself.is_relative_to(folder):
-        raise unreadable(path, f"it leads to {itself}, out of the folder of the project; name that file with --file")
+        raise unreadable(
+            path,
+            f"it leads to {itself}, out of the folder of the project. Name a server in it as {itself}:NAME; to install "
+            f"and uninstall, give --file {itself}",
+        )
     return path if itself == folder / path else itself
 
 

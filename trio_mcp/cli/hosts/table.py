@@ -41,6 +41,7 @@ class Host:
         folders: the member of its file that has servers for single folders.
         syntax: what it reads; of a host whose documentation does not say, plain JSON.
         note: what a user has to do or to know after a server was added.
+        project_note: the same for the file of a project, if that differs.
         documentation: the page that says all this.
     """
 
@@ -55,6 +56,7 @@ class Host:
     takes_urls: bool = True
     folders: str | None = None
     syntax: Syntax = "json"
+    project_note: str = ""
 
     def files(self) -> list[Location]:
         """Return where its files are on this machine, for this folder; none of them needs to exist."""
@@ -106,9 +108,10 @@ _HOSTS = (
         "typed",
         claude_code_file,
         ".mcp.json",
-        "Start a new session, which asks you to approve a server of the project; /mcp shows its servers.",
+        "Start a new session; /mcp shows its servers.",
         "https://code.claude.com/docs/en/mcp",
         folders="projects",
+        project_note="Start a new session, which asks you to approve a server of the project; /mcp shows its servers.",
     ),
     Host(
         "claude-desktop",

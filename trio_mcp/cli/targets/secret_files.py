@@ -1,4 +1,4 @@
-"""Files that a server leaves or needs beside its code, and that are published only if its author says so: keys and databases."""
+"""Files beside the code of a server that are published only if its author says so: keys, secrets and databases."""
 
 from __future__ import annotations
 
@@ -18,11 +18,19 @@ KEYS: Final = (
     "*.jks",
     "*.keystore",
     "*.kdbx",
-    "*.env",
     "id_rsa",
     "id_dsa",
     "id_ecdsa",
     "id_ed25519",
+)
+SECRETS: Final = (
+    "*.env",
+    "credentials.json",
+    "client_secret*.json",
+    "service[-_]account*.json",
+    "secrets.json",
+    "secrets.toml",
+    "secrets.y*ml",
 )
 DATABASES: Final = ("*.db", "*.db3", "*.sqlite", "*.sqlite3", "*-wal", "*-shm", "*-journal", "*.mdb", "*.duckdb")
 SQLITE: Final = b"SQLite format 3\0"
@@ -45,7 +53,7 @@ def kind_of(path: Path) -> str | None:
         return "a database"
     if any(fnmatch(name, each) for each in KEYS) or PRIVATE_KEY.search(head) or is_key_ring(head):
         return "a key"
-    return None
+    return "secrets" if any(fnmatch(name, each) for each in SECRETS) else None
 
 
 def is_key_ring(content: bytes) -> bool:

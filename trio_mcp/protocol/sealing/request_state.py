@@ -221,6 +221,11 @@ class KeyRing:
         if not value:
             return None
         path = Path(value)
+        # Not with its name, which may be a key in another base64.
+        if os.sep in value and not path.is_file():
+            raise ConfigurationError(
+                f"{variable} has a {os.sep!r}, so it is the path of a file, and there is no such file"
+            )
         try:
             return cls.parse(read_regular(path, MAX_CONFIGURATION).decode() if path.is_file() else value)
         except (ValueError, OSError) as error:

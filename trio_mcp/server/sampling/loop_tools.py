@@ -128,7 +128,7 @@ class LoopTools:
         Args:
             place: in the author's list.
         """
-        check_tool_name(model.name)
+        check_tool_name(model.name, hint="")
         if model.name in self._runners:
             raise ValueError(f"tools: two have the name {model.name!r}")
         self._models.setdefault(place, []).append(model)
