@@ -8,9 +8,10 @@ from contextlib import AsyncExitStack
 
 import pytest
 import trio
-from crashing_store import CrashingStore, Disk
+from crashing_store import Disk
+from late_store import NEVER, LateStore, in_time
 from talk import Round, Talk, accept, talk_to
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.request_state import KeyRing
@@ -21,6 +22,10 @@ from trio_mcp.storage import StoreError
 
 KEYS = KeyRing.random()
 PARK_TTL = 100.0
+
+
+async def wait() -> str:
+    await trio.sleep_forever()
 
 
 class Shop:
@@ -40,12 +45,13 @@ class Shop:
     def charge(self) -> None:
         self.charged += 1
 
-    async def process(self, stack: AsyncExitStack, resume: str = "replay") -> tuple[CrashingStore, Talk]:
+    async def process(self, stack: AsyncExitStack, resume: str = "replay", actors: int = 100) -> tuple[LateStore, Talk]:
         """Start a process."""
-        store = CrashingStore(self.disk)
-        options = ServiceOptions(keys=KEYS, store=store, actors=Limits(park_ttl=PARK_TTL))
+        store = LateStore(self.disk)
+        options = ServiceOptions(keys=KEYS, store=store, actors=Limits(actors=actors, park_ttl=PARK_TTL))
         server = Server("shop", version="1", options=options)
         server.tool(resume=resume)(self.order)  # type: ignore[call-overload]
+        server.tool(wait)
         return store, await stack.enter_async_context(talk_to(server))
 
     async def asked(self, resume: str = "replay") -> Round:
@@ -161,3 +167,137 @@ async def test_a_log_that_cannot_be_read_now_is_an_error_to_try_again_after(shop
         shop.go_on.set()
         assert await talk.text(yes(asked, talk)) == "ordered"
     assert shop.charged == 1
+
+
+# a claim of which nothing comes
+
+
+async def goes_on_elsewhere(shop: Shop, stack: AsyncExitStack, asked: Round) -> None:
+    """The claim that a living process has made keeps no other process from the call."""
+    shop.go_on.set()
+    _, other = await shop.process(stack)
+    assert await other.text(yes(asked, other)) == "ordered"
+    assert shop.charged == 1
+
+
+async def test_a_process_that_is_full_gives_its_claim_back(shop: Shop) -> None:
+    asked = await shop.asked()
+    async with AsyncExitStack() as stack:
+        _, full = await shop.process(stack, actors=1)
+        full.leg("wait")
+        await wait_all_tasks_blocked()
+        assert (await full.error(yes(asked, full)))["code"] == -32000
+        await goes_on_elsewhere(shop, stack, asked)
+
+
+async def test_a_claim_is_given_back_if_the_log_cannot_be_read(shop: Shop) -> None:
+    asked = await shop.asked()
+    async with AsyncExitStack() as stack:
+        store, talk = await shop.process(stack)
+
+        async def fail(*_place: object) -> Sequence[bytes]:
+            raise StoreError("the disk is gone")
+
+        store.entries = fail  # type: ignore[method-assign]
+        assert (await talk.error(yes(asked, talk)))["code"] == -32000
+        await goes_on_elsewhere(shop, stack, asked)
+
+
+async def test_a_claim_is_given_back_if_the_client_leaves_before_the_call_starts(shop: Shop) -> None:
+    asked = await shop.asked()
+    async with AsyncExitStack() as stack:
+        store, talk = await shop.process(stack)
+        store.may_read_logs = trio.Event()
+        request = yes(asked, talk)
+        await wait_all_tasks_blocked()
+        talk.session.disconnect(talk.listeners[request])
+        store.may_read_logs.set()
+        await wait_all_tasks_blocked()
+        await goes_on_elsewhere(shop, stack, asked)
+
+
+async def test_a_copy_carries_the_call_on_whose_first_request_has_left(shop: Shop) -> None:
+    asked = await shop.asked()
+    async with AsyncExitStack() as stack:
+        store, talk = await shop.process(stack)
+        store.may_read_logs = trio.Event()
+        request, copy = yes(asked, talk), yes(asked, talk)
+        await wait_all_tasks_blocked()
+        talk.session.disconnect(talk.listeners[request])
+        store.may_read_logs.set()
+        shop.go_on.set()
+        assert await talk.text(copy) == "ordered"
+    assert shop.charged == 1
+
+
+@pytest.mark.parametrize("lands", [True, False], ids=["later", "never"])
+async def test_a_claim_that_is_not_confirmed_is_given_back(shop: Shop, lands: bool, autojump_clock: MockClock) -> None:
+    asked = await shop.asked()
+    async with AsyncExitStack() as stack:
+        store, talk = await shop.process(stack)
+        store.lateness = lambda _changes: 1.0 if lands else NEVER
+        assert (await talk.error(yes(asked, talk)))["code"] == -32000
+        store.lateness = in_time
+        await trio.sleep(10)
+        await goes_on_elsewhere(shop, stack, asked)
+
+
+async def test_the_next_request_claims_a_call_whose_claim_is_not_confirmed(
+    shop: Shop, autojump_clock: MockClock
+) -> None:
+    asked = await shop.asked()
+    async with AsyncExitStack() as stack:
+        store, talk = await shop.process(stack)
+        store.lateness = lambda _changes: 0.0
+        assert (await talk.error(yes(asked, talk)))["code"] == -32000
+        store.lateness = in_time
+        shop.go_on.set()
+        assert await talk.text(yes(asked, talk)) == "ordered"
+        # What would have given the claim back has not taken the call from it.
+        await trio.sleep(10)
+        _, other = await shop.process(stack)
+        assert (await other.error(yes(asked, other)))["code"] == -32000
+    assert shop.charged == 1
+
+
+# several legs
+
+
+class LongShop(Shop):
+    """It asks twice, and charges after each answer."""
+
+    async def order(self, ctx: Context) -> str:
+        for each in ("first", "second"):
+            await ctx.elicit(f"{each}?", bool)
+            await ctx.step(f"charge {each}", self.charge)
+        return "ordered"
+
+
+async def test_each_leg_may_go_on_in_another_process_that_gets_the_newest_state() -> None:
+    shop = LongShop()
+    async with AsyncExitStack() as stack:
+        talks = [(await shop.process(stack))[1] for _ in range(2)]
+        first = await talks[0].round(talks[0].leg("order"))
+        second = await talks[1].round(yes(first, talks[1]))
+        assert await talks[0].text(yes(second, talks[0])) == "ordered"
+        assert shop.charged == 2
+        refused = await talks[1].error(yes(second, talks[1]))
+        assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
+    assert shop.charged == 2
+
+
+async def test_a_call_that_another_process_gave_back_goes_on_where_it_is_parked() -> None:
+    shop = LongShop()
+    async with AsyncExitStack() as stack:
+        _, home = await shop.process(stack)
+        first = await home.round(home.leg("order"))
+        second = await home.round(yes(first, home))
+        store, other = await shop.process(stack)
+
+        async def fail(*_place: object) -> Sequence[bytes]:
+            raise StoreError("the disk is gone")
+
+        store.entries = fail  # type: ignore[method-assign]
+        assert (await other.error(yes(second, other)))["code"] == -32000
+        assert await home.text(yes(second, home)) == "ordered"
+    assert shop.charged == 2

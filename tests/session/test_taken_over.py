@@ -198,6 +198,80 @@ async def test_a_leg_that_is_sent_to_two_processes_runs_its_steps_in_the_first_t
     assert shop.shipped == 1
 
 
+class Branching(Shop):
+    """A tool that asks two questions at once, and ships then."""
+
+    async def order(self, ctx: Context) -> str:
+        async def ask(branch: Context) -> None:
+            await branch.elicit("Sure?", bool)
+
+        await ctx.branch_all(ask, ask)
+        await ctx.step("ship", self.ship)
+        return "shipped"
+
+
+@pytest.mark.parametrize("is_alive", [True, False], ids=["lives", "was restarted"])
+async def test_a_step_that_another_leg_has_run_elsewhere_does_not_run_again_where_the_call_is_parked(
+    is_alive: bool,
+) -> None:
+    """The first state ends the call in one process, with both answers; the second one leads to the other process."""
+    shop = Branching()
+    async with AsyncExitStack() as stack:
+        home, other = [await shop.process(stack) for _ in range(2)]
+        first = await home.round(home.leg("order"))
+        one, two = first.keys
+        second = await home.round(first.leg({one: accept(value=True)}, talk=home))
+        if not is_alive:
+            home = await shop.process(stack)
+        both = {one: accept(value=True), two: accept(value=True)}
+        assert await other.text(first.leg(both, talk=other)) == "shipped"
+        refused = await home.error(second.leg({two: accept(value=True)}, talk=home))
+        assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
+        assert await other.text(second.leg({two: accept(value=True)}, talk=other)) == "shipped"
+    assert shop.shipped == 1
+
+
+class Priced(Shop):
+    """A tool whose second question depends on the price of the day."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.price = 20
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        if self.price > 10:
+            await ctx.elicit("Still?", bool)
+        await ctx.step("ship", self.ship)
+        await self.go_on.wait()
+        return "shipped"
+
+
+@pytest.mark.parametrize("lives", [True, False], ids=["which lives", "which has ended"])
+@pytest.mark.parametrize("older_first", [True, False], ids=["the older first", "both at once"])
+async def test_of_an_older_and_a_newer_state_of_one_process_one_runs_the_step(lives: bool, older_first: bool) -> None:
+    shop = Priced()
+    async with AsyncExitStack() as stack:
+        home = await shop.process(stack)
+        first = await home.round(home.leg("order"))
+        second = await home.round(first.leg({first.key: accept(value=True)}, talk=home))
+        if not lives:
+            shop.disk.alive.clear()
+        older = await shop.process(stack)
+        newer = home if lives else await shop.process(stack)
+        shop.price = 5
+        requests = [first.leg({first.key: accept(value=True)}, talk=older)]
+        if older_first:
+            await wait_all_tasks_blocked()
+        requests.append(second.leg({second.key: accept(value=True)}, talk=newer))
+        await wait_all_tasks_blocked()
+        assert shop.shipped == 1
+        shop.go_on.set()
+        replies = [await talk.reply_to(request) for talk, request in zip((older, newer), requests, strict=True)]
+    assert shop.shipped == 1
+    assert sorted("result" in reply for reply in replies) == [False, True]
+
+
 # calls with a key
 
 

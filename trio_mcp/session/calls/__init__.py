@@ -6,6 +6,7 @@ from ... import late
 
 if TYPE_CHECKING:
     from . import asks_rounds as asks_rounds
+    from . import claims as claims
     from . import client_tasks as client_tasks
     from . import earlier as earlier
     from . import legs as legs
@@ -22,6 +23,7 @@ else:
         __name__,
         {
             "asks_rounds": "",
+            "claims": "",
             "client_tasks": "",
             "earlier": "",
             "legs": "",

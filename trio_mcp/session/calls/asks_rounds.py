@@ -22,7 +22,7 @@ from ...runtime import ActorState, CancelReason, Journal, Lane
 from ...types import JsonObject, JsonValue, Model
 from ..replies import LegOutcome, ReplyTarget
 from .call import BECOMES_OUTSIDE, Call
-from .claims import HeldLeg, LegClaim
+from .claims import CallClaim
 from .ended import EndedCall, repeat_or_reject
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
@@ -208,20 +208,17 @@ class CallInRounds(Call[RequestDigest]):
             return False
         return memory.go_on_in(self.open_log(legs))
 
-    def open_log(self, legs: LegBook, count: int = 0, claim: LegClaim | None = None) -> CallLog:
+    def open_log(self, legs: LegBook, count: int = 0, claim: CallClaim | None = None) -> CallLog:
         """Return the log of what the call does from the end of its first round on.
 
         Args:
             count: entries that it has already.
-            claim: that of the leg that ended last, if this process has claimed it.
+            claim: that of the call, if this process has claimed it.
         """
         services, name = self.services, legs.call_id
-        lifetime, claimed = services.options.actors.park_ttl, (-1, 0) if claim is None else (legs.ended, claim.version)
         assert name is not None, "the call has a name from the end of its first round on"
-        held = HeldLeg(
-            services.store, services.node, name, lambda: legs.ended, lifetime, self._carried_on_elsewhere, claimed
-        )
-        return services.open_log(name, lifetime, count, held)
+        held = services.call_claims.held(name, lambda: legs.ended, self._carried_on_elsewhere, claim)
+        return services.open_log(name, services.options.actors.park_ttl, count, held)
 
     def _carried_on_elsewhere(self) -> None:
         """End the call here: another process carries it on."""

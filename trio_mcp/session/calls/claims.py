@@ -1,19 +1,44 @@
-"""Which process carries a leg on, of those that share a durable store: the first that claims it.
+"""Which process runs a call in rounds, of those that share a durable store: the one whose name is in the claim of the call.
 
-A `requestState` can reach several processes, and a call whose process has ended could then go on in each of them.
+A `requestState` can reach several processes, in any order, and with it a call could go on in each of them. A call has one record,
+its *claim*, and every write of its log names the version of that record. So of two processes the first that writes has the call;
+no step of the other one runs, and nothing of it gets into the log.
 
-A process that replays a call claims the leg first. One in which the call is parked goes on without: it claims the leg with the
-first step that it runs, in the same write as the intent (`HeldLeg`). Of the two, the first that writes has it.
+A process that replays a call claims it first, and reads the log then: nothing is added to what it reads. One in which the call is
+parked goes on without; it claims the call with the first step that it runs, in the same write as the intent (`HeldCall`).
 """
+
+# What is in the claim, and what a process gets that replays the call from the end of leg `n`:
+#
+#     the claim names             because                                         the process
+#     none, or no process         nobody has written to the log                   claims it
+#     itself                      it replayed the call, and forgot it             claims it again, for another run
+#     one that has ended                                                          takes it over
+#     one that lives, a leg < n   and has sealed this state: it ended that leg,   takes it over
+#                                 and has begun no step since
+#     one that lives, otherwise   it may run a step, or has what is newer         refuses the request: -32000
+#
+# A process that has claimed a call and starts none gives the claim back: it puts there again what was there before. So the claim
+# always names the last process that ran the call, and a process that finds its own name goes on. The store may be late: see
+# `fenced.py` for what is unknown, and `settling.py` for the task that writes it again. The next request for the call in this
+# process goes on with the same record, whose write is the fence.
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple, cast
 
-from ...storage import Change, Expect, Put, Record, Store, StoreConflict
+import trio
+
+from ...protocol.strict_json import dumps
+from ...storage import Change, Expect, Put, Record, Store, StoreConflict, StoreError
+from .fenced import FencedRecord
+from .settling import Settling, Unsettled
 
 CLAIM_KIND: Final = "claim"
 """The kind of the records in a store."""
@@ -21,85 +46,248 @@ CLAIM_KIND: Final = "claim"
 ATTEMPTS: Final = 3
 """How often another process may be faster, or a claim may expire while it is read."""
 
+GIVE_BACK_SECONDS: Final = 2.0
+"""Seconds for which a request waits until the claim of a call that it has not started is given back."""
 
-class LegClaim(NamedTuple):
-    """Who carries on a call after a leg, by the record in the store and its version."""
-
-    node: str
-    version: int
+GIVEN_BACK_SECONDS: Final = 60.0
+"""For how long a claim is kept at least that was given back: longer than a write can be late."""
 
 
-async def claim_leg(store: Store, node: str, call_id: str, leg: int, lifetime: float) -> LegClaim:
-    """Return who carries on a call after this leg: this process, or another that claimed it first and lives.
+class Claimant(NamedTuple):
+    """Who runs a call, as the record says.
 
-    The claim of a process that has ended is taken over, by one other. A process may claim a leg again, as it does for a copy of
-    the request. After a cancel the leg may be claimed.
-
-    Args:
-        node: this process.
-        lifetime: seconds for which the claim counts: no less than that of the state.
-
-    Raises:
-        StoreError: whatever the store raises; the leg may be claimed.
+    Attributes:
+        node: the process; empty if nobody has written to the log.
+        leg: the leg that had ended when it last claimed the call.
+        run: tells the runs of one process apart.
     """
-    claim = new_claim(node, call_id, leg, lifetime)
-    for _ in range(ATTEMPTS):
+
+    node: str = ""
+    leg: int = 0
+    run: int = 0
+
+    def encode(self) -> bytes:
+        return dumps([self.node, self.leg, self.run])
+
+    @classmethod
+    def decode(cls, data: bytes) -> Claimant:
+        """Read what `encode` wrote. Raises `StoreError` for anything else: another version of this package wrote it."""
         try:
-            await store.write([Put(claim)])
-        except StoreConflict:
-            found = await store.read(CLAIM_KIND, claim.key)
-        else:
-            return LegClaim(node, claim.version + 1)
-        if found is not None:
-            holder = found.value.decode()
-            if holder == node or await store.is_alive(holder):
-                return LegClaim(holder, found.version)
-        claim = claim._replace(version=0 if found is None else found.version)
-    raise StoreConflict("other processes claim the same leg, again and again")
+            node, leg, run = cast("tuple[str, int, int]", json.loads(data))
+        except (TypeError, ValueError) as error:
+            raise StoreError(f"the claim of a call is not one of this version: {error}") from None
+        return cls(node, leg, run)
 
 
-def new_claim(node: str, call_id: str, leg: int, lifetime: float) -> Record:
-    """Return the record that claims a leg."""
-    return Record(CLAIM_KIND, f"{call_id}.{leg}", node.encode(), expires_at=time.time() + lifetime)
+UNCLAIMED: Final = Claimant()
 
 
 @dataclass(slots=True, eq=False)
-class HeldLeg:
-    """Says that this process carries a call on (`Holding`): the claim of the leg that it runs, which it makes if there is none.
+class CallClaim:
+    """A call that this process has claimed, or tries to.
+
+    Attributes:
+        mine: what it puts into the record.
+        before: what was there.
+        before_until: when that expires, in Unix seconds.
+        unsettled: gives the claim back, after a first attempt has failed.
+    """
+
+    record: FencedRecord
+    mine: Claimant
+    before: Claimant = UNCLAIMED
+    before_until: float = 0.0
+    unsettled: Unsettled | None = None
+
+
+@dataclass(slots=True, eq=False)
+class CallClaims:
+    """The claims of one service.
 
     Args:
-        leg: returns the leg that has ended last, which is the one to claim.
-        lifetime: seconds for which a claim counts.
-        on_lost: called when another process carries the call on.
-        claimed: the leg that this process has claimed already, and the version of its record.
+        node: names this process.
+        lifetime: seconds for which a claim counts: no less than that of a state.
     """
 
     _store: Store
     _node: str
+    _lifetime: float
+    _settling: Settling
+    _runs: int = field(default=0, init=False)
+    _turns: dict[str, trio.Event] = field(default_factory=dict[str, trio.Event], init=False)
+    """The calls that are being claimed here."""
+    _given_back: dict[str, CallClaim] = field(default_factory=dict[str, CallClaim], init=False)
+    """Claims of which the store has not confirmed that they were given back."""
+
+    @asynccontextmanager
+    async def turn(self, call_id: str) -> AsyncGenerator[None]:
+        """Let one request at a time claim a call and start it: a copy that waits finds the call, or makes the next attempt."""
+        while (other := self._turns.get(call_id)) is not None:
+            await other.wait()
+        done = self._turns[call_id] = trio.Event()
+        try:
+            yield
+        finally:
+            del self._turns[call_id]
+            done.set()
+
+    async def claim(self, call_id: str, leg: int, sealed_by: str) -> CallClaim | None:
+        """Claim a call for a run from the end of this leg on; return None if another process runs it. Take a `turn` first.
+
+        Either start the call or give the claim back.
+
+        Args:
+            sealed_by: the process that sealed the state.
+
+        Raises:
+            LimitExceeded: too many records are not settled.
+            StoreError: whatever the store raises; nothing may be run. So it is after a cancel.
+        """
+        mine = self._mine(leg)
+        claim = self._take_back(call_id)
+        if claim is None:
+            self._settling.check_room()
+            claim = CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine)
+        for _ in range(ATTEMPTS):
+            claim.mine = mine
+            try:
+                await claim.record.put(mine.encode(), time.time() + self._lifetime)
+            except StoreConflict:
+                found = await self._store.read(CLAIM_KIND, call_id)
+            except BaseException:
+                # It may be there later.
+                if not claim.record.is_known:
+                    self._give_back_later(claim)
+                raise
+            else:
+                return claim
+            claim = self._after(call_id, mine, found)
+            if not await self._is_free(claim.before, leg, sealed_by):
+                return None
+        raise StoreConflict("other processes claim the same call, again and again")
+
+    def held(
+        self, call_id: str, leg: Callable[[], int], on_lost: Callable[[], None], claim: CallClaim | None = None
+    ) -> HeldCall:
+        """Return what says that this process runs a call.
+
+        Args:
+            leg: returns the leg that has ended last.
+            on_lost: called when another process runs the call.
+            claim: that of the call; None if this process has not claimed it.
+        """
+        if claim is None:
+            return HeldCall(self._store, call_id, self._mine(leg()), leg, self._lifetime, on_lost)
+        version = claim.record.version
+        return HeldCall(self._store, call_id, claim.mine, leg, self._lifetime, on_lost, version, _is_claimed=True)
+
+    def _mine(self, leg: int) -> Claimant:
+        self._runs += 1
+        return Claimant(self._node, leg, self._runs)
+
+    def _take_back(self, call_id: str) -> CallClaim | None:
+        """Go on with a record that is not settled: the next write of it fences those that may still come."""
+        claim = self._given_back.pop(call_id, None)
+        if claim is not None and claim.unsettled is not None:
+            claim.unsettled.stop()
+            claim.unsettled = None
+        return claim
+
+    def _after(self, call_id: str, mine: Claimant, found: Record | None) -> CallClaim:
+        if found is None:
+            return CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine)
+        record = FencedRecord(self._store, CLAIM_KIND, call_id, version=found.version, value=found.value)
+        return CallClaim(record, mine, Claimant.decode(found.value), found.expires_at)
+
+    async def _is_free(self, other: Claimant, leg: int, sealed_by: str) -> bool:
+        """Return whether this process may run a call that another one has claimed; see the table above."""
+        if other.node in ("", self._node) or (other.leg < leg and other.node == sealed_by):
+            return True
+        return not await self._store.is_alive(other.node)
+
+    async def give_back(self, claim: CallClaim) -> None:
+        """Let other processes have a call that was claimed and not started; return after the first attempt.
+
+        If that fails or is cancelled, it is made again in a task.
+        """
+        is_settled = False
+        try:
+            is_settled = await self._settling.has_settled(partial(self._put_back, claim))
+        finally:
+            if not is_settled:
+                self._give_back_later(claim)
+
+    def _give_back_later(self, claim: CallClaim) -> None:
+        self._given_back[claim.record.key] = claim
+        claim.unsettled = self._settling.begin(partial(self._put_back_later, claim))
+
+    async def _put_back_later(self, claim: CallClaim) -> None:
+        # Nothing is awaited between this and the turn at the record: who takes it back writes after this.
+        if self._given_back.get(claim.record.key) is not claim:
+            return
+        try:
+            await self._put_back(claim)
+        except StoreConflict:
+            self._forget(claim)
+            raise
+        self._forget(claim)
+
+    def _forget(self, claim: CallClaim) -> None:
+        if self._given_back.get(claim.record.key) is claim:
+            del self._given_back[claim.record.key]
+
+    async def _put_back(self, claim: CallClaim) -> None:
+        expires_at = max(claim.before_until, time.time() + GIVEN_BACK_SECONDS)
+        await claim.record.put(claim.before.encode(), expires_at)
+
+
+@dataclass(slots=True, eq=False)
+class HeldCall:
+    """Says that this process runs a call (`Holding`): by its claim, which it makes if there is none, and again in each later leg.
+
+    Args:
+        mine: the claim in the record, or the one to make.
+        version: of the record; 0 if there is none.
+        is_claimed: it has the claim of this process.
+    """
+
+    _store: Store
     _call_id: str
+    _mine: Claimant
     _leg: Callable[[], int]
     _lifetime: float
     _on_lost: Callable[[], None]
-    _claimed: tuple[int, int] = (-1, 0)
+    _version: int = 0
+    _is_claimed: bool = False
 
     def held(self) -> Sequence[Change]:
         leg = self._leg()
-        if leg == self._claimed[0]:
-            return [Expect(CLAIM_KIND, f"{self._call_id}.{leg}", self._claimed[1])]
-        return [Put(new_claim(self._node, self._call_id, leg, self._lifetime))]
+        if self._is_claimed and leg <= self._mine.leg:
+            return [Expect(CLAIM_KIND, self._call_id, self._version)]
+        value, expires_at = self._mine._replace(leg=leg).encode(), time.time() + self._lifetime
+        return [Put(Record(CLAIM_KIND, self._call_id, value, expires_at=expires_at, version=self._version))]
 
     def kept(self, changes: Sequence[Change]) -> None:
         match changes:
             case [Put(claim)]:
-                self._claimed = (int(claim.key.rpartition(".")[2]), claim.version + 1)
+                self._know(Claimant.decode(claim.value), claim.version + 1)
 
     async def renew(self) -> bool:
-        leg = self._leg()
-        found = await self._store.read(CLAIM_KIND, f"{self._call_id}.{leg}")
-        if found is not None and found.value.decode() != self._node:
+        found = await self._store.read(CLAIM_KIND, self._call_id)
+        if found is None:
+            # The time of the claim is over, and with it that of the states of which another process could know.
+            self._version, self._is_claimed = 0, False
+            return True
+        claimant = Claimant.decode(found.value)
+        if claimant.node and (claimant.node, claimant.run) != (self._mine.node, self._mine.run):
             return False
-        self._claimed = (-1, 0) if found is None else (leg, found.version)
+        self._know(claimant, found.version)
         return True
+
+    def _know(self, claimant: Claimant, version: int) -> None:
+        self._version, self._is_claimed = version, bool(claimant.node)
+        if self._is_claimed:
+            self._mine = claimant
 
     def lost(self) -> None:
         self._on_lost()

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import trio
+
 from ...errors import CallLost, InvalidRequestState, LimitExceeded, ProtocolError, RequestTimeout
 from ...protocol.sealing.request_state import Claims, ExpiredRequestState, RequestDigest
 from ...runtime import Journal, JournalEntry
@@ -14,7 +16,7 @@ from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CARRIED_ON, CallInRounds, decoded_answer
 from .call import Call, Plan, Route
-from .claims import LegClaim, claim_leg
+from .claims import GIVE_BACK_SECONDS, CallClaim
 from .earlier import earlier_run, failing_body, read_log
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
@@ -58,7 +60,7 @@ class Retry(NamedTuple):
         return True
 
     def replay(
-        self, plan: Plan, payload: StatePayload, logged: Sequence[JournalEntry] = (), claim: LegClaim | None = None
+        self, plan: Plan, payload: StatePayload, logged: Sequence[JournalEntry] = (), claim: CallClaim | None = None
     ) -> None:
         """Start the call on its next leg; its body runs again, and what it had recorded returns immediately.
 
@@ -97,44 +99,59 @@ class Retry(NamedTuple):
 
     async def fetch_and_replay(self, plan: Plan, payload: StatePayload) -> None:
         """Replay a call of which something is in the store. The client may disconnect, or send a copy, until it has come."""
-        services = self.services
         try:
-            claim, task = await self._claim(plan)
-            if task is not None:
-                if not self.target.finished:
-                    self.target.finish(task)
-                return
-            fetched = payload if payload.journal_key is None else await payload.fetched(services.journals)
-            logged = () if services.log_store is None else await read_log(services.log_store, self.claims.call_id)
-            # Both again: another request of the client may have carried the call on while this one waited for the store.
-            if self.target.finished or self.join(fetched):
-                return
-            self.check_not_replayed(payload.node)
-            self.replay(plan, fetched, logged, claim)
+            if self.services.log_store is None or plan.resume is ResumeMode.PARKED:
+                await self._replay_from_store(plan, payload)
+            else:
+                await self._claim_and_replay(plan, payload)
         except Exception as error:  # noqa: BLE001  there is no caller that could answer the request
             told = store_failure(self.services.records, error) if isinstance(error, StoreError) else error
             if not self.target.finished:
                 self.target.finish(error_detail(self.services.failures, self.facts, told))
 
-    async def _claim(self, plan: Plan) -> tuple[LegClaim | None, LegOutcome]:
-        """See to it that no other process runs the call from this leg on; return the claim, and its answer if it became a task.
+    async def _claim_and_replay(self, plan: Plan, payload: StatePayload) -> None:
+        """Replay a call if no other process runs it, and give its claim back if nothing starts here after all."""
+        claims, call_id = self.services.call_claims, self.claims.call_id
+        async with claims.turn(call_id):
+            # Another request of the client may have carried the call on while this one waited.
+            if self.target.finished or self.join(payload):
+                return
+            self.check_not_replayed(payload.node)
+            claim, is_started = await self._claim(payload.node), False
+            try:
+                task = await self._became(plan)
+                if task is not None:
+                    if not self.target.finished:
+                        self.target.finish(task)
+                elif claim is None:
+                    raise LimitExceeded(CARRIED_ON)
+                else:
+                    is_started = await self._replay_from_store(plan, payload, claim)
+            finally:
+                if claim is not None and not is_started:
+                    with trio.move_on_after(GIVE_BACK_SECONDS, shield=True):
+                        await claims.give_back(claim)
 
-        Raises:
-            LimitExceeded: one does, or the store cannot tell.
-        """
+    async def _replay_from_store(self, plan: Plan, payload: StatePayload, claim: CallClaim | None = None) -> bool:
+        """Replay a call with what the store has of it; return False if there was no need to."""
+        services = self.services
+        fetched = payload if payload.journal_key is None else await payload.fetched(services.journals)
+        logged = () if services.log_store is None else await read_log(services.log_store, self.claims.call_id)
+        # Another request of the client may have carried the call on while this one waited for the store.
+        if self.target.finished or self.join(fetched):
+            return False
+        self.check_not_replayed(payload.node)
+        self.replay(plan, fetched, logged, claim)
+        return True
+
+    async def _claim(self, sealed_by: str) -> CallClaim | None:
+        """Return the claim of the call; None if another process runs it. Raises `LimitExceeded` if the store cannot tell."""
         services, claims = self.services, self.claims
-        if services.log_store is None or plan.resume is ResumeMode.PARKED:
-            return None, None
-        lifetime = services.options.actors.park_ttl
         try:
-            claim = await claim_leg(services.log_store, services.node, claims.call_id, claims.leg, lifetime)
-            task = await self._became(plan)
+            return await services.call_claims.claim(claims.call_id, claims.leg, sealed_by)
         except StoreError as error:
             services.records.log(NOT_CLAIMED, level=logging.ERROR, exc_info=error)
             raise LimitExceeded("the store of this server fails now; send the request again later") from None
-        if task is None and claim.node != services.node:
-            raise LimitExceeded(CARRIED_ON)
-        return claim, task
 
     async def _became(self, plan: Plan) -> LegOutcome:
         """Return the answer of the call if it has become a task. Raises `StoreError`."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from ...storage import Store
     from ..kept_results import KeptResults
     from ..raised import RaisedErrors
+    from .claims import CallClaims
     from .ended import EndedCall
     from .log import CallLog, Holding
     from .settling import Settling
@@ -220,7 +221,7 @@ class CallServices(Generic[C]):
         )
         new.ring, new.kept = self.ring, self.kept
         if self.store.durable:
-            new.settling, new.stored_keys = self.settling, self.stored_keys
+            new.settling, new.stored_keys, new.call_claims = self.settling, self.stored_keys, self.call_claims
         # Making it may log a warning, which is for the first call that asks.
         if "sealer" in self.__dict__:
             new.sealer = self.sealer
@@ -258,6 +259,11 @@ class CallServices(Generic[C]):
         return calls.stored_keys.StoredKeys(
             self.store, self.node, self.options.outcome_grace, self.records, self.supervisor, self.settling
         )
+
+    @cached_property
+    def call_claims(self) -> CallClaims:
+        """Which process runs a call in rounds, of those that share a durable store."""
+        return calls.claims.CallClaims(self.store, self.node, self.options.actors.park_ttl, self.settling)
 
     @cached_property
     def settling(self) -> Settling:
