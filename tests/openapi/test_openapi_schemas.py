@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from naming import unnamed
 from recorded_api import Api, Json, document, operation, param
 
-from trio_mcp.openapi import OpenApiLimits
+from trio_mcp.openapi import OpenApiLimits, OpenApiServer
+from trio_mcp.openapi.parts import MAX_REFERENCES
 
 OLD: list[tuple[Json, Json]] = [
     ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
@@ -153,6 +157,92 @@ def test_schemas_that_refer_to_each_other_too_deep_are_left_out(count: int) -> N
     server = Api().server(source)
     assert server.report.tools == ("get_c",)
     assert len(server.report.left_out) == 2
+
+
+def references(*names: str) -> Json:
+    return {"properties": {name: {"$ref": f"#/components/schemas/{name}"} for name in names}}
+
+
+def deeper(frames: int, then: Callable[[], OpenApiServer]) -> OpenApiServer:
+    return deeper(frames - 1, then) if frames else then()
+
+
+@pytest.mark.parametrize("frames", [0, 7, 23, 101])
+def test_many_schemas_that_refer_to_each_other_are_read_at_every_depth_of_the_stack(frames: int) -> None:
+    ring = {f"A{number}": references(f"A{(number + 1) % 300}", "A0") for number in range(300)}
+    source = operation([param("a", schema=references("A0"))]) | {"components": {"schemas": ring}}
+    (tool,) = deeper(frames, lambda: Api().server(source, strict=True)).tools
+    definitions = tool.model.input_schema["$defs"]
+    assert isinstance(definitions, dict)
+    assert definitions.keys() == ring.keys()
+
+
+def test_references_that_lead_to_themselves_alone_are_kept() -> None:
+    ring = {name: {"$ref": f"#/components/schemas/{to}"} for name, to in (("A", "B"), ("B", "C"), ("C", "B"))}
+    content = {"application/json": {"schema": ring["A"]}}
+    source = operation(responses={"200": {"content": content}}) | {"components": {"schemas": ring}}
+    (tool,) = Api().server(source, strict=True).tools
+    assert tool.model.output_schema is not None
+
+
+def test_a_chain_of_references_has_a_limit() -> None:
+    names = [f"A{number}" for number in range(MAX_REFERENCES + 2)]
+    chain: Json = {name: {"$ref": f"#/components/schemas/{to}"} for name, to in pairwise(names)} | {names[-1]: {}}
+    paths = {
+        f"/{count}": {"get": {"parameters": [param("a", schema=references(names[-1 - count]))], "responses": {}}}
+        for count in (MAX_REFERENCES - 1, MAX_REFERENCES)
+    }
+    server = Api().server(document(paths, components={"schemas": chain}))
+    assert [unnamed(each.reason, str(MAX_REFERENCES)) for each in server.report.left_out] == [[]]
+
+
+class Compared(str):
+    """A name that counts how often names are compared."""
+
+    __slots__ = ()
+    comparisons = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.comparisons += 1
+        return str(self) == other
+
+    __hash__ = str.__hash__
+
+
+def test_each_required_name_is_compared_a_few_times_at_most() -> None:
+    names = [Compared(f"n{number}") for number in range(5000)]
+    (tool,) = Api().server(operation([param("a", schema={"type": "object", "required": names})]), strict=True).tools
+    assert tool.model.input_schema["properties"] == {"a": {"type": "object", "required": names}}
+    assert Compared.comparisons < 20 * len(names)
+
+
+def test_thousands_of_definitions_with_names_that_become_one_stay_apart() -> None:
+    schemas = {chr(0x2200 + number): {"const": number} for number in range(2000)}
+    source = operation([param("a", schema=references(*schemas))]) | {"components": {"schemas": schemas}}
+    (tool,) = Api().server(source, strict=True).tools
+    assert tool.model.input_schema["properties"] == {"a": {"properties": schemas}}
+
+
+def test_thousands_of_parameters_whose_names_become_one_have_one_argument_each() -> None:
+    source = operation([param(f"a{chr(0x2200 + number)}") for number in range(2000)])
+    (tool,) = Api().server(source, strict=True).tools
+    properties = tool.model.input_schema["properties"]
+    assert isinstance(properties, dict)
+    assert len(properties) == 2000
+
+
+LISTS_OF_LISTS: Json = {"A": {"type": "array", "items": {"$ref": "#/components/schemas/A"}}}
+DOUBLED: Json = {
+    f"A{n or ''}": {"anyOf": [{"$ref": f"#/components/schemas/A{n + 1}", "title": each} for each in "ab"]}
+    for n in range(40)
+} | {"A40": {"type": "string"}}
+
+
+@pytest.mark.parametrize("schemas", [LISTS_OF_LISTS, DOUBLED], ids=["to itself", "doubled"])
+def test_a_form_is_searched_for_files_within_a_limit(schemas: Json) -> None:
+    content = {"multipart/form-data": {"schema": {"type": "object", **references("A")}}}
+    source = operation(method="post", requestBody={"content": content}) | {"components": {"schemas": schemas}}
+    assert Api().server(source).report.left_out == ()
 
 
 def test_an_operation_with_a_wrong_output_schema_has_none_and_the_report_says_so() -> None:

@@ -6,6 +6,8 @@ import contextlib
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from json_strategies import json_values
 from naming import unnamed
 
+from trio_mcp.protocol.json_limits import DEFAULT_LIMITS
 from trio_mcp.protocol.schema import compiled
 from trio_mcp.protocol.schema.json_schema import Schema
 from trio_mcp.protocol.schema.limits import (
@@ -303,6 +306,52 @@ def test_what_costs_too_much_is_a_problem(schema: JsonObject, value: JsonValue) 
 )
 def test_a_schema_that_refers_to_itself_without_an_end_is_a_problem(schema: JsonObject) -> None:
     assert unnamed(problems(schema, {"a": 1}) or "", "schema", "itself") == []
+
+
+def chain(count: int, link: Callable[[JsonObject], JsonObject]) -> JsonObject:
+    levels = {f"l{n}": link({"$ref": f"#/$defs/l{n + 1}"}) for n in range(count)}
+    return {"$defs": {**levels, f"l{count}": {"type": "object"}}, "$ref": "#/$defs/l0"}
+
+
+LINKS: list[Callable[[JsonObject], JsonObject]] = [
+    lambda inner: {"not": inner},
+    lambda inner: {"if": inner, "then": True},
+    lambda inner: {"oneOf": [True, inner]},
+    lambda inner: {"oneOf": [inner]},
+    lambda inner: {"anyOf": [inner]},
+    lambda inner: {"properties": {"a": True}, "allOf": [inner], "unevaluatedProperties": False},
+    lambda inner: inner,
+]
+
+
+def deeper(frames: int, then: Callable[[], str | None]) -> str | None:
+    return deeper(frames - 1, then) if frames else then()
+
+
+@pytest.mark.parametrize("link", LINKS, ids=range(len(LINKS)))
+def test_a_chain_of_references_that_is_too_long_is_the_same_problem_at_every_depth_of_the_stack(
+    link: Callable[[JsonObject], JsonObject],
+) -> None:
+    schema = Schema.compile(chain(260, link), "it")
+    found = {deeper(frames, lambda: schema.check({"a": 1}, "value")) for frames in range(60)}
+    assert [unnamed(each or "", "value", "too deep") for each in found] == [[]]
+
+
+def test_a_panic_of_the_library_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    panic = type("PanicException", (BaseException,), {"__module__": "pyo3_runtime"})
+    schema = Schema.compile({"title": "panics", "type": "object"}, "it")
+    for raised, caught in ((panic, False), (KeyboardInterrupt, True)):
+        monkeypatch.setattr(compiled, "abbreviated", Mock(side_effect=raised))
+        with pytest.raises(KeyboardInterrupt) if caught else contextlib.nullcontext():
+            assert unnamed(schema.check({}, "value") or "", "value", "too deep") == []
+
+
+def test_a_value_as_deep_as_a_message_may_be_is_checked_by_a_recursive_schema() -> None:
+    node: JsonObject = {"properties": {"a": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}, "required": ["a"]}
+    value: JsonValue = None
+    for _ in range(DEFAULT_LIMITS.max_depth):
+        value = {"a": value}
+    assert problems({"$defs": {"node": node}, "$ref": "#/$defs/node"}, value) is None
 
 
 def test_a_pattern_that_backtracks_elsewhere_ends_here() -> None:

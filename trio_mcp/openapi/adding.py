@@ -27,7 +27,6 @@ from .operations import Operation, OperationPlan, OperationReader, RawOperation,
 from .parts import References
 from .reading import read_beside
 from .report import LeftOutOperation, OpenApiReport, TakenOperation
-from .schemas import TOO_DEEP
 from .sending import ApiClient, ApiRequest, HttpClient, HttpRequest
 
 logger = peer_logger("trio_mcp.openapi")
@@ -277,8 +276,6 @@ def read_operations(
             plan = reader.plan(each)
         except UnsupportedOperation as error:
             left_out.append(LeftOutOperation(each.operation, str(error)))
-        except RecursionError:
-            left_out.append(LeftOutOperation(each.operation, TOO_DEEP))
         else:
             plans.append(plan)
     return plans, left_out

@@ -40,6 +40,9 @@ FILE: Final[JsonObject] = {
     "additionalProperties": False,
 }
 
+MAX_FILE_LEVELS: Final = 8
+"""How deep arrays and alternatives are searched for files: a schema may refer to itself."""
+
 
 class EncodedBody(NamedTuple):
     """A body as it is sent.
@@ -182,25 +185,50 @@ def make_body(
         raise UnsupportedOperation("its request body is a form, and the schema of it is no object")
     files: dict[str, JsonValue] = {}
     if kind == "multipart":
+        found = FileSchemas(schemas)
         for name, each in (properties or {}).items():
-            if isinstance(each, dict) and (schema := file_schema(each, schemas)) is not None:
+            if isinstance(each, dict) and (schema := found.find(each)) is not None:
                 files[name] = schema
     schema = schemas.part({**form, "type": "object", "properties": {**(properties or {}), **files}}, "request")
     return Body(shown, kind, required, media.encoding, frozenset(files)), schema
 
 
-def file_schema(schema: JsonObject, schemas: SchemaReader) -> JsonObject | None:
-    """Return the schema of an argument for a property of a form that is a file, or several; None if it is something else."""
-    found = schemas.resolved(schema)
-    if found.get("type") == "array" and isinstance(items := found.get("items"), dict):
-        item = file_schema(items, schemas)
-        return None if item is None else {**found, "items": item}
-    for composed in ("anyOf", "oneOf"):
-        options = found.get(composed)
-        if isinstance(options, list):
-            made = [file_schema(each, schemas) if isinstance(each, dict) else None for each in options]
-            if any(each is not None for each in made):
-                return {composed: [each or option for each, option in zip(made, options, strict=True)]}
+class FileSchemas:
+    """Finds the files among the properties of a form.
+
+    Args:
+        schemas: those of the document.
+    """
+
+    def __init__(self, schemas: SchemaReader) -> None:
+        self._schemas = schemas
+        self._known: dict[tuple[int, int], JsonObject | None] = {}
+        """By the `id` of a schema of the document and the levels, since many lead to the same."""
+
+    def find(self, schema: JsonObject, levels: int = MAX_FILE_LEVELS) -> JsonObject | None:
+        """Return the schema of an argument for a property that is a file, or several; None if it is something else."""
+        if levels == 0:
+            return None
+        key = id(schema), levels
+        if key not in self._known:
+            self._known[key] = self._found(self._schemas.resolved(schema), levels - 1)
+        return self._known[key]
+
+    def _found(self, found: JsonObject, levels: int) -> JsonObject | None:
+        if found.get("type") == "array" and isinstance(items := found.get("items"), dict):
+            item = self.find(items, levels)
+            return None if item is None else {**found, "items": item}
+        for composed in ("anyOf", "oneOf"):
+            options = found.get(composed)
+            if isinstance(options, list):
+                made = [self.find(each, levels) if isinstance(each, dict) else None for each in options]
+                if any(each is not None for each in made):
+                    return {composed: [each or option for each, option in zip(made, options, strict=True)]}
+        return file_schema(found)
+
+
+def file_schema(found: JsonObject) -> JsonObject | None:
+    """Return the schema of an argument for a property without `$ref` that is a file; None if it is something else."""
     is_binary = found.get("format") == "binary" or ("contentMediaType" in found and "contentEncoding" not in found)
     if not is_binary or "string" not in (
         kind := found.get("type", "string"),

@@ -8,7 +8,8 @@ from typing import Final, TypeAlias
 
 from ..checks import mistake, nearest
 from ..server.tool_options import check_tool_name
-from .operations import Operation, free_name
+from .free_names import FreeNames
+from .operations import Operation
 
 MAX_NAME: Final = 64
 """Characters of a name that is made here. More are allowed, but not by the APIs of all models."""
@@ -76,12 +77,11 @@ def tool_names(
             raise ValueError(f"rename gives the name {name!r} to two operations")
         taken.update([name] if name is not None else [])
     short = short_ids(operations)
+    free = FreeNames(taken)
     names: list[str] = []
     for operation, own in zip(operations, given, strict=True):
         usual = short[operation.id] if operation.id in short else usual_name(operation)
-        name = shortened(usual, taken) if own is None else own
-        taken.add(name)
-        names.append(name)
+        names.append(taken_name(usual, free) if own is None else own)
     return names
 
 
@@ -105,13 +105,11 @@ def usual_name(operation: Operation) -> str:
     return NO_NAME.sub("_", f"{operation.method.lower()} {path}").strip("_-")
 
 
-def shortened(name: str, taken: set[str]) -> str:
-    """Return a name that is short enough and free."""
-    free = name[:MAX_NAME]
-    if free not in taken:
-        return free
-    # Room for the number.
-    return free_name(name[: MAX_NAME - 5], taken)
+def taken_name(name: str, free: FreeNames) -> str:
+    """Take a name, short enough and free, and return it."""
+    short = name[:MAX_NAME]
+    # Otherwise with room for the number.
+    return free.take(short if short not in free else name[: MAX_NAME - 5])
 
 
 def short_ids(operations: Sequence[Operation]) -> dict[str | None, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from ..server.results import wrapped_schema
 from ..types import JsonObject, JsonValue
 from .bodies import Body, chosen_media_type, make_body
 from .errors import OpenApiError, UnsupportedOperation
+from .free_names import FreeNames
 from .pages import PageLink, page_links
 from .parameters import FORBIDDEN_HEADERS, IGNORED_HEADERS, Parameter, is_json, make_parameter
 from .parts import MediaTypePart, OperationPart, ParameterPart, References, RequestBodyPart, ResponsePart, read
@@ -178,7 +180,7 @@ class OperationReader:
             name: self._parameter_schema(part) for part, name in zip(parts, names, strict=True)
         }
         required = [each.argument for each in parameters if each.required]
-        body_argument = free_name(BODY, set(names))
+        body_argument = FreeNames(names).take(BODY)
         body = self._body(raw.part)
         if body is not None:
             properties[body_argument] = body[1]
@@ -277,13 +279,13 @@ class OperationReader:
         except UnsupportedOperation as error:
             self._schemas.notes[f"it has no output schema: {error}"] = None
             return None
-        distinct = [schema for index, schema in enumerate(schemas) if schema not in schemas[:index]]
+        distinct = distinct_schemas(schemas)
         if not all(distinct):
             return None
         return distinct[0] if len(distinct) == 1 else {"anyOf": [*distinct]}
 
     def _output(self, schemas: Sequence[JsonObject], accept: str) -> Output:
-        distinct = [schema for index, schema in enumerate(schemas) if schema not in schemas[:index]]
+        distinct = distinct_schemas(schemas)
         schema = distinct[0] if len(distinct) == 1 else cast("JsonObject", {"anyOf": [*distinct]})
         whole = self._schemas.complete(schema, "response", OUTPUT)
         # Revisions before 2026-07-28 know only objects as structured results.
@@ -293,6 +295,15 @@ class OperationReader:
         return Output(shown, wrapped, accept)
 
 
+def distinct_schemas(schemas: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return schemas without those that are equal to an earlier one."""
+    # By their texts, since a response may have thousands of media types.
+    found: dict[str, JsonObject] = {}
+    for schema in schemas:
+        found.setdefault(json.dumps(schema, sort_keys=True), schema)
+    return list(found.values())
+
+
 def is_success(status: str) -> bool:
     """Return whether a key of `responses` stands for a success."""
     return bool(re.fullmatch(r"2(\d\d|XX|xx)", status))
@@ -300,23 +311,12 @@ def is_success(status: str) -> bool:
 
 def argument_names(parts: Sequence[ParameterPart]) -> list[str]:
     """Return the names of arguments for parameters; of two with one name the later has its place in it too."""
-    taken = set[str]()
+    free = FreeNames()
     names: list[str] = []
     for part in parts:
         plain = ARGUMENT.sub("_", part.name).strip("_")[:MAX_ARGUMENT] or part.location
-        name = plain if plain not in taken else free_name(f"{plain}_{part.location}"[:MAX_ARGUMENT], taken)
-        taken.add(name)
-        names.append(name)
+        names.append(free.take(plain if plain not in free else f"{plain}_{part.location}"[:MAX_ARGUMENT]))
     return names
-
-
-def free_name(name: str, taken: set[str]) -> str:
-    """Return a name, or with a number the first one that is free."""
-    free, count = name, 1
-    while free in taken:
-        count += 1
-        free = f"{name}_{count}"
-    return free
 
 
 def segments_of(path: str, parameters: Sequence[Parameter]) -> Iterator[str | Parameter]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from referencing import Registry
@@ -15,6 +15,10 @@ from ..types import JsonObject, JsonValue
 from .errors import UnsupportedOperation
 
 Location: TypeAlias = Literal["path", "query", "header", "cookie"]
+
+
+MAX_REFERENCES: Final = 100
+"""References that lead to each other, one after the other; each of them may be where a thousand others begin."""
 
 
 class Part(BaseModel):
@@ -121,7 +125,8 @@ class References:
         """Return a part without `$ref`: the members of its target, and over them its own.
 
         Raises:
-            UnsupportedOperation: a reference leads out of the document, to no object, or back to itself.
+            UnsupportedOperation: a reference leads out of the document, to no object, or back to itself; or more than
+                `MAX_REFERENCES` follow each other.
         """
         merged, followed = dict(part), set[str]()
         while isinstance(reference := merged.pop("$ref", None), str):
@@ -129,6 +134,10 @@ class References:
             if not isinstance(target, dict) or reference in followed:
                 raise UnsupportedOperation(f"its $ref {reference!r:.200} leads to no object, or back to itself")
             followed.add(reference)
+            if len(followed) > MAX_REFERENCES:
+                raise UnsupportedOperation(
+                    f"more than {MAX_REFERENCES} $ref lead to each other, up to {reference!r:.200}"
+                )
             merged = {**target, **merged}
         return merged
 

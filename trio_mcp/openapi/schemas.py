@@ -15,7 +15,7 @@ refers to itself keeps its `$ref`, into the `$defs` that come with it.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, cast
+from typing import Final, Literal, TypeAlias
 
 from ..protocol.schema.json_schema import Schema
 from ..protocol.schema.patterns import Pattern
@@ -23,6 +23,7 @@ from ..server.plain_schemas import inlined, referred
 from ..server.schema_references import subschemas, with_subschemas
 from ..types import JsonObject, JsonValue
 from .errors import UnsupportedOperation
+from .free_names import FreeNames
 from .parts import References
 
 Direction: TypeAlias = Literal["request", "response"]
@@ -43,7 +44,6 @@ DROPPED: Final = frozenset(
         "xml",
     }
 )
-TOO_DEEP: Final = "its schemas refer to each other too deep"
 ANYTHING: Final[JsonObject] = {}
 
 
@@ -60,8 +60,11 @@ class SchemaReader:
         self._old = old
         self._max_depth = max_depth
         self._definitions: dict[Direction, Definitions] = {"request": {}, "response": {}}
+        self._waiting: list[tuple[str, JsonObject, Direction]] = []
+        """Definitions that are not yet converted: in a list, since a chain of them can be longer than the stack."""
         self._names: dict[str, str] = {}
         """By the references that lead to them."""
+        self._free = FreeNames()
         self._failed: dict[str, UnsupportedOperation] = {}
         """Why definitions cannot be used, by their names."""
         self.notes: dict[str, None] = {}
@@ -79,13 +82,18 @@ class SchemaReader:
         """
         if schema is None or schema is True:
             return {}
-        return {"not": {}} if schema is False else self._converted(schema, direction)
+        if schema is False:
+            return {"not": {}}
+        part = self._converted(schema, direction)
+        while self._waiting:
+            self._define(*self._waiting.pop())
+        return part
 
     def complete(self, schema: JsonObject, direction: Direction, what: str) -> JsonObject:
         """Return a schema that was made of such parts, complete in itself.
 
         Raises:
-            UnsupportedOperation: it is nested too deep; `what` names it.
+            UnsupportedOperation: it is nested too deep, which `what` names, or it needs a definition that cannot be used.
         """
         used: Definitions = {}
         self._collect(schema, direction, used)
@@ -124,7 +132,7 @@ class SchemaReader:
         return nullable(converted) if self._old and schema.get("nullable") is True else converted
 
     def _reference(self, reference: str, schema: JsonObject, direction: Direction) -> JsonObject:
-        """Return the reference to a definition, which is converted unless it was already."""
+        """Return the reference to a definition, which `part` converts unless it was already."""
         target = self._references.target(reference)
         if not isinstance(target, dict):
             return {} if target is True else {"not": {}}
@@ -133,15 +141,7 @@ class SchemaReader:
         if name not in definitions:
             # Known before it is converted, because it may refer to itself.
             definitions[name] = {}
-            try:
-                definitions[name] = self._converted(target, direction)
-            except UnsupportedOperation as error:
-                self._failed[name] = error
-                raise
-            except RecursionError:
-                # Known as failed, because the definition is not complete.
-                self._failed[name] = UnsupportedOperation(TOO_DEEP)
-                raise self._failed[name] from None
+            self._waiting.append((name, target, direction))
         made: JsonObject = {"$ref": f"#/$defs/{name}"}
         if self._old:
             # In 3.0 the members beside a reference do not count; many documents write these two there, and mean them.
@@ -151,15 +151,18 @@ class SchemaReader:
         beside = {key: value for key, value in schema.items() if key != "$ref"}
         return {**self._converted(beside, direction), **made}
 
+    def _define(self, name: str, schema: JsonObject, direction: Direction) -> None:
+        try:
+            self._definitions[direction][name] = self._converted(schema, direction)
+        except UnsupportedOperation as error:
+            # Raised by `complete`, for whatever needs it.
+            self._failed[name] = error
+
     def _name_of(self, reference: str) -> str:
         name = self._names.get(reference)
         if name is None:
             base = "".join(character if character.isalnum() else "_" for character in reference.rpartition("/")[2])
-            name, taken, count = base, set(self._names.values()), 1
-            while name in taken:
-                count += 1
-                name = f"{base}_{count}"
-            self._names[reference] = name
+            name = self._names[reference] = self._free.take(base)
         return name
 
     def _tidy(self, schema: JsonObject, made: JsonObject) -> None:
@@ -174,7 +177,10 @@ class SchemaReader:
         elif examples is not None and not isinstance(examples, list):
             del made["examples"]
         if isinstance(required := schema.get("required"), list):
-            made["required"] = [name for index, name in enumerate(required) if name not in required[:index]]
+            # Names are strings, and so hashable; `check_schema` refuses what is not.
+            made["required"] = (
+                list(dict.fromkeys(required)) if all(isinstance(each, str) for each in required) else required
+            )
         if schema.get("format") == "byte" and "contentEncoding" not in made:
             made["contentEncoding"] = "base64"
 
@@ -241,7 +247,9 @@ def is_pattern(text: str) -> bool:
 
 def depth_of(value: JsonValue) -> int:
     """Return how deep a value is nested."""
-    if not isinstance(value, dict | list):
-        return 0
-    items = value.values() if isinstance(value, dict) else value
-    return 1 + max(map(depth_of, cast("list[JsonValue]", items)), default=0)
+    # Level by level: what long chains of references became can be deeper than the stack.
+    depth, level = 0, [value]
+    while level := [each for each in level if isinstance(each, dict | list)]:
+        depth += 1
+        level = [item for each in level for item in (each.values() if isinstance(each, dict) else each)]
+    return depth

@@ -91,17 +91,19 @@ def inlined(schema: JsonObject) -> Inlined:
     definitions = cast("dict[str, JsonObject]", schema.get("$defs", {}))
     if not definitions:
         return Inlined(schema)
-    recursive = recursive_names(definitions)
-    inliner = Inliner(definitions, recursive)
+    inliner = Inliner(definitions)
+    recursive = inliner.recursive
     body = {key: value for key, value in schema.items() if key != "$defs"}
+    followed = set[str | None]()
     # The schema itself may be nothing but a reference, and both eras want to read `"type": "object"` in it.
-    while (name := referred(body)) in definitions:
+    while (name := referred(body)) in definitions and name not in followed:
+        followed.add(name)
         body = {**definitions[name], **{key: value for key, value in body.items() if key != "$ref"}}
     plain = inliner.plain(body)
     if recursive:
         kept = {name: inliner.plain(definitions[name]) for name in sorted(inliner.used)}
         plain = {**plain, "$defs": cast("JsonValue", kept)} if kept else plain
-    if encoded_size(plain, {}) > MAX_INLINED:
+    if encoded_size(plain, inliner.sizes) > MAX_INLINED:
         return Inlined(schema, f"without it, it would have more than {MAX_INLINED} bytes")
     return Inlined(plain, f"{', '.join(sorted(recursive))} refers to itself" if inliner.used else None)
 
@@ -110,27 +112,34 @@ class Inliner:
     """Copies definitions to where they are used.
 
     Attributes:
+        recursive: the definitions that lead back to themselves.
         used: the recursive definitions that the result refers to.
+        sizes: what `encoded_size` knows of the copies.
     """
 
-    def __init__(self, definitions: Mapping[str, JsonObject], recursive: frozenset[str]) -> None:
+    def __init__(self, definitions: Mapping[str, JsonObject]) -> None:
         self.used: set[str] = set()
+        self.sizes: dict[int, int] = {}
         self._definitions = definitions
-        self._recursive = recursive
         # Shared and not copied, so that a schema of a few lines that doubles with each takes no more memory than it has lines.
         self._done: dict[str, JsonObject] = {}
+        groups = list(components(definitions))
+        leading_back = (names for names in groups if len(names) > 1 or names[0] in references(definitions[names[0]]))
+        self.recursive = frozenset(name for names in leading_back for name in names)
+        # After what they lead to, so that neither the copies nor their sizes need more of the stack than one definition.
+        for name in (names[0] for names in groups if names[0] not in self.recursive):
+            self._done[name] = self.plain(definitions[name])
+            encoded_size(self._done[name], self.sizes)
 
     def plain(self, schema: JsonObject) -> JsonObject:
         """Return a schema without the references that can be resolved."""
         name = referred(schema)
         if name is None or name not in self._definitions:
             return with_subschemas(without_mapping(schema), self.plain)
-        if name in self._recursive:
+        if name in self.recursive:
             # All of those, because they refer to each other.
-            self.used |= self._recursive
+            self.used |= self.recursive
             return schema
-        if name not in self._done:
-            self._done[name] = self.plain(self._definitions[name])
         # Members beside a reference are the field's own: its description is nearer than that of the type.
         beside = self.plain({key: value for key, value in schema.items() if key != "$ref"})
         return {**self._done[name], **beside}
@@ -149,20 +158,39 @@ def referred(schema: JsonObject) -> str | None:
     return None
 
 
-def recursive_names(definitions: Mapping[str, JsonObject]) -> frozenset[str]:
-    """Return the definitions that lead back to themselves."""
-    direct = {name: frozenset(references(schema)) & definitions.keys() for name, schema in definitions.items()}
+def components(definitions: Mapping[str, JsonObject]) -> Iterator[list[str]]:
+    """Yield the definitions, those that lead to each other together, after all that they lead to (Tarjan's algorithm)."""
+    lowest: dict[str, int] = {}
+    numbers: dict[str, int] = {}
+    done, found = set[str](), list[str]()
+    # A list and no recursion: a path can be longer than the stack.
+    path: list[tuple[str, Iterator[str]]] = []
 
-    def leads_back(name: str) -> bool:
-        found, left = set[str](), list(direct[name])
-        while left:
-            target = left.pop()
-            if target not in found:
-                found.add(target)
-                left.extend(direct[target])
-        return name in found
+    def enter(name: str) -> None:
+        lowest[name] = numbers[name] = len(numbers)
+        found.append(name)
+        path.append((name, iter(dict.fromkeys(references(definitions[name])))))
 
-    return frozenset(name for name in definitions if leads_back(name))
+    for start in definitions:
+        if start not in numbers:
+            enter(start)
+        while path:
+            name, targets = path[-1]
+            target = next((each for each in targets if each in definitions and each not in done), None)
+            if target is not None and target not in numbers:
+                enter(target)
+            elif target is not None:
+                lowest[name] = min(lowest[name], lowest[target])
+            else:
+                path.pop()
+                if path:
+                    lowest[path[-1][0]] = min(lowest[path[-1][0]], lowest[name])
+                if lowest[name] == numbers[name]:
+                    names = [found.pop()]
+                    while names[-1] != name:
+                        names.append(found.pop())
+                    done.update(names)
+                    yield names
 
 
 def references(schema: JsonObject) -> Iterator[str]:

@@ -20,7 +20,7 @@ from referencing.jsonschema import specification_with
 
 from ...types.base import JsonObject, JsonValue
 from ..strict_json import JsonLimits, json_path, loads
-from .keywords import CHECK_BUDGET, DIALECTS, BudgetExceeded, CheckBudget, SubschemaRole, abbreviated
+from .keywords import CHECK_BUDGET, DIALECTS, BudgetExceeded, CheckBudget, NestedTooDeep, SubschemaRole, abbreviated
 from .limits import MAX_BYTES, MAX_DEPTH, MAX_STEPS, MAX_SUBSCHEMAS, QUICK_STEPS, QUICK_VALUES, CheckTooDear
 from .meta_schemas import in_one_piece
 from .patterns import MAX_PATTERN_WEIGHT, Pattern
@@ -88,12 +88,16 @@ class CompiledSchema:
         try:
             errors = islice(validator.iter_errors(abbreviated(value)), count)
             return "; ".join(_problem_text(error, root) for error in errors) or None
-        # A `$ref` that leads back to itself never comes to a smaller value. The stack may end before the budget does.
-        except RecursionError:
-            return f"{root or 'the value'} cannot be checked: the schema refers to itself without an end"
+        # A `$ref` that leads back to itself never comes to a smaller value. A caller may have left little of the stack.
+        except (NestedTooDeep, RecursionError):
+            return _too_deep(root)
         # `multipleOf` divides, and an integer of 640 digits is not a float.
         except ArithmeticError:
             return f"{root or 'the value'} holds a number that is too large to be checked"
+        except BaseException as error:  # noqa: ASYNC103, ASYNC104  what is no panic is raised again
+            if not _is_panic(error):
+                raise
+            return _too_deep(root)  # noqa: ASYNC104
         finally:
             CHECK_BUDGET.reset(token)
 
@@ -112,6 +116,16 @@ class CompiledSchema:
 @cache
 def _meta_validator(kind: type[Validator]) -> Validator:
     return kind(in_one_piece(kind.META_SCHEMA))
+
+
+def _is_panic(error: BaseException) -> bool:
+    """Return whether Rust code has panicked, which the end of the stack makes `rpds` do."""
+    # Each library has a class of its own with this name, and none can be imported.
+    return (type(error).__module__, type(error).__name__) == ("pyo3_runtime", "PanicException")
+
+
+def _too_deep(root: str) -> str:
+    return f"{root or 'the value'} cannot be checked: the schema refers to itself without an end, or its references lead too deep"
 
 
 def _problem_text(error: ValidationError, root: str) -> str:

@@ -53,7 +53,8 @@ class Schema:
     def check(self, value: JsonValue, root: str = "", pause: Callable[[], object] | None = None) -> str | None:
         """Return the first problems of a value in one line, each with its path from `root`, or None if the value is valid.
 
-        Never raises. A value that costs more than `MAX_STEPS`, or on which the schema refers to itself without end, is invalid.
+        Never raises. A value that costs more than `MAX_STEPS` is invalid, and so is one on which the schema refers to itself
+        without end or its keywords take more than `MAX_FRAMES`.
 
         Args:
             pause: called again and again, for a check that is made in a thread beside other work.

@@ -4,6 +4,9 @@ The library was not written for schemas and values from an attacker. A few hundr
 line, `pattern` backtracks, `uniqueItems` compares each pair of items, and every error prints the whole value. So each keyword
 takes its cost from a budget of steps, those four are replaced, and large values are printed by their kind.
 
+A long chain of `$ref` would run the stack out. Where that happens within the library's Rust code, it raises no `RecursionError`
+but a panic. So each keyword that applies a schema counts its frames, and a check ends far above the end of the stack.
+
 This module loads `jsonschema`, which takes 0.2 s. Only `compiled` imports it.
 """
 
@@ -19,7 +22,7 @@ from jsonschema.protocols import Validator
 from jsonschema.validators import extend
 
 from ...types.base import JsonValue
-from .limits import STEPS_WITHOUT_PAUSE
+from .limits import MAX_FRAMES, STEPS_WITHOUT_PAUSE
 from .patterns import Pattern
 from .references import Resolver
 
@@ -29,6 +32,10 @@ Schema: TypeAlias = Mapping[str, Any]
 
 class BudgetExceeded(Exception):
     """The budget of a check is used up."""
+
+
+class NestedTooDeep(Exception):
+    """The keywords of a check are nested deeper than `MAX_FRAMES`."""
 
 
 class SubschemaRole(NamedTuple):
@@ -53,6 +60,7 @@ class CheckBudget:
         weights: the sizes of `const` and `enum`, by the id of their value.
         roles: the roles of its subschemas, by the id of their value.
         pause: called again and again; None if the check is made in one go.
+        frames: of the stack that the keywords take which are being checked now.
     """
 
     steps: int
@@ -60,6 +68,7 @@ class CheckBudget:
     weights: Mapping[int, int]
     roles: Mapping[int, SubschemaRole]
     pause: Callable[[], object] | None = None
+    frames: int = 0
     _without_pause: int = 0
 
     def spend(self, steps: int) -> None:
@@ -72,6 +81,16 @@ class CheckBudget:
             if self._without_pause >= STEPS_WITHOUT_PAUSE:
                 self._without_pause = 0
                 self.pause()
+
+    def enter(self, frames: int) -> None:
+        """Count frames that are taken now; raise `NestedTooDeep` if they are too many together."""
+        self.frames += frames
+        if self.frames > MAX_FRAMES:
+            raise NestedTooDeep
+
+    def leave(self, frames: int) -> None:
+        """Count frames that are free again."""
+        self.frames -= frames
 
     def finds(self, pattern: str, text: str) -> bool:
         """Return whether a pattern matches in a text, and take its cost from the budget."""
@@ -124,6 +143,21 @@ def _with_cost(keyword: Keyword) -> Keyword:
     def paying(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[ValidationError] | None:
         CHECK_BUDGET.get().spend(1 + _width(value) + _width(instance))
         return keyword(validator, value, instance, schema)
+
+    return paying
+
+
+def _nesting(keyword: Keyword, frames: int) -> Keyword:
+    """Return a keyword that applies a schema, with its cost and its frames."""
+
+    def paying(validator: Any, value: Any, instance: Any, schema: Any) -> Iterator[ValidationError]:
+        budget = CHECK_BUDGET.get()
+        budget.spend(1 + _width(value) + _width(instance))
+        budget.enter(frames)
+        try:
+            yield from keyword(validator, value, instance, schema) or ()
+        finally:
+            budget.leave(frames)
 
     return paying
 
@@ -235,10 +269,13 @@ def _evaluated(validator: Any, instance: Any, schema: Any, without_unevaluated: 
     """
     if not isinstance(schema, dict):
         return set()
-    CHECK_BUDGET.get().spend(1 + _width(instance) + _width(schema))
+    budget = CHECK_BUDGET.get()
+    budget.spend(1 + _width(instance) + _width(schema))
+    budget.enter(1)
     seen = _evaluated_here(validator, instance, schema, without_unevaluated)
     for inner in _applied(validator, instance, schema):
         seen |= _evaluated(validator, instance, inner)
+    budget.leave(1)
     return seen
 
 
@@ -271,16 +308,32 @@ def _applied(validator: Any, instance: Any, schema: Schema) -> Iterator[Any]:
 
 
 def _holds(validator: Any, instance: Any, schema: Any) -> bool:
-    role = CHECK_BUDGET.get().roles.get(id(schema))
+    budget = CHECK_BUDGET.get()
+    role = budget.roles.get(id(schema))
     errors = validator.descend(instance, schema, resolver=None if role is None else role.resolver)
-    return next(iter(errors), None) is None
+    budget.enter(_HOLDS_FRAMES)
+    holds = next(iter(errors), None) is None
+    budget.leave(_HOLDS_FRAMES)
+    return holds
 
 
 # Dialects
 
+# The frames of each keyword that applies schemas: that of `_nesting`, its own, and those that it calls.
+_FRAMES: Final[Mapping[str, int]] = {
+    **dict.fromkeys(("$ref", "$dynamicRef", "allOf", "anyOf", "properties", "patternProperties", "propertyNames"), 3),
+    **dict.fromkeys(("items", "prefixItems", "additionalItems", "dependentSchemas", "dependencies"), 3),
+    **dict.fromkeys(("additionalProperties", "unevaluatedItems", "unevaluatedProperties"), 4),
+    **dict.fromkeys(("contains", "if", "not", "oneOf"), 5),
+}
+_HOLDS_FRAMES: Final = 4
+
 
 def _bounded(base: type[Validator], **replaced: Keyword) -> type[Validator]:
-    keywords = {name: _with_cost(keyword) for name, keyword in {**base.VALIDATORS, **replaced}.items()}
+    keywords = {
+        name: _nesting(keyword, _FRAMES[name]) if name in _FRAMES else _with_cost(keyword)
+        for name, keyword in {**base.VALIDATORS, **replaced}.items()
+    }
     for name in ("const", "enum"):
         keywords[name] = _compared(base.VALIDATORS[name])
     bounded: type[Validator] = extend(base, keywords)  # type: ignore[no-untyped-call]

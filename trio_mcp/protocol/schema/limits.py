@@ -17,6 +17,8 @@ MAX_SUBSCHEMAS: Final = 10_000
 """The most schemas within one schema, itself included."""
 MAX_STEPS: Final = 100_000
 """What one check may cost: about one step for each keyword at each value."""
+MAX_FRAMES: Final = 600
+"""How many frames of the stack the nested keywords of one check may take: Python has 1,000, and the caller some of them."""
 
 QUICK_STEPS: Final = 2_000
 """What a check may cost that is made in one go: some ten milliseconds."""
