@@ -37,6 +37,7 @@ from ..session.calls.services import CallServices
 from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
 from .behind import behind_target
+from .followed import Followed
 from .mirroring import Following, Mirror
 from .server import MAX_SESSIONS, RelayServer
 
@@ -164,11 +165,6 @@ class Proxy(RelayServer):
         """No threads: the functions run at the server."""
         return
 
-    @property
-    def follows_resources(self) -> bool:
-        """Whether `watch` does anything."""
-        return True
-
     def check_mountable(self) -> None:
         """Every proxy can be mounted."""
 
@@ -201,10 +197,10 @@ class Proxy(RelayServer):
         """Return what its calls need of a service: the connections to the server."""
         return replace(services, state=state)
 
-    def watch(self, state: object, uri: str, /) -> None:
-        """Subscribe to a resource at the server."""
+    def follower(self, state: object, /) -> Followed:
+        """Return what subscribes to resources at the server."""
         assert isinstance(state, Following)
-        state.links.watch(uri)
+        return state.links.followed
 
     def _on_updated(self, uri: str) -> None:
         for mount, outer in tuple(self._outer):
