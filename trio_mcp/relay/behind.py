@@ -49,6 +49,19 @@ def behind_target(target: object, options: Mapping[str, object]) -> Behind:
     return Behind(command=shown, check=partial(asks_nothing, checked, dict(options), shown, is_file=is_file))
 
 
+def words_of(target: object) -> tuple[str, ...]:
+    """Return where a target leads to, as it was written: a URL without what may be a secret in it, a path, or a command."""
+    if isinstance(target, Client):
+        return words_of(target.target)
+    if isinstance(target, str | os.PathLike):
+        text = os.fspath(target)
+        parts = urlsplit(text) if "://" in text else None
+        # A secret may change, and its proxy stays the same.
+        shown = text if parts is None else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return (shown,)
+    return tuple(os.fspath(cast("str", word)) for word in target) if isinstance(target, Sequence) else ()
+
+
 def credentials_of(url: str, headers: object) -> str:
     """Return where in a URL or in headers there are credentials; "" if there are none."""
     if callable(headers):

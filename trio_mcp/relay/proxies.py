@@ -36,7 +36,7 @@ from ..session import (
 from ..session.calls.services import CallServices
 from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
-from .behind import behind_target
+from .behind import behind_target, words_of
 from .followed import Followed
 from .mirroring import Following, Mirror
 from .server import MAX_SESSIONS, RelayServer
@@ -112,6 +112,7 @@ class Proxy(RelayServer):
             name=name,
             keeps_session=True,
             behind=behind,
+            leads_to=words_of(target),
         )
         self._outer: list[tuple[MountPoint, Composition]] = []
         self._mirror = Mirror(name, self._forward)
@@ -175,7 +176,7 @@ class Proxy(RelayServer):
     @asynccontextmanager
     async def open_mounted(self) -> AsyncIterator[Following]:
         """Connect to the server, and follow its lists in the block."""
-        bindings = self._bound()
+        bindings = self._bound([outer.identity.name for _, outer in self._outer])
         async with trio.open_nursery() as nursery:
             limit = self.max_sessions
             following = Following(self._mirror, self._connect_to, nursery, limit, self._on_updated, bindings)

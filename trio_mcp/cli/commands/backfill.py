@@ -13,7 +13,7 @@ import click
 
 from ...errors import McpError
 from ...relay import Backfill, OnForm, RelayServer
-from ...relay.behind import behind_target
+from ...relay.behind import behind_target, words_of
 from ...relay.server import MAX_SESSIONS
 from ...sampling import SamplingProvider
 from ...server.running import run_process, serve_over
@@ -106,6 +106,7 @@ def command_line(
             Backfill(model_api, on_form),
             max_sessions=max_sessions or MAX_SESSIONS,
             behind=behind_target(connect_to, own),
+            leads_to=words_of(connect_to),
         )
         if over_http:
             stack.enter_context(http_errors())
