@@ -80,6 +80,84 @@ OPEN: dict[str, Callable[[], SharedServer]] = {
 asking = pytest.mark.parametrize("make", ASKING.values(), ids=ASKING)
 
 
+CREDENTIALS: list[tuple[str, dict[str, str]]] = [
+    *(
+        ("", {name: "x"})
+        for name in [
+            "Authorization",
+            "X-JWT",
+            "X-Session-Id",
+            "Session",
+            "X-Amz-Sig",
+            "Ticket",
+            "DPoP",
+            "X-PIN",
+            "PRIVATE-TOKEN",
+        ]
+    ),
+    *(
+        ("", {name: "x"})
+        for name in ["X-Api-Key", "X-Goog-Api-Key", "apikey", "Ocp-Apim-Subscription-Key", "X-Key", "X-CSRF", "Basic"]
+    ),
+    *(("", {"X-Custom": value}) for value in ("Bearer x", "basic eA==", "eyJhbGciOi")),
+    *(
+        ("?" + query, {})
+        for query in [
+            "code=x",
+            "sig=x",
+            "sid=x",
+            "jwt=x",
+            "a=1;token=2",
+            "session=x",
+            "key=x",
+            "AWSAccessKeyId=x",
+            "accessToken=x",
+        ]
+    ),
+    *(("?" + query, {}) for query in ["accessToken=x", "a=1&api%5Fkey=x", "a=eyJhbGciOi", "a=1&b=Bearer+x"]),
+]
+NO_CREDENTIALS: list[tuple[str, dict[str, str]]] = [
+    *(
+        ("", {name: "x"})
+        for name in [
+            "X-Max-Tokens",
+            "X-Author",
+            "X-Keyboard",
+            "Idempotency-Key",
+            "X-Monkey",
+            "X-Tokenizer",
+            "X-Compass",
+        ]
+    ),
+    *(("", {name: "x"}) for name in ["X-Bypass-Cache", "X-Routing-Key", "X-Partition-Key", "X-Code"]),
+    *(
+        ("?" + query, {})
+        for query in [
+            "author=me",
+            "keyword=x",
+            "max_tokens=5",
+            "compass=n",
+            "sort_key=a",
+            "country_code=de",
+            "sortKey=a",
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "headers"), CREDENTIALS)
+def test_credentials_are_known_by_whole_words_of_their_names_and_by_how_they_begin(
+    query: str, headers: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigurationError, match="credentials"):
+        asgi_app(proxy(URL + query, headers=headers))
+
+
+@pytest.mark.parametrize(("query", "headers"), NO_CREDENTIALS)
+def test_names_that_only_resemble_those_of_credentials_refuse_nothing(query: str, headers: dict[str, str]) -> None:
+    assert asgi_app(proxy(URL + query, headers=headers)).options.authenticate is None
+
+
 def never() -> Any:
     raise AssertionError("nothing connects")
 

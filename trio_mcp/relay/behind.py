@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import trio
 
@@ -15,8 +15,8 @@ from ..client import Client
 from ..client.target import connectable, open_target
 from ..errors import ConfigurationError
 from ..http.open_access import CURE, Behind
-from ..printable import is_secret_name
 from ..session import as_message_channel
+from .credentials import credentials_of
 
 CHECK_SECONDS: Final = 30.0
 """Seconds that a Python file may take to be loaded, for the question whether it asks for authentication."""
@@ -60,21 +60,6 @@ def words_of(target: object) -> tuple[str, ...]:
         shown = text if parts is None else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         return (shown,)
     return tuple(os.fspath(cast("str", word)) for word in target) if isinstance(target, Sequence) else ()
-
-
-def credentials_of(url: str, headers: object) -> str:
-    """Return where in a URL or in headers there are credentials; "" if there are none."""
-    if callable(headers):
-        return "headers of a function"
-    given = headers if isinstance(headers, Mapping) else {}
-    named = next((name for name in given if is_secret_name(str(name))), None)
-    if named is not None:
-        return f"the header {str(named).lower()}"
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
-        return "the user in its URL"
-    asked = next((name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if is_secret_name(name)), None)
-    return "" if asked is None else f"{asked!r:.80} in its URL"
 
 
 def place_of_run(words: Sequence[str]) -> int | None:
