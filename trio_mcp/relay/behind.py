@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -26,7 +27,17 @@ ASKS: Final = 4
 UNKNOWN: Final = 5
 """The exit statuses with which `trio-mcp run --check-open` says whether the server asks for it; others say that it has failed."""
 CHECK: Final = "--check-open"
-PROGRAM: Final = "trio-mcp"
+CHECKED: Final = frozenset({"run", "backfill"})
+"""The commands that take it."""
+PROGRAM: Final = re.compile(
+    r"(.*[/\\])?(trio-mcp(\.exe)?(\[.*\])?([@=<>~!].*)?|trio_mcp[/\\](cli[/\\])?__main__\.py)", re.IGNORECASE
+)
+"""The program, as a package with a version, too, and the file that is its module."""
+MODULE: Final = re.compile(r"-[A-Za-z]*m\s*trio_mcp(\.cli)?(\.__main__)?")
+SPLIT: Final = re.compile(r"(?P<flags>-[0iv]*)S(?P<short>.*)|--split-string=?(?P<long>.*)", re.DOTALL)
+SHELL: Final = re.compile(r"(.*/)?(ba|da|k|z)?sh")
+SCRIPT: Final = re.compile(r"[^;&|<>$`(){}\[\]*?~#!\n\\]*")
+"""A line that is only a command for a shell."""
 
 
 def behind_target(target: object, options: Mapping[str, object]) -> Behind:
@@ -39,13 +50,12 @@ def behind_target(target: object, options: Mapping[str, object]) -> Behind:
     if not isinstance(found, Sequence):
         return Behind(server=found)
     words = [os.fspath(cast("str", word)) for word in found]
-    place = place_of_run(words)
     # The words of a file are ours, and it is served by this version.
     is_file = found is not target
     shown = str(target) if is_file else shlex.join(words)
-    if place is None:
+    checked = checked_command(words)
+    if checked is None:
         return Behind(command=shown)
-    checked = [*words[:place], CHECK, *words[place:]]
     return Behind(command=shown, check=partial(asks_nothing, checked, dict(options), shown, is_file=is_file))
 
 
@@ -62,13 +72,50 @@ def words_of(target: object) -> tuple[str, ...]:
     return tuple(os.fspath(cast("str", word)) for word in target) if isinstance(target, Sequence) else ()
 
 
-def place_of_run(words: Sequence[str]) -> int | None:
-    """Return where the words begin that a command gives to `trio-mcp run`; None if it is another command."""
-    for place, word in enumerate(words[:-1]):
-        is_program = os.path.basename(word) == PROGRAM or (word == "trio_mcp" and words[max(place - 1, 0)] == "-m")
-        if is_program and words[place + 1] == "run":
-            return place + 2
+def checked_command(words: Sequence[str]) -> list[str] | None:
+    """Return the words that let `trio-mcp run` or `backfill` answer with `CHECK`; None if it is another command."""
+    words = plain_words(words)
+    for place, word in enumerate(words):
+        before = words[place - 1] if place else ""
+        if PROGRAM.fullmatch(word) or MODULE.fullmatch(word) or MODULE.fullmatch(f"{before} {word}"):
+            end = next((number for number in range(place + 1, len(words)) if words[number][:1] != "-"), len(words))
+            if end < len(words) and words[end] in CHECKED:
+                return [*words[: end + 1], CHECK, *words[end + 1 :]]
     return None
+
+
+def plain_words(words: Sequence[str]) -> list[str]:
+    """Return the words of a command, also where `env -S` or a shell has them in one text."""
+    found, program = [*words], os.path.basename(words[0]) if words else ""
+    try:
+        if program == "env":
+            return env_words(found)
+        is_script = SHELL.fullmatch(program) and len(words) > 2 and re.fullmatch("-[a-z]*c", words[1])
+        if is_script and SCRIPT.fullmatch(words[2]):
+            inner = shlex.split(words[2])
+            inner = inner[1:] if inner[:1] == ["exec"] else inner
+            # A variable before it is set for it alone, which `env` does too.
+            return plain_words(["env", *inner] if inner and "=" in inner[0] else inner)
+    except ValueError:
+        pass  # quotation marks that do not end
+    return found
+
+
+def env_words(words: list[str]) -> list[str]:
+    """Return the words of an `env` without `-S`. Raises `ValueError` if its text cannot be split."""
+    for place, word in enumerate(words[1:], 1):
+        split = SPLIT.fullmatch(word)
+        if split is not None:
+            text, rest = split["short"] or split["long"] or "", words[place + 1 :]
+            if not text and rest:
+                text, rest = rest[0], rest[1:]
+            if "$" in text or "\\" in text:
+                return words
+            flags = [split["flags"]] if split["flags"] not in (None, "-") else []
+            return [*words[:place], *flags, *shlex.split(text), *rest]
+        if word[:1] != "-" and "=" not in word and words[place - 1] not in ("-u", "-C"):
+            break  # what follows is of the program
+    return words
 
 
 async def asks_nothing(command: Sequence[str], options: Mapping[str, object], shown: str, *, is_file: bool) -> bool:

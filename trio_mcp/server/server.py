@@ -303,7 +303,7 @@ class Server(Composition):
         Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong
         setting, such as a certificate that cannot be read, is one line on stderr and not a traceback.
         """
-        server.running.run_process(partial(self.serve, transport, **options), self.identity.name)
+        server.running.run_process(partial(self.serve, transport, **options), self.identity.name, self)
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.
