@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -23,7 +24,9 @@ from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.relay import Proxy
 from trio_mcp.relay.followed import Followed
 from trio_mcp.relay.host_links import IDLE_SECONDS
+from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE, Mirror
 from trio_mcp.relay.proxies import START_SECONDS
+from trio_mcp.relay.server_client import STEP
 from trio_mcp.session import (
     AnyChannel,
     Envelope,
@@ -52,6 +55,7 @@ from trio_mcp.types import (
     TextResourceContents,
     ToolAnnotations,
 )
+from trio_mcp.types import Tool as ToolModel
 from trio_mcp_transports.stdio.channel import LineChannel
 
 ERAS = ("legacy", "modern")
@@ -422,6 +426,50 @@ async def test_what_the_server_removes_and_changes_is_removed_and_changed(host: 
         assert tools["f_report"].description == "another"
         assert await found.client.list_prompts() == await found.client.list_resources() == []
         assert await found.client.list_resource_templates() == []
+
+
+async def test_a_list_that_changes_after_each_reading_is_read_ever_more_seldom(autojump_clock: MockClock) -> None:
+    far, readings = Far("modern"), list[float]()
+
+    @far.server.message_middleware
+    def change(message: MessageFacts) -> None:
+        if message.method == "tools/list":
+            readings.append(trio.current_time())
+            far.server.add_tool(lambda: "", name=f"tool_{len(readings)}")
+
+    async with Client.connect(by("mounted", far.server), mode="modern") as client:
+        await trio.sleep(60)
+        assert 3 <= len(readings) <= 12
+        pauses = [later - earlier for earlier, later in itertools.pairwise(readings)][READ_AT_ONCE:]
+        assert pauses == sorted(pauses)
+        assert min(pauses) >= 1
+        # The last change is read, too, and after a while without one the next is read at once.
+        far.server.remove_tool("report")
+        await trio.sleep(PAUSES.longest + 1)
+        assert "f_report" not in {tool.name for tool in await client.list_tools()}
+
+
+async def test_a_long_list_holds_up_no_other_task_while_it_is_taken_in() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    mirror = Mirror("far", unused)
+    tools = [ToolModel(name=f"t{number}", input_schema={"type": "object"}) for number in range(10 * STEP)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await mirror.registry.tools.peer_list.update(tools)  # type: ignore[union-attr]
+        nursery.cancel_scope.cancel()
+    assert turns >= 9
+    assert len(mirror.registry.tools.by_key) == len(tools)
+
+
+async def unused(*_arguments: object) -> Any:
+    raise AssertionError("nothing is called")
 
 
 @host_eras

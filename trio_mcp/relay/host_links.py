@@ -161,11 +161,12 @@ class HostLinks:
         client.announce = partial(self._on_change, client)
         return client
 
-    def learn(self, tools: list[Tool]) -> None:
+    async def learn(self, tools: list[Tool]) -> None:
         """Let all clients know the tools of the server."""
+        # First: a client that is opened meanwhile learns these.
         self.tools = tools
         for client in self._clients():
-            client.learn(tools)
+            await client.learn_in_steps(tools)
 
     def watch_all(self, client: ServerClient) -> None:
         """Subscribe a client to the resources that hosts have subscribed to."""
@@ -190,7 +191,7 @@ class HostLinks:
             logger.info("the server %r could not be reached: %s", self._name, failure)
             text = f"the server {self._name!r} cannot be reached: {failure}"
             raise RemoteProtocolError(text, code=INTERNAL_ERROR) from None
-        client.learn(self.tools)
+        await client.learn_in_steps(self.tools)
         client.watch_lists()
         self.watch_all(client)
         return client

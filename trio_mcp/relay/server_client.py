@@ -47,6 +47,9 @@ from .rounds import MAX_ROUNDS
 
 logger = peer_logger("trio_mcp.relay")
 
+STEP: Final = 100
+"""Items of a list that are taken in before other tasks have a turn."""
+
 SUBSCRIBED_WITHIN: Final = 5.0
 """Seconds that a call waits for the server to agree to the subscriptions before it."""
 
@@ -178,6 +181,14 @@ class ServerClient:
         bare = [tool.model_copy(update={"output_schema": None}) for tool in tools]
         known = {tool.name for tool in self._tools.add(bare, self.link.dialect)}
         return [tool for tool in tools if tool.name in known]
+
+    async def learn_in_steps(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Learn tools as `learn` does, and let other tasks run in between."""
+        found: list[Tool] = []
+        for start in range(0, len(tools), STEP):
+            found += self.learn(tools[start : start + STEP])
+            await trio.lowlevel.checkpoint()
+        return found
 
     # what the server reports
 
