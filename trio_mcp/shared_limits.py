@@ -125,6 +125,9 @@ HOST_CONNECTIONS: Final = SharedLimit(
     "a connection of the caller that no call uses is closed, or else the call gets an error",
     "max_sessions",
 )
+FOLLOWED_RESOURCES: Final = SharedLimit(
+    "resources of one server that its proxy subscribes to for hosts", 1_000, "-32000"
+)
 STORED_RECORDS: Final = SharedLimit(
     "records in a store in memory",
     100_000,
@@ -155,6 +158,7 @@ SHARED_LIMITS: Final = (
     WEBSOCKETS,
     CONNECTIONS,
     HOST_CONNECTIONS,
+    FOLLOWED_RESOURCES,
     STORED_RECORDS,
 )
 """All of them. The memory budget is shared by the same rule, and says so itself (`runtime/memory_budget.py`)."""

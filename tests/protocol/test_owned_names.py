@@ -12,8 +12,8 @@ from trio_mcp.protocol.sealing.request_state import KeyRing, from_base64url
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))
 
 
-def names(*keys: bytes) -> OwnedNames:
-    return OwnedNames(KeyRing(keys or (KEY,)))
+def names(*keys: bytes, audience: str = "proxy") -> OwnedNames:
+    return OwnedNames(KeyRing(keys or (KEY,)), audience)
 
 
 @given(st.text(), st.text(), st.text())
@@ -35,6 +35,12 @@ def test_a_name_opens_for_its_kind_and_owner_and_has_one_text(kind: str, owner: 
 )
 def test_a_text_of_another_kind_or_owner_or_name_is_not_opened(kind: str, owner: str, change: str) -> None:
     assert names().open(kind, owner, names().seal("task", "alice", "t-1") + change) is None
+
+
+def test_a_text_of_another_audience_is_not_opened() -> None:
+    text = names().seal("task", "alice", "t-1")
+    assert names(audience="other").open("task", "alice", text) is None
+    assert names(audience="other").seal("task", "alice", "t-1") != text
 
 
 def test_a_text_with_any_character_changed_is_not_opened() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -57,7 +58,7 @@ class ProxyEnd(MemoryChannel):
     in_process = False
 
 
-def behind_a_proxy(service: Service) -> RelayServer:
+def behind_a_proxy(service: Service, name: str | None = None) -> RelayServer:
     """Return a proxy that has one service behind it, as one of HTTP is for all connections."""
 
     @asynccontextmanager
@@ -70,7 +71,7 @@ def behind_a_proxy(service: Service) -> RelayServer:
                 yield channel
             nursery.cancel_scope.cancel()
 
-    return RelayServer(connect, Backfill())
+    return RelayServer(connect, Backfill(), name=name)
 
 
 class Principal:
@@ -113,24 +114,30 @@ class Principal:
 
 @asynccontextmanager
 async def principals(
-    server: Server, *, host: str = "modern", way: str = "alone", keys: Sequence[KeyRing | None] = (None,)
+    server: Server,
+    *,
+    host: str = "modern",
+    way: str = "alone",
+    keys: Sequence[KeyRing | None] = (None,),
+    names: Sequence[str | None] = (None,),
 ) -> AsyncIterator[list[Principal]]:
     """Serve a proxy of a server, or a proxy of a proxy, to alice and bob over HTTP.
 
     Args:
         keys: of the proxy; for each there is one more that is served to both.
+        names: of as many proxies, each with all of the keys.
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(trio.fail_after(ALL_SECONDS))
-        relay = behind_a_proxy(await stack.enter_async_context(server.open_service()))
+        service = await stack.enter_async_context(server.open_service())
         if way == "chain":
-            opened: AbstractAsyncContextManager[Service] = relay.open_service()
-            relay = behind_a_proxy(await stack.enter_async_context(opened))
+            opened: AbstractAsyncContextManager[Service] = behind_a_proxy(service).open_service()
+            service = await stack.enter_async_context(opened)
         found: list[Principal] = []
-        for ring in keys:
-            again = relay.with_options(ServiceOptions(keys=ring))
+        for name, ring in itertools.product(names, keys):
+            again = behind_a_proxy(service, name).with_options(ServiceOptions(keys=ring))
             peer = await stack.enter_async_context(served(asgi_app(again, authenticate=authenticate)))
-            found += [Principal(peer, name, host) for name in ("alice", "bob")]
+            found += [Principal(peer, who, host) for who in ("alice", "bob")]
         for each in found:
             await each.open()
         yield found

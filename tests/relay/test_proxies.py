@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
@@ -18,11 +19,14 @@ from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
 from trio_mcp.client.options import ClientOptions
-from trio_mcp.errors import ConfigurationError, RemoteProtocolError
+from trio_mcp.errors import ConfigurationError, LimitExceeded, RemoteProtocolError
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.relay import Proxy
+from trio_mcp.relay.followed import Followed
 from trio_mcp.relay.host_links import IDLE_SECONDS
+from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE, Mirror
 from trio_mcp.relay.proxies import START_SECONDS
+from trio_mcp.relay.server_client import STEP
 from trio_mcp.session import (
     AnyChannel,
     Envelope,
@@ -35,6 +39,7 @@ from trio_mcp.session import (
     as_message_channel,
     serve_channel,
 )
+from trio_mcp.shared_limits import FOLLOWED_RESOURCES
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import (
     CallToolResult,
@@ -50,6 +55,7 @@ from trio_mcp.types import (
     TextResourceContents,
     ToolAnnotations,
 )
+from trio_mcp.types import Tool as ToolModel
 from trio_mcp_transports.stdio.channel import LineChannel
 
 ERAS = ("legacy", "modern")
@@ -422,17 +428,104 @@ async def test_what_the_server_removes_and_changes_is_removed_and_changed(host: 
         assert await found.client.list_resource_templates() == []
 
 
-async def test_of_too_many_subscriptions_the_newest_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trio_mcp.relay.host_links.MAX_WATCHED", 2)
-    monkeypatch.setattr("trio_mcp.relay.server_client.MAX_WATCHED", 2)
-    far = Far("modern")
-    async with near("mounted", "legacy", far) as found:
-        uris = [f"note://f/of/{day}" for day in ("monday", "tuesday", "wednesday")]
-        async with found.client.listen(uris=uris) as changes:
+async def test_a_list_that_changes_after_each_reading_is_read_ever_more_seldom(autojump_clock: MockClock) -> None:
+    far, readings = Far("modern"), list[float]()
+
+    @far.server.message_middleware
+    def change(message: MessageFacts) -> None:
+        if message.method == "tools/list":
+            readings.append(trio.current_time())
+            far.server.add_tool(lambda: "", name=f"tool_{len(readings)}")
+
+    async with Client.connect(by("mounted", far.server), mode="modern") as client:
+        await trio.sleep(60)
+        assert 3 <= len(readings) <= 12
+        pauses = [later - earlier for earlier, later in itertools.pairwise(readings)][READ_AT_ONCE:]
+        assert pauses == sorted(pauses)
+        assert min(pauses) >= 1
+        # The last change is read, too, and after a while without one the next is read at once.
+        far.server.remove_tool("report")
+        await trio.sleep(PAUSES.longest + 1)
+        assert "f_report" not in {tool.name for tool in await client.list_tools()}
+
+
+async def test_a_long_list_holds_up_no_other_task_while_it_is_taken_in() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await trio.lowlevel.checkpoint()
+
+    mirror = Mirror("far", unused)
+    tools = [ToolModel(name=f"t{number}", input_schema={"type": "object"}) for number in range(10 * STEP)]
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(count)
+        await mirror.registry.tools.peer_list.update(tools)  # type: ignore[union-attr]
+        nursery.cancel_scope.cancel()
+    assert turns >= 9
+    assert len(mirror.registry.tools.by_key) == len(tools)
+
+
+async def unused(*_arguments: object) -> Any:
+    raise AssertionError("nothing is called")
+
+
+@host_eras
+@server_eras
+@pytest.mark.parametrize("way", ["alone", "mounted"])
+async def test_a_resource_over_the_limit_is_refused_and_those_before_it_stay(
+    way: str, host: str, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "alone" and host == server:
+        pytest.skip("messages pass as they are, and the server has limits of its own")
+    monkeypatch.setattr("trio_mcp.relay.followed.FOLLOWED_RESOURCES", FOLLOWED_RESOURCES._replace(limit=2))
+    far, prefix = Far(server), "note://f/of/" if way == "mounted" else "note://of/"
+    async with near(way, host, far) as found:
+        async with found.client.listen(uris=[f"{prefix}monday", f"{prefix}tuesday"]) as changes:
+            further = found.client.listen(uris=[f"{prefix}wednesday"])
+            if host == "legacy":
+                async with further:
+                    assert not further.honoured.resource_subscriptions
+            else:
+                with pytest.raises(PeerError) as refused:
+                    await further.__aenter__()
+                assert refused.value.code == -32000
+                assert unnamed(str(refused.value), FOLLOWED_RESOURCES.what) == []
             await found.call("report")
-            for day in ("monday", "wednesday"):
-                far.server.resource_updated(f"note://of/{day}")
-            assert (await anext(changes)).uri == "note://f/of/wednesday"
+            far.server.resource_updated("note://of/monday")
+            assert (await anext(changes)).uri == f"{prefix}monday"
+        await wait_all_tasks_blocked()
+        async with found.client.listen(uris=[f"{prefix}wednesday"]) as changes:
+            await found.call("report")
+            far.server.resource_updated("note://of/wednesday")
+            assert (await anext(changes)).uri == f"{prefix}wednesday"
+
+
+def test_a_resource_is_followed_while_a_host_subscribes_to_it_and_counts_for_the_first_of_those() -> None:
+    client = WatchingClient()
+    followed = Followed(lambda: [client])
+    for caller in ("alice", "bob", "bob"):
+        followed.watch("a:1", caller)
+    assert client.uris == ["a:1"]
+    followed.unwatch("a:1", "alice")
+    followed.unwatch("a:1", "bob")
+    followed.unwatch("a:1", "carl")
+    assert (client.uris, list(followed)) == (["a:1"], ["a:1"])
+    for number in range(2, FOLLOWED_RESOURCES.limit // 2 + 1):
+        followed.watch(f"a:{number}", "bob")
+    with pytest.raises(LimitExceeded):
+        followed.watch("a:0", "bob")
+    followed.unwatch("a:1", "bob")
+    assert "a:1" not in client.uris
+    followed.watch("a:0", "bob")
+
+
+class WatchingClient:
+    def __init__(self) -> None:
+        self.uris: list[str] = []
+        self.watch, self.unwatch = self.uris.append, self.uris.remove
 
 
 # servers that end

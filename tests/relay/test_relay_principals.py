@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import trio
@@ -12,9 +13,11 @@ from hosts import proxied
 from principals import TALKS, Principal, authenticate, one_era, principals
 from relaying import ALL_SECONDS, FORM, PROMPT, Json, Line, ask, initialized
 
-from trio_mcp import Context, Server, proxy
+from trio_mcp import Client, Context, Server, proxy
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, RELATED_TASK
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.relay.behind import words_of
+from trio_mcp.relay.bindings import audience_of
 from trio_mcp.relay.rounds import MAX_SEALED
 from trio_mcp_transports.http import asgi_app
 
@@ -105,6 +108,43 @@ async def test_a_key_that_is_malformed_is_rejected(host: str, server: str, key: 
         reply = await alice.call("pay", {IDEMPOTENCY_KEY: key}, order=7)
         assert reply["error"]["code"] == -32602
         assert IDEMPOTENCY_KEY in reply["error"]["message"]
+
+
+@hosts
+@servers
+async def test_a_principal_of_another_proxy_is_another_one_although_it_has_the_same_name_and_keys(
+    host: str, server: str
+) -> None:
+    ring = KeyRing([bytes(range(32))])
+    opened = principals(shop(server), host=host, keys=[ring], names=["shop", "office", "shop"])
+    async with opened as (alice, _, namesake, _, again, _):
+        key = {IDEMPOTENCY_KEY: "order 7"}
+        first = text_of(await alice.call("pay", key, order=7))
+        assert text_of(await namesake.call("pay", key, order=7)) != first
+        assert text_of(await again.call("pay", key, order=7)) == first
+        link = link_of(await alice.call("big", text="a"))
+        assert "error" in await namesake.request("resources/read", uri=link)
+        assert "result" in await again.request("resources/read", uri=link)
+        if host == server == "modern":
+            asked = await alice.call("ask", what="who?")
+            state = asked["result"]["requestState"]
+            tried = {"name": "ask", "arguments": {"what": "who?"}, "requestState": state, **answer(asked, "Bob")}
+            assert (await namesake.request("tools/call", **tried))["error"]["code"] == -32602
+            assert text_of(await again.request("tools/call", **tried)) == "who? Bob"
+
+
+def test_the_audience_of_a_proxy_is_its_name_its_server_and_what_it_is_mounted_in_without_secrets() -> None:
+    command, url = ["python", "a.py"], "https://user:secret@example.com:8000/mcp?token=x#y"
+    assert words_of(Client.connect(url)) == words_of(url) == ("https://example.com:8000/mcp",)
+    assert (words_of(command), words_of(Path("a.py")), words_of(Server("s"))) == (("python", "a.py"), ("a.py",), ())
+    audiences = [
+        audience_of("a", ["b"], []),
+        audience_of("a", [], ["b"]),
+        audience_of("b", ["b"], []),
+        audience_of("a", ["b", "c"], []),
+    ]
+    assert len(set(audiences)) == 4
+    assert audience_of("a", (), ["x", "y"]) == audience_of("a", [], ("y", "x"))
 
 
 # requestState

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import pytest
 import trio
 from talk import Json, Talk, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Server, ServiceOptions
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Actor, CancelReason, Outbox
 from trio_mcp.session import subscriptions
+from trio_mcp.session.subscriptions import Subscriber, Subscriptions
 from trio_mcp.shared_limits import SUBSCRIPTIONS
 
 UPDATED = "notifications/resources/updated"
@@ -247,3 +252,59 @@ async def test_the_streams_have_their_time_within_that_of_the_calls(server: Serv
         with service.subscriptions.open_stream(unread):
             await service.drain(10)
         assert trio.current_time() == pytest.approx(10)
+
+
+# followers
+
+
+class Following:
+    """A follower that takes some URIs only."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused, self.known = refused, Counter[tuple[str, Any]]()
+
+    def watch(self, uri: str, caller: Any, /) -> None:
+        if uri in self.refused:
+            raise LimitExceeded("no more")
+        self.known[uri, caller] += 1
+
+    def unwatch(self, uri: str, caller: Any, /) -> None:
+        self.known[uri, caller] -= 1
+
+    @property
+    def counted(self) -> dict[tuple[str, Any], int]:
+        return dict(+self.known)
+
+
+async def test_followers_know_each_subscription_while_it_lasts_and_take_over_those_of_earlier_ones() -> None:
+    found, first, second = Subscriptions(), Following(), Following()
+    found.follow_with([first])
+    alice, bob = (Subscriber((), 9, lambda: None, caller) for caller in ("alice", "bob"))
+    alice.subscribe("a:1")
+    found.add(alice)
+    found.add(bob)
+    found.subscribe(bob, "a:1")
+    assert first.counted == {("a:1", "alice"): 1, ("a:1", "bob"): 1}
+    found.follow_with([second])
+    assert (first.counted, second.counted) == ({}, {("a:1", "alice"): 1, ("a:1", "bob"): 1})
+    found.unsubscribe(bob, "a:1")
+    found.discard(alice)
+    assert second.counted == {}
+
+
+async def test_a_subscription_that_a_follower_refuses_leaves_nothing_behind() -> None:
+    found, first, second = Subscriptions(), Following(), Following("a:2")
+    found.follow_with([first, second])
+    both = Subscriber((), 9, lambda: None)
+    both.subscribe("a:1")
+    both.subscribe("a:2")
+    both.task_ids = ("task",)
+    with pytest.raises(LimitExceeded):
+        found.add(both)
+    single = Subscriber((), 9, lambda: None)
+    found.add(single)
+    with pytest.raises(LimitExceeded):
+        found.subscribe(single, "a:2")
+    found.discard(single)
+    assert (first.counted, second.counted, single.uris, len(found)) == ({}, {}, {}, 0)
+    assert "uris=0" in repr(found)

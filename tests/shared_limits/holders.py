@@ -23,6 +23,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, HttpLimits, Server, TaskOptions
 from trio_mcp.protocol.jsonrpc import Encoded
+from trio_mcp.relay import followed
 from trio_mcp.relay.proxies import proxy
 from trio_mcp.runtime import Account, Limits, MemoryBudget
 from trio_mcp.session import Peer, subscriptions
@@ -36,6 +37,7 @@ from trio_mcp.shared_limits import (
     CONNECTIONS,
     FINISHED_BYTES,
     FINISHED_CALLS,
+    FOLLOWED_RESOURCES,
     HOST_CONNECTIONS,
     KEYED_OUTCOME_BYTES,
     KEYED_OUTCOMES,
@@ -243,6 +245,24 @@ async def connections() -> AsyncIterator[Hold]:
 
 
 @asynccontextmanager
+async def followed_resources() -> AsyncIterator[Hold]:
+    outer, far, numbers = Server("outer", version="1"), Server("far", version="1"), itertools.count()
+    far.resource("a:{name}")(lambda name: name)
+    outer.mount("f", proxy(far))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(followed, "FOLLOWED_RESOURCES", FOLLOWED_RESOURCES._replace(limit=LIMIT))
+        async with outer.open_service() as service:
+            known = Callers(lambda caller: Talk(service, principal=caller, account=service.open_account(Peer(caller))))
+
+            async def hold(caller: str | None) -> str | None:
+                talk = await known.of(caller, opens=True)
+                talk.request("resources/subscribe", {"uri": f"a:f/{next(numbers):02}"})
+                return await refusal(talk)
+
+            yield hold
+
+
+@asynccontextmanager
 async def host_connections() -> AsyncIterator[Hold]:
     outer, far = Server("outer", version="1"), Server("far", version="1")
     far.tool(wait)
@@ -338,6 +358,7 @@ HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] =
     WEBSOCKETS: lambda: over_http(open_websocket),
     CONNECTIONS: connections,
     HOST_CONNECTIONS: host_connections,
+    FOLLOWED_RESOURCES: followed_resources,
     STORED_RECORDS: stored_records,
 }
 

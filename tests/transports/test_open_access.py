@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from naming import naming
 from trio_mcp import Client, HttpOptions, Server, proxy
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.relay import Backfill, Proxy, RelayServer
+from trio_mcp.relay.behind import checked_command
 from trio_mcp.session import SharedServer
 from trio_mcp_transports.http import asgi_app
 
@@ -80,6 +82,84 @@ OPEN: dict[str, Callable[[], SharedServer]] = {
 asking = pytest.mark.parametrize("make", ASKING.values(), ids=ASKING)
 
 
+CREDENTIALS: list[tuple[str, dict[str, str]]] = [
+    *(
+        ("", {name: "x"})
+        for name in [
+            "Authorization",
+            "X-JWT",
+            "X-Session-Id",
+            "Session",
+            "X-Amz-Sig",
+            "Ticket",
+            "DPoP",
+            "X-PIN",
+            "PRIVATE-TOKEN",
+        ]
+    ),
+    *(
+        ("", {name: "x"})
+        for name in ["X-Api-Key", "X-Goog-Api-Key", "apikey", "Ocp-Apim-Subscription-Key", "X-Key", "X-CSRF", "Basic"]
+    ),
+    *(("", {"X-Custom": value}) for value in ("Bearer x", "basic eA==", "eyJhbGciOi")),
+    *(
+        ("?" + query, {})
+        for query in [
+            "code=x",
+            "sig=x",
+            "sid=x",
+            "jwt=x",
+            "a=1;token=2",
+            "session=x",
+            "key=x",
+            "AWSAccessKeyId=x",
+            "accessToken=x",
+        ]
+    ),
+    *(("?" + query, {}) for query in ["accessToken=x", "a=1&api%5Fkey=x", "a=eyJhbGciOi", "a=1&b=Bearer+x"]),
+]
+NO_CREDENTIALS: list[tuple[str, dict[str, str]]] = [
+    *(
+        ("", {name: "x"})
+        for name in [
+            "X-Max-Tokens",
+            "X-Author",
+            "X-Keyboard",
+            "Idempotency-Key",
+            "X-Monkey",
+            "X-Tokenizer",
+            "X-Compass",
+        ]
+    ),
+    *(("", {name: "x"}) for name in ["X-Bypass-Cache", "X-Routing-Key", "X-Partition-Key", "X-Code"]),
+    *(
+        ("?" + query, {})
+        for query in [
+            "author=me",
+            "keyword=x",
+            "max_tokens=5",
+            "compass=n",
+            "sort_key=a",
+            "country_code=de",
+            "sortKey=a",
+        ]
+    ),
+]
+
+
+@pytest.mark.parametrize(("query", "headers"), CREDENTIALS)
+def test_credentials_are_known_by_whole_words_of_their_names_and_by_how_they_begin(
+    query: str, headers: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigurationError, match="credentials"):
+        asgi_app(proxy(URL + query, headers=headers))
+
+
+@pytest.mark.parametrize(("query", "headers"), NO_CREDENTIALS)
+def test_names_that_only_resemble_those_of_credentials_refuse_nothing(query: str, headers: dict[str, str]) -> None:
+    assert asgi_app(proxy(URL + query, headers=headers)).options.authenticate is None
+
+
 def never() -> Any:
     raise AssertionError("nothing connects")
 
@@ -138,6 +218,25 @@ def test_the_error_shows_no_credentials() -> None:
         assert "t0p" not in str(caught.value)
 
 
+SPELLED = {
+    "trio-mcp --debug run a.py": "trio-mcp --debug run --check-open a.py",
+    "python -mtrio_mcp run a.py": "python -mtrio_mcp run --check-open a.py",
+    "python -Im trio_mcp run a.py": "python -Im trio_mcp run --check-open a.py",
+    "python -m trio_mcp.cli run a.py": "python -m trio_mcp.cli run --check-open a.py",
+    "python -m trio_mcp.__main__ run a.py": "python -m trio_mcp.__main__ run --check-open a.py",
+    "python lib/trio_mcp/__main__.py run a.py": "python lib/trio_mcp/__main__.py run --check-open a.py",
+    "python /bin/trio-mcp run a.py": "python /bin/trio-mcp run --check-open a.py",
+    "uvx --from trio-mcp==1.0 trio-mcp run a.py": "uvx --from trio-mcp==1.0 trio-mcp run --check-open a.py",
+    "uvx trio-mcp@latest run a.py": "uvx trio-mcp@latest run --check-open a.py",
+    "env -S 'trio-mcp run a.py'": "env trio-mcp run --check-open a.py",
+    "env -u X A=b -iS'trio-mcp run' a.py": "env -u X A=b -i trio-mcp run --check-open a.py",
+    "env --split-string='trio-mcp run a.py'": "env trio-mcp run --check-open a.py",
+    "sh -c 'exec trio-mcp run a.py'": "trio-mcp run --check-open a.py",
+    "/bin/bash -lc 'A=b trio-mcp run a.py'": "env A=b trio-mcp run --check-open a.py",
+    "trio-mcp backfill -- trio-mcp run a.py": "trio-mcp backfill --check-open -- trio-mcp run a.py",
+}
+
+
 def test_a_file_is_known_by_its_command(tmp_path: Path) -> None:
     """What the files ask for is found out when they are served: see the wires."""
     file = tmp_path / "app.py"
@@ -150,10 +249,20 @@ def test_a_file_is_known_by_its_command(tmp_path: Path) -> None:
         ["trio-mcp", "run", "x"],
     ):
         assert proxy(target).behind.check is not None
+    for text, checked in SPELLED.items():
+        words = checked_command(shlex.split(text))
+        assert words is not None
+        assert shlex.join(words) == checked
     for command in (
         ["python", str(file)],
         ["uvx", "x", "run"],
         ["trio-mcp"],
         ["python", "-m", "trio_mcp", "call", "x"],
+        ["python", "-m", "trio_mcp.server", "run", "x"],
+        ["env", "-S", "trio-mcp run 'x"],
+        ["env", "-S", "trio-mcp run $FILE"],
+        ["env", "other", "-S", "trio-mcp run x"],
+        ["sh", "-c", "cd x && trio-mcp run x"],
+        ["sh", "trio-mcp"],
     ):
         assert proxy(command).behind.check is None

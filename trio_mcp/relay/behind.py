@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, cast
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 import trio
 
@@ -15,8 +16,8 @@ from ..client import Client
 from ..client.target import connectable, open_target
 from ..errors import ConfigurationError
 from ..http.open_access import CURE, Behind
-from ..printable import is_secret_name
 from ..session import as_message_channel
+from .credentials import credentials_of
 
 CHECK_SECONDS: Final = 30.0
 """Seconds that a Python file may take to be loaded, for the question whether it asks for authentication."""
@@ -26,7 +27,17 @@ ASKS: Final = 4
 UNKNOWN: Final = 5
 """The exit statuses with which `trio-mcp run --check-open` says whether the server asks for it; others say that it has failed."""
 CHECK: Final = "--check-open"
-PROGRAM: Final = "trio-mcp"
+CHECKED: Final = frozenset({"run", "backfill"})
+"""The commands that take it."""
+PROGRAM: Final = re.compile(
+    r"(.*[/\\])?(trio-mcp(\.exe)?(\[.*\])?([@=<>~!].*)?|trio_mcp[/\\](cli[/\\])?__main__\.py)", re.IGNORECASE
+)
+"""The program, as a package with a version, too, and the file that is its module."""
+MODULE: Final = re.compile(r"-[A-Za-z]*m\s*trio_mcp(\.cli)?(\.__main__)?")
+SPLIT: Final = re.compile(r"(?P<flags>-[0iv]*)S(?P<short>.*)|--split-string=?(?P<long>.*)", re.DOTALL)
+SHELL: Final = re.compile(r"(.*/)?(ba|da|k|z)?sh")
+SCRIPT: Final = re.compile(r"[^;&|<>$`(){}\[\]*?~#!\n\\]*")
+"""A line that is only a command for a shell."""
 
 
 def behind_target(target: object, options: Mapping[str, object]) -> Behind:
@@ -39,38 +50,72 @@ def behind_target(target: object, options: Mapping[str, object]) -> Behind:
     if not isinstance(found, Sequence):
         return Behind(server=found)
     words = [os.fspath(cast("str", word)) for word in found]
-    place = place_of_run(words)
     # The words of a file are ours, and it is served by this version.
     is_file = found is not target
     shown = str(target) if is_file else shlex.join(words)
-    if place is None:
+    checked = checked_command(words)
+    if checked is None:
         return Behind(command=shown)
-    checked = [*words[:place], CHECK, *words[place:]]
     return Behind(command=shown, check=partial(asks_nothing, checked, dict(options), shown, is_file=is_file))
 
 
-def credentials_of(url: str, headers: object) -> str:
-    """Return where in a URL or in headers there are credentials; "" if there are none."""
-    if callable(headers):
-        return "headers of a function"
-    given = headers if isinstance(headers, Mapping) else {}
-    named = next((name for name in given if is_secret_name(str(name))), None)
-    if named is not None:
-        return f"the header {str(named).lower()}"
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
-        return "the user in its URL"
-    asked = next((name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if is_secret_name(name)), None)
-    return "" if asked is None else f"{asked!r:.80} in its URL"
+def words_of(target: object) -> tuple[str, ...]:
+    """Return where a target leads to, as it was written: a URL without what may be a secret in it, a path, or a command."""
+    if isinstance(target, Client):
+        return words_of(target.target)
+    if isinstance(target, str | os.PathLike):
+        text = os.fspath(target)
+        parts = urlsplit(text) if "://" in text else None
+        # A secret may change, and its proxy stays the same.
+        shown = text if parts is None else f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        return (shown,)
+    return tuple(os.fspath(cast("str", word)) for word in target) if isinstance(target, Sequence) else ()
 
 
-def place_of_run(words: Sequence[str]) -> int | None:
-    """Return where the words begin that a command gives to `trio-mcp run`; None if it is another command."""
-    for place, word in enumerate(words[:-1]):
-        is_program = os.path.basename(word) == PROGRAM or (word == "trio_mcp" and words[max(place - 1, 0)] == "-m")
-        if is_program and words[place + 1] == "run":
-            return place + 2
+def checked_command(words: Sequence[str]) -> list[str] | None:
+    """Return the words that let `trio-mcp run` or `backfill` answer with `CHECK`; None if it is another command."""
+    words = plain_words(words)
+    for place, word in enumerate(words):
+        before = words[place - 1] if place else ""
+        if PROGRAM.fullmatch(word) or MODULE.fullmatch(word) or MODULE.fullmatch(f"{before} {word}"):
+            end = next((number for number in range(place + 1, len(words)) if words[number][:1] != "-"), len(words))
+            if end < len(words) and words[end] in CHECKED:
+                return [*words[: end + 1], CHECK, *words[end + 1 :]]
     return None
+
+
+def plain_words(words: Sequence[str]) -> list[str]:
+    """Return the words of a command, also where `env -S` or a shell has them in one text."""
+    found, program = [*words], os.path.basename(words[0]) if words else ""
+    try:
+        if program == "env":
+            return env_words(found)
+        is_script = SHELL.fullmatch(program) and len(words) > 2 and re.fullmatch("-[a-z]*c", words[1])
+        if is_script and SCRIPT.fullmatch(words[2]):
+            inner = shlex.split(words[2])
+            inner = inner[1:] if inner[:1] == ["exec"] else inner
+            # A variable before it is set for it alone, which `env` does too.
+            return plain_words(["env", *inner] if inner and "=" in inner[0] else inner)
+    except ValueError:
+        pass  # quotation marks that do not end
+    return found
+
+
+def env_words(words: list[str]) -> list[str]:
+    """Return the words of an `env` without `-S`. Raises `ValueError` if its text cannot be split."""
+    for place, word in enumerate(words[1:], 1):
+        split = SPLIT.fullmatch(word)
+        if split is not None:
+            text, rest = split["short"] or split["long"] or "", words[place + 1 :]
+            if not text and rest:
+                text, rest = rest[0], rest[1:]
+            if "$" in text or "\\" in text:
+                return words
+            flags = [split["flags"]] if split["flags"] not in (None, "-") else []
+            return [*words[:place], *flags, *shlex.split(text), *rest]
+        if word[:1] != "-" and "=" not in word and words[place - 1] not in ("-u", "-C"):
+            break  # what follows is of the program
+    return words
 
 
 async def asks_nothing(command: Sequence[str], options: Mapping[str, object], shown: str, *, is_file: bool) -> bool:

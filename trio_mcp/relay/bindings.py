@@ -17,7 +17,8 @@ principal that gets it: `requestState`, the ids of tasks, and the links of resul
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from functools import cached_property, partial
 from typing import Final
 
@@ -52,18 +53,19 @@ class Bindings:
 
     Args:
         ring: the keys.
+        audience: the proxy, whose principals these are; a principal of another one in front of the server may have the same name.
 
     Attributes:
         states: the sealed `requestState`s.
     """
 
-    def __init__(self, ring: KeyRing) -> None:
-        self._ring = ring
-        self.states = RoundStates(ring)
+    def __init__(self, ring: KeyRing, audience: str) -> None:
+        self._ring, self._audience = ring, audience
+        self.states = RoundStates(ring, audience)
 
     @cached_property
     def _names(self) -> OwnedNames:
-        return OwnedNames(self._ring)
+        return OwnedNames(self._ring, self._audience)
 
     # from the host
 
@@ -76,7 +78,7 @@ class Bindings:
         """
         task_id, uri, wanted = params.get("taskId"), params.get("uri"), params.get("notifications")
         open_task = partial(self._task, principal)
-        found = with_related_task(with_key(principal, params), open_task)
+        found = with_related_task(self._with_key(principal, params), open_task)
         if method.startswith("tasks/") and isinstance(task_id, str):
             found = {**found, "taskId": open_task(task_id)}
         elif method == LISTEN and isinstance(wanted, dict):
@@ -155,7 +157,7 @@ class Bindings:
     def call(self, principal: str, params: RequestParams) -> RequestParams:
         """Return the params of a call as the server gets them. Raises as `request`."""
         if params.meta is not None and IDEMPOTENCY_KEY in params.meta:
-            params = params.model_copy(update={"meta": with_key(principal, {"_meta": params.meta})["_meta"]})
+            params = params.model_copy(update={"meta": self._with_key(principal, {"_meta": params.meta})["_meta"]})
         if isinstance(params, ReadResourceRequestParams) and is_kept(params.uri):
             params = params.model_copy(update={"uri": self.link_of(principal, params.uri)})
         return params
@@ -163,6 +165,20 @@ class Bindings:
     def returned(self, principal: str, result: Model) -> Model:
         """Return the result of a call with its links to kept results sealed."""
         return with_kept_links(result, partial(self._link, principal))
+
+    def _with_key(self, principal: str, params: JsonObject) -> JsonObject:
+        """Return params with the idempotency key of one principal, if there is one.
+
+        Raises:
+            RemoteProtocolError: -32602, the key is malformed.
+        """
+        meta = params.get("_meta")
+        if not isinstance(meta, dict) or IDEMPOTENCY_KEY not in meta:
+            return params
+        key = meta[IDEMPOTENCY_KEY]
+        if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
+            raise malformed(IDEMPOTENCY_KEY)
+        return {**params, "_meta": {**meta, IDEMPOTENCY_KEY: key_of(self._audience, principal, key)}}
 
     # questions and news of the server
 
@@ -204,27 +220,24 @@ def with_related_task(holder: JsonObject, change: Rename) -> JsonObject:
     return {**holder, "_meta": {**meta, RELATED_TASK: with_task_id(related, change)}}
 
 
-def with_key(principal: str, params: JsonObject) -> JsonObject:
-    """Return params with the idempotency key of one principal, if there is one.
-
-    Raises:
-        RemoteProtocolError: -32602, the key is malformed.
-    """
-    meta = params.get("_meta")
-    if not isinstance(meta, dict) or IDEMPOTENCY_KEY not in meta:
-        return params
-    key = meta[IDEMPOTENCY_KEY]
-    if not isinstance(key, str) or not 0 < len(key) <= MAX_KEY:
-        raise malformed(IDEMPOTENCY_KEY)
-    return {**params, "_meta": {**meta, IDEMPOTENCY_KEY: key_of(principal, key)}}
-
-
-def key_of(principal: str, key: str) -> str:
+def key_of(audience: str, principal: str, key: str) -> str:
     """Return the idempotency key of one principal as the server gets it: no key of another principal is the same."""
-    owner = text_digest(principal, OWNER_BYTES)
+    # Without the keys of the ring, although they tell proxies apart: whichever of them were used, a rotation would end its use at
+    # some moment, and the repeat of a call from before it would run a second time.
+    owner = text_digest(f"{audience} {principal}", OWNER_BYTES)
     # The sign tells a digest from a key that looks like one.
     whole = f"{owner}.{key}"
     return whole if len(whole) <= MAX_KEY else f"{owner}!{text_digest(key)}"
+
+
+def audience_of(name: str, leads_to: Sequence[str], outer: Sequence[str]) -> str:
+    """Return the audience of a proxy, which its replicas have, and it has itself after a restart.
+
+    Args:
+        leads_to: its server, as `words_of` returns it.
+        outer: the names of the servers in which it is mounted.
+    """
+    return text_digest(json.dumps([name, [*leads_to], sorted(outer)]))
 
 
 def text_digest(text: str, size: int | None = None) -> str:

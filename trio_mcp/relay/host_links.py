@@ -27,9 +27,10 @@ from ..shared_limits import HOST_CONNECTIONS
 from ..types import ClientCapabilities, Implementation, Tool
 from .answers import Answers, Backfill
 from .bindings import Bindings
+from .followed import Followed
 from .offers import host_of
 from .questions import Questions
-from .server_client import MAX_WATCHED, ServerClient
+from .server_client import ServerClient
 
 logger = peer_logger("trio_mcp.relay")
 
@@ -105,6 +106,7 @@ class HostLinks:
         bindings: for hosts with a principal.
 
     Attributes:
+        followed: the resources that hosts subscribe to.
         tools: those of the server, whose calls may need headers.
     """
 
@@ -118,7 +120,7 @@ class HostLinks:
         self._on_change = on_change
         self._bindings = bindings
         self._links: dict[HostKey, HostLink] = {}
-        self._watched: dict[str, None] = {}
+        self.followed = Followed(self._clients)
         self.tools: list[Tool] = []
 
     @asynccontextmanager
@@ -159,30 +161,16 @@ class HostLinks:
         client.announce = partial(self._on_change, client)
         return client
 
-    def learn(self, tools: list[Tool]) -> None:
+    async def learn(self, tools: list[Tool]) -> None:
         """Let all clients know the tools of the server."""
+        # First: a client that is opened meanwhile learns these.
         self.tools = tools
         for client in self._clients():
-            client.learn(tools)
-
-    def watch(self, uri: str) -> None:
-        """Subscribe to a resource on all connections, since a process reports only its own changes.
-
-        Only the last `MAX_WATCHED` subscriptions are kept.
-        """
-        self._watched.pop(uri, None)
-        self._watched[uri] = None
-        oldest = next(iter(self._watched)) if len(self._watched) > MAX_WATCHED else None
-        if oldest is not None:
-            del self._watched[oldest]
-        for client in self._clients():
-            if oldest is not None:
-                client.unwatch(oldest)
-            client.watch(uri)
+            await client.learn_in_steps(tools)
 
     def watch_all(self, client: ServerClient) -> None:
         """Subscribe a client to the resources that hosts have subscribed to."""
-        for uri in self._watched:
+        for uri in self.followed:
             client.watch(uri)
 
     async def _opened(self, call: Call, key: HostKey, before: ServerClient | None) -> ServerClient:
@@ -203,7 +191,7 @@ class HostLinks:
             logger.info("the server %r could not be reached: %s", self._name, failure)
             text = f"the server {self._name!r} cannot be reached: {failure}"
             raise RemoteProtocolError(text, code=INTERNAL_ERROR) from None
-        client.learn(self.tools)
+        await client.learn_in_steps(self.tools)
         client.watch_lists()
         self.watch_all(client)
         return client

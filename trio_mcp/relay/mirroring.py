@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
@@ -29,7 +30,7 @@ from ..server.prompts import Prompt
 from ..server.registry import MountableItem, Registry
 from ..server.resources import Resource, Template
 from ..server.tool import Tool
-from ..session.changes import LISTS, Change
+from ..session.changes import LISTS, Change, ChangeKind
 from ..session.left_out import LeftOut, by_key
 from ..types import ClientCapabilities, Model, ResourceTemplate, ServerCapabilities
 from ..types import Prompt as PromptModel
@@ -37,12 +38,19 @@ from ..types import Resource as ResourceModel
 from ..types import Tool as ToolModel
 from .bindings import Bindings
 from .host_links import Connect, HostLinks, close
-from .server_client import ServerClient
+from .server_client import STEP, ServerClient
 
 logger = peer_logger("trio_mcp.relay")
 
 BACKOFF: Final = Backoff(first=0.5, longest=30.0)
 """How long to wait before the lists of a server that could not be reached are read again."""
+
+PAUSES: Final = Backoff(first=1.0, longest=30.0, jitter=0.0)
+"""How long to wait before a list is read again that has changed after each of the readings before."""
+READ_AT_ONCE: Final = 5
+"""Readings in a row without a pause."""
+QUIET_SECONDS: Final = 10.0
+"""Seconds without a change after which a list counts as quiet."""
 
 I = TypeVar("I", bound=MountableItem)  # noqa: E741
 M = TypeVar("M", bound=Model)
@@ -71,22 +79,29 @@ class MirroredList(Generic[I, M]):
         """Why items of the list are not in the catalog."""
         catalog.peer_list = self
 
-    def update(self, listed: list[M]) -> None:
-        """Make the catalog hold the items that the server lists now."""
+    async def update(self, listed: list[M]) -> None:
+        """Make the catalog hold the items that the server lists now. Other tasks run while they are made; all change at once."""
+        reasons: dict[str, str] = {}
+        items: dict[str, I] = {}
+        for number, (key, model) in enumerate(by_key(listed, self._key_of, reasons).items(), 1):
+            try:
+                items[key] = self._make(model)
+            except ValueError as error:
+                reasons[key] = str(error)
+            if not number % STEP:
+                await trio.lowlevel.checkpoint()
         # `offer_again` may run in another thread.
         with CHANGING:
-            self._listed, self._reasons = listed, {}
-            models = by_key(listed, self._key_of, self._reasons)
-            for key in [key for key in self._catalog.by_key if key not in models]:
+            self._listed, self._reasons = listed, reasons
+            for key in [key for key in self._catalog.by_key if key not in items]:
                 self._catalog.remove(key)
-            for key, model in models.items():
-                self._offer(key, model)
+            for key, item in items.items():
+                self._offer(key, item)
         self._left_out.note(self._kind, self._reasons)
 
-    def _offer(self, key: str, model: M) -> None:
+    def _offer(self, key: str, item: I) -> None:
         catalog, known = self._catalog, self._catalog.by_key.get(key)
         try:
-            item = self._make(model)
             if known is None:
                 catalog.add(key, item)
             elif getattr(known, "model", None) != getattr(item, "model", None):
@@ -108,7 +123,10 @@ class MirroredList(Generic[I, M]):
             models = by_key(self._listed, self._key_of, {}) if self._reasons else {}
             for key in [key for key in self._reasons if key in models and key not in self._catalog.by_key]:
                 del self._reasons[key]
-                self._offer(key, models[key])
+                try:
+                    self._offer(key, self._make(models[key]))
+                except ValueError as error:
+                    self._reasons[key] = str(error)
         self._left_out.note(self._kind, self._reasons)
 
 
@@ -173,13 +191,13 @@ class Mirror:
         """
         if kind == "tools":
             tools = await listed(client, TOOLS)
-            links.learn(tools)
-            self._tools.update(client.learn(tools))
+            await links.learn(tools)
+            await self._tools.update(await client.learn_in_steps(tools))
         elif kind == "prompts":
-            self._prompts.update(await listed(client, PROMPTS))
+            await self._prompts.update(await listed(client, PROMPTS))
         else:
-            self._resources.update(await listed(client, RESOURCES))
-            self._templates.update(await listed(client, RESOURCE_TEMPLATES))
+            await self._resources.update(await listed(client, RESOURCES))
+            await self._templates.update(await listed(client, RESOURCE_TEMPLATES))
 
 
 async def listed(client: ServerClient, kind: ListKind[M]) -> list[M]:
@@ -190,6 +208,27 @@ async def listed(client: ServerClient, kind: ListKind[M]) -> list[M]:
         if error.code != METHOD_NOT_FOUND:
             raise
         return []
+
+
+class Pace:
+    """When a list may be read again: at once if it changes now and then, and ever later if a change follows each reading."""
+
+    def __init__(self) -> None:
+        self.due = -math.inf
+        self._read_at = -math.inf
+        self._readings = 0
+
+    def note_change(self) -> None:
+        """Note that the list has changed; one that was quiet before may be read at once."""
+        if trio.current_time() - self._read_at >= QUIET_SECONDS:
+            self._readings, self.due = 0, -math.inf
+
+    def note_reading(self) -> None:
+        """Note that the list was read now."""
+        self._read_at = trio.current_time()
+        self._readings += 1
+        if self._readings >= READ_AT_ONCE:
+            self.due = self._read_at + PAUSES.delay(self._readings - READ_AT_ONCE)
 
 
 class Following:
@@ -216,7 +255,9 @@ class Following:
     ) -> None:
         self._mirror = mirror
         self._on_updated = on_updated
-        self._stale: dict[str, ServerClient] = {}
+        self._stale: dict[ChangeKind, ServerClient] = {}
+        """From which client the lists that have changed are read, by kind."""
+        self._paces: dict[ChangeKind, Pace] = {kind: Pace() for kind in LISTS}
         self._news = trio.Event()
         self._lister: ServerClient | None = None
         self.links = HostLinks(connect, mirror.name, nursery, limit, self._on_change, bindings)
@@ -260,7 +301,7 @@ class Following:
                 await self._read(client, LISTS)
                 self.listed.set()
                 async for change in changes:
-                    await self._read(client, [change.kind])
+                    self._note_stale(client, change.kind)
         except McpError as error:
             if client.link.is_connected:
                 raise
@@ -273,8 +314,12 @@ class Following:
             self._on_updated(change.uri)
         elif client is not self._lister:
             # From the client that was notified: a command runs a process for each, and only this one may have a new list.
-            self._stale[change.kind] = client
-            self._news.set()
+            self._note_stale(client, change.kind)
+
+    def _note_stale(self, client: ServerClient, kind: ChangeKind) -> None:
+        self._paces[kind].note_change()
+        self._stale[kind] = client
+        self._news.set()
 
     async def _read(self, client: ServerClient, kinds: Iterable[str]) -> None:
         for kind in kinds:
@@ -287,12 +332,19 @@ class Following:
                 logger.warning("the %s of %s cannot be listed: %s", kind, self._mirror.whose, error)
 
     async def _read_stale(self) -> None:
+        """Read the lists that have changed, each when its pace allows it; for ever."""
         while True:
-            await self._news.wait()
-            self._news = trio.Event()
-            while self._stale:
-                kind, client = self._stale.popitem()
-                try:
-                    await self._read(client, [kind])
-                except McpError as error:
-                    logger.info("the %s of %s were not listed again: %s", kind, self._mirror.whose, error)
+            kind = min(self._stale, key=lambda each: self._paces[each].due, default=None)
+            wait = math.inf if kind is None else self._paces[kind].due - trio.current_time()
+            if kind is None or wait > 0:
+                self._news = trio.Event()
+                with trio.move_on_after(wait):
+                    await self._news.wait()
+                continue
+            client = self._stale.pop(kind)
+            try:
+                await self._read(client, [kind])
+            except Exception as error:  # noqa: BLE001  whatever a server in this process raises; the next change may be read
+                why = single_exception(error)
+                logger.info("the %s of %s were not listed again: %s", kind, self._mirror.whose, why)
+            self._paces[kind].note_reading()

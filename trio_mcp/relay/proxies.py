@@ -36,7 +36,8 @@ from ..session import (
 from ..session.calls.services import ONE_CLIENT, CallServices
 from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
-from .behind import behind_target
+from .behind import behind_target, words_of
+from .followed import Followed
 from .mirroring import Following, Mirror
 from .server import MAX_SESSIONS, RelayServer
 
@@ -119,6 +120,7 @@ class Proxy(RelayServer):
             name=name,
             keeps_session=True,
             behind=behind,
+            leads_to=words_of(target),
         )
         self._outer: list[tuple[MountPoint, Composition]] = []
         self._mirror = Mirror(name, self._forward)
@@ -127,7 +129,7 @@ class Proxy(RelayServer):
 
     def run(self, transport: str = "stdio", **options: object) -> None:
         """Run a Trio loop and serve in it until the transport ends; see `Server.run`."""
-        run_process(partial(self.serve, transport, **options), self.identity.name)
+        run_process(partial(self.serve, transport, **options), self.identity.name, self)
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; see `Server.serve`.
@@ -172,11 +174,6 @@ class Proxy(RelayServer):
         """No threads: the functions run at the server."""
         return
 
-    @property
-    def follows_resources(self) -> bool:
-        """Whether `watch` does anything."""
-        return True
-
     def check_mountable(self) -> None:
         """Every proxy can be mounted."""
 
@@ -189,7 +186,7 @@ class Proxy(RelayServer):
     @asynccontextmanager
     async def open_mounted(self) -> AsyncIterator[Following]:
         """Connect to the server, and follow its lists in the block."""
-        bindings = self._bound()
+        bindings = self._bound([outer.identity.name for _, outer in self._outer])
         async with trio.open_nursery() as nursery:
             limit = self.max_sessions
             following = Following(self._mirror, self._connect_to, nursery, limit, self._on_updated, bindings)
@@ -212,10 +209,10 @@ class Proxy(RelayServer):
         """Return what its calls need of a service: the connections to the server."""
         return replace(services, state=state)
 
-    def watch(self, state: object, uri: str, /) -> None:
-        """Subscribe to a resource at the server."""
+    def follower(self, state: object, /) -> Followed:
+        """Return what subscribes to resources at the server."""
         assert isinstance(state, Following)
-        state.links.watch(uri)
+        return state.links.followed
 
     def _on_updated(self, uri: str) -> None:
         for mount, outer in tuple(self._outer):

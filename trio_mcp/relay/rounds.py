@@ -18,7 +18,9 @@ from .offers import Host, Offers
 PREFIX: Final = "trio-mcp-relay."
 """What the states of a proxy begin with."""
 
-AUDIENCE: Final = "trio-mcp relay"
+AUDIENCE: Final = "trio-mcp relay "
+"""What the audience of its states begins with: a server may have the same name."""
+
 ASKING: Final = frozenset({"tools/call", "prompts/get", "resources/read"})
 """The requests that a server may answer with questions (M-MRTR-1s)."""
 
@@ -81,10 +83,12 @@ class RoundStates:
 
     Args:
         ring: the keys.
+        audience: that of the proxy.
     """
 
-    def __init__(self, ring: KeyRing) -> None:
+    def __init__(self, ring: KeyRing, audience: str) -> None:
         self._ring = ring
+        self._audience = AUDIENCE + audience
 
     def split(self, principal: str | None, method: str, params: JsonObject, asked: Round, answers: JsonObject) -> str:
         """Return the state for the host's part of a round.
@@ -120,11 +124,11 @@ class RoundStates:
 
     @cached_property
     def _rounds(self) -> Sealer:
-        return Sealer(self._ring, AUDIENCE, STATE_SECONDS)
+        return Sealer(self._ring, self._audience, STATE_SECONDS)
 
     @cached_property
     def _passed(self) -> Sealer:
-        return Sealer(self._ring, AUDIENCE, PASSED_SECONDS, max_state=MAX_SEALED)
+        return Sealer(self._ring, self._audience, PASSED_SECONDS, max_state=MAX_SEALED)
 
 
 def request_digest(params: JsonObject) -> str:

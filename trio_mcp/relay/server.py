@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from copy import copy
 from functools import partial
@@ -27,7 +27,7 @@ from ..session import (
 from ..session.event_loop import check_event_loop
 from ..types import Implementation, ServerCapabilities
 from .answers import Answers, Backfill
-from .bindings import Bindings
+from .bindings import Bindings, audience_of
 from .session import Connect, RelaySession
 
 logger = peer_logger("trio_mcp.relay")
@@ -51,6 +51,7 @@ class RelayServer:
         keeps_session: the session of a legacy host on a single channel goes on in another one of the server, when that has lost
             it. The connection has to connect again by itself.
         behind: what is known of the server, for serving without authentication.
+        leads_to: the server, as `words_of` returns it. A principal of a proxy of another name or server is another one.
 
     Raises:
         TypeError, ValueError: an option is invalid.
@@ -72,8 +73,10 @@ class RelayServer:
         name: str | None = None,
         keeps_session: bool = False,
         behind: Behind = UNKNOWN,
+        leads_to: Sequence[str] = (),
     ) -> None:
         self.behind = behind
+        self._leads_to = leads_to
         self._keeps_session = keeps_session
         self.max_sessions = check_int("max_sessions", max_sessions, least=1)
         self.identity = Implementation(name=name or NAME, version="0")
@@ -82,7 +85,7 @@ class RelayServer:
         self.failure: str | None = None
         self._connect = connect
         self._answers = Answers(backfill)
-        self._bindings: Bindings | None = None
+        self._ring: KeyRing | None = None
 
     async def serve_channel(self, channel: AnyChannel) -> None:
         """Relay one connection; return when either side has ended it.
@@ -136,18 +139,21 @@ class RelayServer:
         """Return a proxy of the same server with other limits, times and keys."""
         other = copy(self)
         other.options = check_service(options)
-        other._bindings = None  # noqa: SLF001  it is of this class
+        other._ring = None  # noqa: SLF001  it is of this class
         return other
 
-    def _bound(self) -> Bindings:
+    def _bound(self, outer: Sequence[str] = ()) -> Bindings:
         """Return what binds messages to principals, with the keys of all services of this proxy.
+
+        Args:
+            outer: the names of the servers in which it is mounted, and whose principals they are.
 
         Raises:
             ConfigurationError: the keys of the environment are wrong.
         """
-        if self._bindings is None:
-            self._bindings = Bindings(self.options.keys or KeyRing.from_environment() or KeyRing.random())
-        return self._bindings
+        if self._ring is None:
+            self._ring = self.options.keys or KeyRing.from_environment() or KeyRing.random()
+        return Bindings(self._ring, audience_of(self.identity.name, self._leads_to, outer))
 
     def _on_lost(self, why: str) -> None:
         self.failure = why

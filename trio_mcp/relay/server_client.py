@@ -5,7 +5,7 @@ A translated connection has one; where a proxy is mounted in a server, each host
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Final, TypeAlias
@@ -26,7 +26,7 @@ from ..logs import peer_logger
 from ..protocol.jsonrpc import INTERNAL_ERROR
 from ..protocol.meta import PROGRESS_TOKEN, RESERVED, TASKS_EXTENSION
 from ..runtime import Actor, Lane
-from ..session import AnyChannel, Call, MessageFacts, Plan, RequestFacts, Route
+from ..session import AnyChannel, Call, Plan, RequestFacts, Route
 from ..session.changes import LISTS, Change, filter_of
 from ..session.idle_timeout import OnProgress
 from ..types import (
@@ -39,8 +39,6 @@ from ..types import (
     Model,
     ReadResourceRequestParams,
     RequestParams,
-    SubscribeRequestParams,
-    SubscriptionsListenRequestParams,
     Tool,
 )
 from .bindings import Bindings
@@ -49,8 +47,8 @@ from .rounds import MAX_ROUNDS
 
 logger = peer_logger("trio_mcp.relay")
 
-MAX_WATCHED: Final = 1000
-"""Resources whose changes the proxy subscribes to at the server, over one connection."""
+STEP: Final = 100
+"""Items of a list that are taken in before other tasks have a turn."""
 
 SUBSCRIBED_WITHIN: Final = 5.0
 """Seconds that a call waits for the server to agree to the subscriptions before it."""
@@ -184,6 +182,14 @@ class ServerClient:
         known = {tool.name for tool in self._tools.add(bare, self.link.dialect)}
         return [tool for tool in tools if tool.name in known]
 
+    async def learn_in_steps(self, tools: Sequence[Tool]) -> list[Tool]:
+        """Learn tools as `learn` does, and let other tasks run in between."""
+        found: list[Tool] = []
+        for start in range(0, len(tools), STEP):
+            found += self.learn(tools[start : start + STEP])
+            await trio.lowlevel.checkpoint()
+        return found
+
     # what the server reports
 
     def on_log(self, entry: LoggingMessageNotificationParams) -> None:
@@ -208,20 +214,9 @@ class ServerClient:
         wanted = filter_of([kind for kind in LISTS if self._announces(kind)])
         return Changes(lambda: self.link.dialect.listeners, wanted)
 
-    def on_message(self, message: MessageFacts) -> None:
-        """Subscribe at the server to the resources that the host subscribes to."""
-        uris: Iterable[str] = ()
-        match message.params:
-            case SubscribeRequestParams(uri=uri):
-                uris = (uri,)
-            case SubscriptionsListenRequestParams(notifications=wanted):
-                uris = wanted.resource_subscriptions or ()
-        for uri in uris:
-            self.watch(uri)
-
     def watch(self, uri: str) -> None:
-        """Subscribe at the server to a resource, once; there is no more than `MAX_WATCHED`."""
-        if uri not in self._watched and len(self._watched) < MAX_WATCHED:
+        """Subscribe at the server to a resource, once."""
+        if uri not in self._watched:
             scope = self._watched[uri] = trio.CancelScope()
             self._watch(Changes(lambda: self.link.dialect.listeners, filter_of([], [uri])), scope)
 

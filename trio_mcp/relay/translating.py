@@ -31,6 +31,7 @@ from ..types import (
 )
 from .answers import Answers
 from .bindings import Bindings
+from .followed import Followed
 from .offers import host_of
 from .questions import Questions
 from .server_client import ServerClient
@@ -93,10 +94,10 @@ async def open_translation(
             facts.info or Implementation(name="unnamed", version="0"),
             facts.capabilities,
             facts.instructions,
-            message_middleware=[client.on_message],
         )
         async with opened as service:
             client.announce = service.subscriptions.announce
+            service.subscriptions.follow_with([Followed(lambda: [client])])
             client.watch_lists()
             yield Translation(make_session(service, shared_channel=shared_channel), watched)
     finally:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, cast
 
 import trio
 
-from .. import server, types
+from .. import server
 from ..checks import check_str, mistake
 from ..runtime import ThreadLimiter
-from ..session import Call, MessageFacts, MessageMiddleware
+from ..session import Call
 from ..session.calls.services import CallServices
+from ..session.subscriptions import Follower
 from ..session.transport import authenticates
 from ..types import Implementation
 from .registration import Registration
@@ -61,11 +63,6 @@ class Mountable(Protocol):
         """How long its end may take."""
         ...
 
-    @property
-    def follows_resources(self) -> bool:
-        """Whether `watch` does anything."""
-        ...
-
     def check_mountable(self) -> None:
         """Raise `ValueError` if it cannot be mounted."""
         ...
@@ -86,8 +83,8 @@ class Mountable(Protocol):
         """Return what its calls need of a service: all of `services`, apart from what it has for itself."""
         ...
 
-    def watch(self, state: object, uri: str, /) -> None:
-        """A client has subscribed to a resource."""
+    def follower(self, state: object, /) -> Follower | None:
+        """Return what subscribes to its resources when clients do; None if it announces all changes anyway."""
         ...
 
 
@@ -269,27 +266,41 @@ def mounted_services(
     return found
 
 
-def watchers(registry: Registry, states: Mapping[object, object]) -> Sequence[MessageMiddleware]:
-    """Return the message middleware that tells mounted servers which resources clients subscribe to; none if none wants it."""
-    followed = [path for path, _ in all_mounts(registry) if server_of(path[-1]).follows_resources]
+@dataclass(frozen=True)
+class MountedFollower:
+    """The follower of a mounted server, which knows the resources by their own URIs.
 
-    def watch(uri: str) -> None:
-        for path in followed:
-            inner: str | None = uri
-            for mount in path:
-                inner = None if inner is None else mount.inner_uri(inner)
-            if inner is not None:
-                server_of(path[-1]).watch(states[path[-1].server], inner)
+    Attributes:
+        path: the mounts that lead to the server, from the outside.
+        inner: its follower.
+    """
 
-    def on_message(message: MessageFacts) -> None:
-        match message.params:
-            case types.SubscribeRequestParams(uri=uri):
-                watch(uri)
-            case types.SubscriptionsListenRequestParams(notifications=wanted):
-                for uri in wanted.resource_subscriptions or ():
-                    watch(uri)
+    path: Sequence[server.mounts.MountPoint]
+    inner: Follower
 
-    return [on_message] if followed else []
+    def watch(self, uri: str, caller: Hashable | None, /) -> None:
+        """Count one more subscription of a caller, if the resource may be one of the server."""
+        found = self._inner(uri)
+        if found is not None:
+            self.inner.watch(found, caller)
+
+    def unwatch(self, uri: str, caller: Hashable | None, /) -> None:
+        """Count one less."""
+        found = self._inner(uri)
+        if found is not None:
+            self.inner.unwatch(found, caller)
+
+    def _inner(self, uri: str) -> str | None:
+        found: str | None = uri
+        for mount in self.path:
+            found = None if found is None else mount.inner_uri(found)
+        return found
+
+
+def followers_of(registry: Registry, states: Mapping[object, object]) -> Sequence[Follower]:
+    """Return what lets mounted servers know of the resources that clients subscribe to; empty if none wants it."""
+    found = [(path, server_of(path[-1]).follower(states[path[-1].server])) for path, _ in all_mounts(registry)]
+    return [MountedFollower(path, follower) for path, follower in found if follower is not None]
 
 
 def server_of(mount: server.mounts.MountPoint) -> Mountable:

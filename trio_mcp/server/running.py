@@ -6,6 +6,7 @@ import logging
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from types import FrameType
 from typing import Final, TypeAlias
@@ -32,12 +33,32 @@ from ..session.transport import OWNS_PROCESS, CannotListen, owned_process
 logger = logging.getLogger("trio_mcp.tree")
 
 
-def run_process(serve: Callable[[], Awaitable[object]], name: str | None = None) -> None:
+LOADS_ONLY: Final = ContextVar("LOADS_ONLY", default=False)
+"""Whether a file is loaded only to know its server; `run` then raises `RunCalled`."""
+
+
+class RunCalled(BaseException):
+    """A file that is only loaded has called `run` of this server."""
+
+    def __init__(self, shared: SharedServer) -> None:
+        super().__init__()
+        self.server = shared
+
+
+def run_process(
+    serve: Callable[[], Awaitable[object]], name: str | None = None, shared: SharedServer | None = None
+) -> None:
     """Run `serve` in a Trio loop, in a process that is taken to exist for it.
 
     Args:
         name: of the server: a port in use or a wrong setting is then shown in one line, if the program does not catch it.
+        shared: it, if a file may call this when it is loaded.
+
+    Raises:
+        RunCalled: the file is only loaded.
     """
+    if shared is not None and LOADS_ONLY.get():
+        raise RunCalled(shared)
     settle_for_server()
     try:
         with owned_process(), tree_signal_survived():

@@ -34,12 +34,12 @@ from ..types import CacheScope, Icon, Model
 from .composing import (
     Composition,
     Mountable,
+    followers_of,
     mounted_routes,
     mounted_services,
     open_mounts,
     seconds_of,
     threads_of,
-    watchers,
 )
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
@@ -303,7 +303,7 @@ class Server(Composition):
         Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong
         setting, such as a certificate that cannot be read, is one line on stderr and not a traceback.
         """
-        server.running.run_process(partial(self.serve, transport, **options), self.identity.name)
+        server.running.run_process(partial(self.serve, transport, **options), self.identity.name, self)
 
     async def serve(self, transport: str = "stdio", **options: object) -> None:
         """Serve over a transport until it ends; a cancel stops it, with a bounded clean-up.
@@ -377,6 +377,7 @@ class Server(Composition):
                 service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
                 service.calls.one_client = channel.one_client
             offers.equip(service.calls)
+            service.subscriptions.follow_with(offers.followers)
             if usage is not None:
                 service.calls.usage = usage
                 service.watches_messages = True
@@ -424,7 +425,8 @@ class Server(Composition):
             [self._threads, *threads_of(self._registry)],
             (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
             state,
-            [*self._message_middleware, *watchers(self._registry, states)],
+            self._message_middleware,
+            followers_of(self._registry, states),
             equip,
         )
 
@@ -506,13 +508,8 @@ class Server(Composition):
     async def wait_ready(self, state: object, /) -> None:
         """Return at once: what it offers is known."""
 
-    @property
-    def follows_resources(self) -> bool:
-        """Whether `watch` does anything."""
-        return False
-
-    def watch(self, state: object, uri: str, /) -> None:
-        """A client has subscribed to a resource, whose changes `resource_updated` announces."""
+    def follower(self, state: object, /) -> None:
+        """No follower: `resource_updated` announces the changes of all resources."""
 
     async def __call__(
         self,

@@ -14,6 +14,7 @@ from .caller import Caller
 from .calls.call import Call, RequestCheck, Route
 from .calls.services import CallServices
 from .envelope import MessageMiddleware
+from .subscriptions import Follower
 
 MissingScopes: TypeAlias = Callable[[Request, Callable[[], Caller | None]], frozenset[str]]
 """Returns the scopes that a request needs, if its caller, which the function returns, lacks one of them."""
@@ -38,6 +39,7 @@ class Offers:
         missing_scopes: for a transport that can reject a request before it is served.
         state: what the lifespan yielded.
         message_middleware: sees each message of a client.
+        followers: of the resources that have subscribers.
         equip: gives their calls the model, the tools and the mounted servers.
     """
 
@@ -49,4 +51,5 @@ class Offers:
     missing_scopes: MissingScopes
     state: object
     message_middleware: Sequence[MessageMiddleware]
+    followers: Sequence[Follower]
     equip: Callable[[CallServices[Call]], None]

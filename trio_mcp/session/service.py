@@ -119,6 +119,7 @@ class Service:
         self.instructions, self.request_checks = offers.instructions, offers.request_checks
         self.missing_scopes, self.message_middleware = offers.missing_scopes, tuple(offers.message_middleware)
         self._threads = offers.threads
+        self.subscriptions.follow_with(offers.followers)
         if "tasks" in self.__dict__:
             self.tasks.services = calls
         self.declare(offers.capabilities)

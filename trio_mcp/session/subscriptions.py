@@ -11,12 +11,13 @@ each `subscriptions/listen` is one, and an actor like any call (M-SUB-1s to M-SU
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Hashable
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Hashable, Sequence
+from contextlib import contextmanager, suppress
+from typing import Protocol
 
 import trio
 
-from ..errors import RemoteProtocolError
+from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.uri.parts import ancestor_uris
 from ..protocol.uri.uris import check_uri
@@ -111,6 +112,18 @@ class Subscriber:
         return list(pending)
 
 
+class Follower(Protocol):
+    """What subscribes elsewhere to the resources that have subscribers here."""
+
+    def watch(self, uri: str, caller: Hashable | None, /) -> None:
+        """Count one more subscription of a caller. Raises `LimitExceeded` if there may be no more."""
+        ...
+
+    def unwatch(self, uri: str, caller: Hashable | None, /) -> None:
+        """Count one less of those that `watch` has counted."""
+        ...
+
+
 class Subscriptions:
     """The subscribers of one service. `announce` may be called from any thread, everything else from Trio's."""
 
@@ -123,6 +136,7 @@ class Subscriptions:
         self._by_task: dict[str, dict[Subscriber, None]] = {}
         self._uris = Quota(SUBSCRIPTIONS)
         self._characters = Quota(SUBSCRIBED_CHARACTERS)
+        self._followers: Sequence[Follower] = ()
         self.closed = False
         self._streams = 0
         self._waiting_for_streams = trio.lowlevel.ParkingLot()
@@ -144,21 +158,30 @@ class Subscriptions:
         """Deliver changes to a subscriber from now on.
 
         Raises:
-            LimitExceeded: all subscribers together would have too many subscriptions, or its caller more than its share.
+            LimitExceeded: all subscribers together would have too many subscriptions, or its caller more than its share; here, or
+                at a follower.
         """
         self._check_limits(subscriber, subscriber.uris)
         self._subscribers[subscriber] = None
-        for uri in subscriber.uris:
-            self._index(subscriber, uri)
         for task_id in subscriber.task_ids:
             self._by_task.setdefault(task_id, {})[subscriber] = None
+        try:
+            for uri in subscriber.uris:
+                self._index(subscriber, uri)
+        except LimitExceeded:
+            self.discard(subscriber)
+            raise
 
     def subscribe(self, subscriber: Subscriber, uri: str) -> None:
         """Subscribe to one more resource, for a subscriber that was added. Raises what `Subscriber.subscribe` and `add` raise."""
         if uri not in subscriber.uris:
             self._check_limits(subscriber, [uri])
             subscriber.subscribe(uri)
-            self._index(subscriber, uri)
+            try:
+                self._index(subscriber, uri)
+            except LimitExceeded:
+                subscriber.unsubscribe(uri)
+                raise
 
     def unsubscribe(self, subscriber: Subscriber, uri: str) -> None:
         """End one subscription of a subscriber that was added."""
@@ -175,6 +198,17 @@ class Subscriptions:
                 del self._by_task[task_id][subscriber]
                 if not self._by_task[task_id]:
                     del self._by_task[task_id]
+
+    def follow_with(self, followers: Sequence[Follower]) -> None:
+        """Let these know of all subscriptions, in place of others. What they refuse is not followed."""
+        known = [(subscriber.caller, uri) for uri, found in self._by_uri.items() for subscriber in found]
+        for caller, uri in known:
+            for each in self._followers:
+                each.unwatch(uri, caller)
+        self._followers = tuple(followers)
+        for caller, uri in known:
+            with suppress(LimitExceeded):
+                self._follow(uri, caller)
 
     def close(self) -> None:
         """End all streams of changes, with their results: the server shuts down (M-SUB-3s)."""
@@ -210,7 +244,17 @@ class Subscriptions:
         self._uris.check(subscriber.caller, len(uris))
         self._characters.check(subscriber.caller, sum(map(len, uris)))
 
+    def _follow(self, uri: str, caller: Hashable | None) -> None:
+        for number, each in enumerate(self._followers):
+            try:
+                each.watch(uri, caller)
+            except LimitExceeded:
+                for earlier in self._followers[:number]:
+                    earlier.unwatch(uri, caller)
+                raise
+
     def _index(self, subscriber: Subscriber, uri: str) -> None:
+        self._follow(uri, subscriber.caller)
         self._by_uri.setdefault(uri, {})[subscriber] = None
         self._uris.add(subscriber.caller)
         self._characters.add(subscriber.caller, len(uri))
@@ -220,6 +264,8 @@ class Subscriptions:
         if subscriber not in subscribers:
             return
         del subscribers[subscriber]
+        for each in self._followers:
+            each.unwatch(uri, subscriber.caller)
         self._uris.give_back(subscriber.caller)
         self._characters.give_back(subscriber.caller, len(uri))
         if not subscribers:

@@ -35,6 +35,8 @@ FILES = {
     "far.py": "from trio_mcp import proxy\nserver = proxy('notes.py')",
     "hub.py": "from trio_mcp import Server, proxy\nserver = Server('hub')\nserver.mount('far', proxy('notes.py'))",
     "bearer.py": "from trio_mcp import proxy\nserver = proxy('https://a.example.com/mcp', headers={'Cookie': 'x'})",
+    "bare.py": OPEN + "server.run()",
+    "asking.py": NOTES + "server.run()",
     "broken.py": "from trio_mcp import Server\nserver = Server(",
     "mcp.json": json.dumps(
         {
@@ -58,6 +60,11 @@ COMMANDS = {
     "serve a URL of a configuration": ["serve", "mcp.json:far"],
     "serve a command of a configuration": ["serve", "mcp.json:notes"],
     "serve a command": ["serve", f"{sys.executable} -m trio_mcp run notes.py"],
+    "serve a command that is spelled otherwise": ["serve", f"env -S '{sys.executable} -mtrio_mcp.cli run notes.py'"],
+    "serve a command with backfill": [
+        "serve",
+        f"{sys.executable} -m trio_mcp backfill -- {sys.executable} -m trio_mcp run far.py",
+    ],
     "dev": ["dev", "hub.py"],
     "backfill a file": [*BACKFILL, "notes.py"],
     "backfill a command": [*BACKFILL, "--", sys.executable, "-m", "trio_mcp", "run", "far.py"],
@@ -81,7 +88,7 @@ def far(file: str) -> Proxy:
     return proxy(file, env=IMPORTS)
 
 
-@pytest.mark.parametrize("file", ["notes.py", "far.py", "hub.py", "bearer.py", "broken.py"])
+@pytest.mark.parametrize("file", ["notes.py", "far.py", "hub.py", "bearer.py", "asking.py", "broken.py"])
 async def test_a_file_is_not_served_if_it_asks_for_authentication_or_that_is_unknown(file: str) -> None:
     hub = Server("hub")
     hub.mount("far", far(file))
@@ -92,8 +99,9 @@ async def test_a_file_is_not_served_if_it_asks_for_authentication_or_that_is_unk
 
 async def test_a_file_that_asks_for_nothing_is_served_and_one_that_asks_with_authentication() -> None:
     with trio.fail_after(START):
-        async with served(far("open.py")) as url, Client.connect(url) as client:
-            assert (await client.call_tool("secret")).text == "open"
+        for file in ("open.py", "bare.py"):
+            async with served(far(file)) as url, Client.connect(url) as client:
+                assert (await client.call_tool("secret")).text == "open"
         async with (
             served(far("notes.py"), authenticate=authenticate) as url,
             Client.connect(url, headers={"authorization": "ann"}) as client,

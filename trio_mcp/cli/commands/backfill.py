@@ -7,13 +7,14 @@ import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, ExitStack, closing
 from functools import partial
+from importlib import import_module
 from typing import Protocol
 
 import click
 
 from ...errors import McpError
 from ...relay import Backfill, OnForm, RelayServer
-from ...relay.behind import behind_target
+from ...relay.behind import behind_target, words_of
 from ...relay.server import MAX_SESSIONS
 from ...sampling import SamplingProvider
 from ...server.running import run_process, serve_over
@@ -62,6 +63,7 @@ KEYS = {"anthropic": "ANTHROPIC_API_KEY", "openai": "OPENAI_API_KEY"}
 )
 @click.option("--share-key", is_flag=True, help="Let the command have the key of the API in its environment, too.")
 @header_option
+@click.option("--check-open", is_flag=True, hidden=True)
 @click.option("--http", "over_http", is_flag=True, help="Serve the host over HTTP, instead of stdin and stdout.")
 @click.option(
     "--max-sessions",
@@ -78,6 +80,7 @@ def command_line(
     model: str | None,
     elicit: str | None,
     share_key: bool,
+    check_open: bool,
     headers: Sequence[tuple[str, str]],
     over_http: bool,
     max_sessions: int | None,
@@ -90,8 +93,13 @@ def command_line(
     after --.
     """
     log_to_stderr(logging.DEBUG if debug else logging.WARNING)
-    secret = None if share_key else KEYS.get(provider_name(provider), KEYS["openai"])
     target = read_server(server)
+    if check_open:
+        # Loaded only for this, as by `run`; without a key, which the question does not need.
+        check = import_module("..targets.open_access", __package__).check_server
+        connect_to, own = transport_options(target, dict(headers), None)
+        return int(check(RelayServer(connection(connect_to, own), Backfill(), behind=behind_target(connect_to, own))))
+    secret = None if share_key else KEYS.get(provider_name(provider), KEYS["openai"])
     connect_to, own = transport_options(target, dict(headers), secret)
     connect = connection(connect_to, own)
     if not over_http:
@@ -106,6 +114,7 @@ def command_line(
             Backfill(model_api, on_form),
             max_sessions=max_sessions or MAX_SESSIONS,
             behind=behind_target(connect_to, own),
+            leads_to=words_of(connect_to),
         )
         if over_http:
             stack.enter_context(http_errors())

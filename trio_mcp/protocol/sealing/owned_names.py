@@ -6,7 +6,8 @@ is sent: a caller who read the name of another could have it repeated, and so se
 text, because clients compare the ids of several messages. It does not expire; what it names may.
 
 Layout: base64url without padding of `key id (4 bytes) | nonce (12) | ciphertext and tag` (AES-256-GCM). The nonce is a truncated
-HMAC-SHA256 over the kind, the owner and the name, so that one nonce seals one name; kind and owner are the associated data.
+HMAC-SHA256 over the audience, the kind, the owner and the name, so that one nonce seals one name; the first three are the
+associated data.
 """
 
 from __future__ import annotations
@@ -37,14 +38,16 @@ class OwnedNames:
 
     Args:
         ring: the keys. The first seals, all of them open.
+        audience: whose owners they are; names of another audience are not opened, also under the same keys.
     """
 
-    def __init__(self, ring: KeyRing) -> None:
+    def __init__(self, ring: KeyRing, audience: str) -> None:
         self._ring = ring
+        self._audience = audience
 
     def seal(self, kind: str, owner: str, name: str) -> str:
         """Return the text under which this owner may use a name of this kind."""
-        key, whose, plain = self._keys[0], _joined(kind, owner), _bytes(name)
+        key, whose, plain = self._keys[0], _joined(self._audience, kind, owner), _bytes(name)
         nonce = hmac.digest(key.nonces, whose + plain, "sha256")[:_NONCE_BYTES]
         return to_base64url(key.id + nonce + key.cipher.encrypt(nonce, plain, whose))
 
@@ -58,7 +61,9 @@ class OwnedNames:
         if key is None or not body:
             return None
         try:
-            return key.cipher.decrypt(nonce, body, _joined(kind, owner)).decode("utf-8", "surrogatepass")
+            return key.cipher.decrypt(nonce, body, _joined(self._audience, kind, owner)).decode(
+                "utf-8", "surrogatepass"
+            )
         except InvalidTag:
             return None
 
@@ -75,9 +80,9 @@ class OwnedNames:
         return found
 
 
-def _joined(kind: str, owner: str) -> bytes:
-    # The lengths part the two: ("a", "bc") must not be ("ab", "c").
-    return b"".join(len(part).to_bytes(_LENGTH_BYTES) + part for part in (_bytes(kind), _bytes(owner)))
+def _joined(*texts: str) -> bytes:
+    # The lengths part them: ("a", "bc") must not be ("ab", "c").
+    return b"".join(len(part).to_bytes(_LENGTH_BYTES) + part for part in map(_bytes, texts))
 
 
 def _bytes(text: str) -> bytes:
