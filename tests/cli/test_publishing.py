@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tomllib
 import zipfile
@@ -225,16 +226,32 @@ SECRETS: dict[str, bytes] = {
     "server.pem": b"comment\n-----BEGIN EC PRIVATE KEY-----\n",
     "keys.txt": KEY_RING.encode(),
     "production.env": b"TOKEN=secret",
-    "credentials.json": b"{}",
     "client_secret_1.apps.json": b"{}",
     "service-account.json": b"{}",
     "secrets.yaml": b"",
+    "env.production": b"TOKEN=secret",
+    "prod.env.txt": b"TOKEN=secret",
+    "config/secrets.toml": b"",
+    "credentials.json": b"{}",
+    "terraform.tfstate": b"{}",
+    "me.ppk": b"",
+    "putty.txt": b"PuTTY-User-Key-File-3: ssh-ed25519",
+    "me.asc": b"-----BEGIN PGP PRIVATE KEY BLOCK-----\n",
+    "account.json": b'{"private_key": "-----BEGIN PRIVATE KEY-----\\nMIIE\\n-----END PRIVATE KEY-----\\n"}',
+    "bom.pem": b"\xef\xbb\xbf-----BEGIN PRIVATE KEY-----\n",
+    "utf16.pem": "-----BEGIN PRIVATE KEY-----\nMIIE".encode("utf-16"),
+    "chain.pem": b"-----BEGIN CERTIFICATE-----\n" + b"MIID" * 1100 + b"\n-----BEGIN RSA PRIVATE KEY-----\n",
+    "secret.yaml": b"key: |\n    -----BEGIN PRIVATE KEY-----\n    MIIE\n",
     "deploy/id_ed25519": b"-----BEGIN OPENSSH PRIVATE KEY-----\n",
 }
 HARMLESS: dict[str, bytes] = {
     "ca.pem": b"-----BEGIN CERTIFICATE-----\n",
     "keys.py": b"MARK = '-----BEGIN PRIVATE KEY-----'\n",
     "data.csv": b"A" * 44,
+    "env.py": b"TOKEN = None\n",
+    "docs/env.md": b"Set TOKEN.\n",
+    "me.pub.asc": b"-----BEGIN PGP PUBLIC KEY BLOCK-----\n",
+    "pem.py": b"text = '-----BEGIN PRIVATE KEY-----\\n' + body\n",
     "logo.bin": bytes(range(256)) * 100,
 }
 
@@ -294,6 +311,29 @@ def test_what_a_bundle_will_have_is_listed_before_it_is_written(
     *listed, error = capsys.readouterr().err.splitlines()
     assert unnamed("\n".join(listed), "manifest.json", "weather.py", "README.md") == []
     assert "none/out.mcpb" in error
+
+
+def test_each_file_of_a_bundle_is_listed_in_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a\nmanifest.json.txt", "b\nmanifest.json.key"):
+        (folder / name).write_text("")
+    bundled(folder, "weather.py")
+    listed = capsys.readouterr().err.splitlines()
+    assert [line for line in listed if line.lstrip().startswith("manifest")] == ["  manifest.json"]
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "device", "FIFO"])
+def test_a_project_file_that_a_bundle_cannot_have_is_an_error(
+    kind: str, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = folder / "pyproject.toml"
+    path.rename(folder / "real.toml")
+    if kind == "FIFO":
+        os.mkfifo(path)
+    else:
+        path.symlink_to({"link": "real.toml", "dangling": "none.toml", "device": "/dev/zero"}[kind])
+    assert main(["bundle", "weather.py", "--author", "Ada", "--description", "W."]) != Status.OK
+    assert "pyproject.toml" in capsys.readouterr().err
+    assert not [*folder.glob("*.mcpb")]
 
 
 def test_a_bundle_does_not_go_on_without_the_patterns_of_its_author(

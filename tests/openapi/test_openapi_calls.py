@@ -20,6 +20,7 @@ from trio_mcp import Caller, CallHandler, CallRequest, CallResult, Client, Serve
 from trio_mcp.openapi import Credentials, OpenApiLimits
 from trio_mcp.openapi.encodings import ENCODINGS, PIECE, decoded
 from trio_mcp.runtime import MemoryBudget
+from trio_mcp.runtime.pieces import MANY_PIECES
 from trio_mcp.types import TextResourceContents
 
 JSON_BODY: Json = {"200": {"description": "", "content": {"application/json": {"schema": {"type": "object"}}}}}
@@ -312,6 +313,12 @@ async def test_a_response_over_the_limit_is_an_error_and_is_closed() -> None:
     api = always(stream=body, headers={"content-type": "text/plain"})
     result = await api.call(operation(), limits=OpenApiLimits(max_response=100))
     assert (result.is_error, "100 bytes" in result.text, body.closed) == (True, True, True)
+
+
+async def test_a_response_in_too_many_small_pieces_is_an_error_and_is_closed() -> None:
+    body = Body(*[b"a"] * (MANY_PIECES + 1))
+    result = await always(stream=body, headers={"content-type": "text/plain"}).call(operation())
+    assert (result.is_error, f"{MANY_PIECES} pieces" in result.text, body.closed) == (True, True, True)
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])

@@ -20,7 +20,7 @@ from naming import naming
 
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.storage import Append, EventsGone, Put, Record, StoreError, StoreFull
-from trio_mcp.stores import sqlite, sqlite_file, sqlite_schema
+from trio_mcp.stores import sqlite, sqlite_file, sqlite_schema, sqlite_upkeep
 from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
 from trio_mcp.stores.sqlite_schema import open_database
 
@@ -260,6 +260,24 @@ def test_a_store_is_a_regular_file(path: Path, kind: str) -> None:
     with pytest.raises(ConfigurationError, match=naming(path, kind)):
         trio.run(use, path)
     assert path.lstat().st_mode == before.st_mode
+
+
+@pytest.mark.parametrize("suffix", ["-journal", "-wal", "-shm"])
+@pytest.mark.parametrize("kind", ["FIFO", "device", "folder"])
+def test_the_files_beside_a_store_are_regular_files(path: Path, suffix: str, kind: str) -> None:
+    trio.run(use, path)
+    beside = Path(f"{path}{suffix}")
+    if kind == "FIFO":
+        os.mkfifo(beside)
+    elif kind == "device":
+        beside.symlink_to("/dev/null")
+    else:
+        beside.mkdir()
+    link = path.with_name("link.db")
+    link.symlink_to(path)
+    for opens in (lambda: trio.run(use, path), lambda: trio.run(use, link), lambda: sqlite_upkeep.summaries(path, 0)):
+        with pytest.raises(ConfigurationError, match=naming(beside)):
+            opens()
 
 
 @pytest.mark.parametrize("content", [b"", None], ids=["empty", "store"])

@@ -18,6 +18,7 @@ import trio
 from ..checks import header_fault
 from ..errors import LimitExceeded, ToolError
 from ..logs import RepeatedRecords, peer_logger
+from ..runtime.pieces import MANY_PIECES, PiecesInTurns
 from .bodies import FormFile
 
 logger = peer_logger("trio_mcp.openapi")
@@ -263,12 +264,20 @@ def in_doubt(request: ApiRequest) -> str:
 
 
 async def read_limited(pieces: AsyncIterator[bytes], limit: int, keep: Keep) -> bytes:
-    """Return all of a body. Raises `ToolError` if it has more bytes than the limit, and what `keep` raises."""
+    """Return all of a body.
+
+    Raises:
+        ToolError: it has more bytes than the limit, or many pieces of a few bytes.
+        LimitExceeded: `keep` has no room for it.
+    """
     read = bytearray()
+    in_turns = PiecesInTurns(pieces)
     try:
-        async for piece in pieces:
+        async for piece in in_turns:
             if len(read) + len(piece) > limit:
                 raise too_large(limit)
+            if in_turns.are_too_small:
+                raise ToolError(f"The API sends its response in more than {MANY_PIECES} pieces of a few bytes.")
             keep(len(piece))
             read += piece
     finally:

@@ -17,6 +17,7 @@ import trio
 from ..checks import header_fault
 from ..errors import ProviderError, ProviderErrorKind
 from ..groups import cause_chain
+from ..runtime.pieces import PiecesInTurns
 from ..types import JsonObject
 from .endpoint import Endpoint
 from .failures import malformed, rejected_with
@@ -161,7 +162,7 @@ class Body:
     """The pieces of a body; errors of the connection become `ProviderError`."""
 
     def __init__(self, pieces: AsyncIterator[bytes], endpoint: Endpoint) -> None:
-        self._pieces = pieces
+        self._pieces = PiecesInTurns(pieces)
         self._endpoint = endpoint
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -20,7 +20,7 @@ from typing import Final
 
 from ..errors import ConfigurationError
 from ..logs import peer_logger
-from ..regular_files import NotRegularFile, open_regular
+from ..regular_files import NotRegularFile, check_kind, open_regular
 
 logger = peer_logger("trio_mcp.stores")
 
@@ -68,6 +68,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         ConfigurationError: it cannot be opened, is damaged, belongs to another program, or is of a newer version. Nothing was
             changed.
     """
+    check_files_beside(path)
     try:
         # Before SQLite makes it, which would go by the umask. The files beside it get the same mode.
         os.close(open_regular(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -83,6 +84,24 @@ def open_database(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def check_files_beside(path: Path) -> None:
+    """Raise `ConfigurationError` if a file that SQLite keeps beside a database is no regular file: opening a FIFO has no end."""
+    for beside in files_beside(path):
+        try:
+            check_kind(beside)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise ConfigurationError(
+                f"the store {path} cannot be opened: SQLite would open {beside}, and {error.strerror}; move it away"
+            ) from None
+
+
+def files_beside(path: Path) -> list[Path]:
+    """Return the paths of the files that SQLite keeps beside a database: beside the file itself, if the path is a link."""
+    return [Path(f"{os.path.realpath(path)}{suffix}") for suffix in ("-journal", "-wal", "-shm")]
 
 
 def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
@@ -174,7 +193,7 @@ def _close_to_others(path: Path) -> None:
     Raises:
         ConfigurationError: they cannot be taken.
     """
-    for each in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+    for each in (path, *files_beside(path)):
         try:
             mode = stat.S_IMODE(each.stat().st_mode)
         except FileNotFoundError:

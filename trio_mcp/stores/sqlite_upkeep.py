@@ -62,6 +62,7 @@ def open_file(path: Path) -> Iterator[sqlite3.Connection]:
     """
     if not path.is_file():
         raise ConfigurationError(f"there is no file {path}")
+    sqlite_schema.check_files_beside(path)
     try:
         with closing(sqlite_schema.connect(path)) as connection:
             if sqlite_schema.checked_version(connection, path) == 0:

@@ -10,6 +10,7 @@ import httpx2
 import trio
 
 from trio_mcp.groups import cause_chain
+from trio_mcp.runtime.pieces import MANY_PIECES, PiecesInTurns
 from trio_mcp.session.transport import HeaderSource
 
 from ..header_source import HeadersFailed, current_headers
@@ -95,7 +96,7 @@ async def read_body(response: httpx2.Response, limit: int) -> bytes:
     """The body of a response.
 
     Raises:
-        httpx2.RequestError: it broke off, or has more than `limit` bytes.
+        httpx2.RequestError: it broke off, has more than `limit` bytes, or many pieces of a few bytes.
     """
     chunks: list[bytes] = []
     size = 0
@@ -104,12 +105,14 @@ async def read_body(response: httpx2.Response, limit: int) -> bytes:
             size += len(piece)
             if size > limit:
                 raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
+            if pieces.are_too_small:
+                raise httpx2.ReadError(f"the answer comes in more than {MANY_PIECES} pieces of a few bytes")
             chunks.append(piece)
     return b"".join(chunks)
 
 
 @asynccontextmanager
-async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[bytes]]:
+async def open_body(response: httpx2.Response) -> AsyncIterator[PiecesInTurns]:
     """The body of a response, in pieces, for the length of the block; it need not be read to its end.
 
     httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
@@ -117,7 +120,7 @@ async def open_body(response: httpx2.Response) -> AsyncIterator[AsyncIterator[by
     """
     async with aclosing(response.aiter_bytes()) as chunks:
         try:
-            yield chunks
+            yield PiecesInTurns(chunks)
         finally:
             with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
                 at_once.cancel()

@@ -16,6 +16,7 @@ from typing import Final
 
 import click
 
+from ...printable import one_line
 from ...regular_files import MAX_CONFIGURATION, read_regular, replacing
 from ...server import Server
 from ..command import command
@@ -125,8 +126,8 @@ def command_line(
     made = {"manifest.json": json.dumps(manifest, indent=2, ensure_ascii=False)}
     if not project.exists:
         made["pyproject.toml"] = minimal_project(str(manifest["name"]), str(manifest["version"]), packages)
-    if source not in {name for name, _ in files}:
-        raise CommandError(f"{source} itself is left out: see --exclude and .mcpbignore")
+    if missing := {source, *["pyproject.toml"][: project.exists]} - {name for name, _ in files}:
+        raise CommandError(f"{min(missing)} itself is left out: it is a link, or see --exclude and .mcpbignore")
     names = [*made, *(name for name, _ in files)]
     show_files(bundle, names, unless_included, never)
     write(bundle, made, files)
@@ -285,7 +286,7 @@ def parted(files: Iterable[tuple[str, Path]], included: Sequence[str]) -> tuple[
     left_out: dict[str, str] = {}
     for inside, path in files:
         try:
-            kind = None if matches(inside, included) else kind_of(path)
+            kind = None if matches(inside, included) else kind_of(path, MAX_BYTES)
         except OSError as error:
             raise CommandError(f"{path} cannot be read: {error.strerror or error}", Status.UNREACHABLE) from error
         if kind is None:
@@ -352,8 +353,8 @@ def show_files(path: Path, names: Sequence[str], unless_included: Mapping[str, s
     """Say on stderr what the bundle will have, and what it will not: by their names, what those files are."""
     note(f"{path} gets:")
     for name in names:
-        note(f"  {name}")
+        note(f"  {one_line(name)}")
     for name, kind in unless_included.items():
-        note(f"left out: {name}, {kind}; --include {shlex.quote(name)} packs it")
+        note(one_line(f"left out: {name}, {kind}; --include {shlex.quote(name)} packs it"))
     for name, kind in never.items():
-        note(f"left out: {name}, {kind}")
+        note(one_line(f"left out: {name}, {kind}"))

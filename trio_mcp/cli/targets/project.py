@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -42,7 +43,7 @@ class Project:
     @property
     def exists(self) -> bool:
         """Whether there is such a file."""
-        return (self.folder / "pyproject.toml").is_file()
+        return has_project(self.folder)
 
     @property
     def repository(self) -> str | None:
@@ -59,8 +60,14 @@ class Project:
 def project_of(path: Path) -> Project:
     """Return the project that a file or folder is in: the nearest folder with a `pyproject.toml`, or else its own."""
     folder = path.resolve() if path.is_dir() else path.resolve().parent
-    found = next((each for each in (folder, *folder.parents) if (each / "pyproject.toml").is_file()), None)
+    found = next((each for each in (folder, *folder.parents) if has_project(each)), None)
     return Project(folder) if found is None else read_project(found)
+
+
+def has_project(folder: Path) -> bool:
+    """Return whether a folder has a `pyproject.toml`; what is not a file, and cannot be read, is one too."""
+    path = folder / "pyproject.toml"
+    return os.path.lexists(path) and not path.is_dir()
 
 
 def read_project(folder: Path) -> Project:
