@@ -177,6 +177,20 @@ async def test_a_retry_that_comes_to_a_third_process_gets_the_task_that_a_living
         assert len(ids) == 1
 
 
+async def test_no_task_comes_of_a_call_whose_step_has_run_in_another_process() -> None:
+    """There its client took no task."""
+    shop = Shop()
+    async with AsyncExitStack() as stack:
+        _, here, asked = await asked_in(stack, shop)
+        there = await stack.enter_async_context(talk_to(shop.process()[1]))
+        shop.go_on.set()
+        assert await there.text(asked.leg({asked.key: accept(value="tea")}, talk=there))
+        assert (await here.error(answered(asked, here)))["code"] == -32000
+        await wait_all_tasks_blocked()
+        assert [kind for kind, _ in shop.disk.records].count("task") == 0
+    assert shop.done == ["ship"]
+
+
 async def test_a_task_that_was_taken_back_keeps_none_from_being_made() -> None:
     """Its write was made after its time."""
     shop = Shop()

@@ -77,7 +77,7 @@ async def test_a_step_does_not_run_in_a_process_whose_task_was_taken_over() -> N
     assert (work.charged, work.shipped, work.runs) == (1, 1, 2)
 
 
-class Slow(Order):
+class Charging(Order):
     """It charges for a while, in the process that began it."""
 
     def __init__(self) -> None:
@@ -94,7 +94,7 @@ class Slow(Order):
 
 
 async def test_a_step_that_no_answer_begins_does_not_run_there_either() -> None:
-    disk, work = Disk(), Slow()
+    disk, work = Disk(), Charging()
     async with taken_over(disk, work) as (task, elsewhere):
         assert await elsewhere.status() == "input_required"
         work.go_on.set()
@@ -195,6 +195,34 @@ async def test_a_leg_that_is_sent_to_two_processes_runs_its_steps_in_the_first_t
         assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
         shop.go_on.set()
         assert await talks[first].text(requests[first]) == "shipped"
+    assert shop.shipped == 1
+
+
+class Slow(Shop):
+    """A tool that may wait before it ships."""
+
+    is_slow = True
+
+    async def order(self, ctx: Context) -> str:
+        await ctx.elicit("Sure?", bool)
+        if self.is_slow:
+            await self.go_on.wait()
+        await ctx.step("ship", self.ship)
+        return "shipped"
+
+
+async def test_a_process_that_has_claimed_a_call_and_begun_no_step_loses_it_to_one_that_begins_one() -> None:
+    shop = Slow()
+    async with AsyncExitStack() as stack:
+        home, other = [await shop.process(stack) for _ in range(2)]
+        asked = await home.round(home.leg("order"))
+        slow = asked.leg({asked.key: accept(value=True)}, talk=other)
+        await wait_all_tasks_blocked()
+        shop.is_slow = False
+        assert await home.text(asked.leg({asked.key: accept(value=True)}, talk=home)) == "shipped"
+        shop.go_on.set()
+        refused = await other.error(slow)
+        assert (refused["code"], "another process" in refused["message"]) == (-32000, True)
     assert shop.shipped == 1
 
 

@@ -299,6 +299,8 @@ class CallInRounds(Call[RequestDigest]):
         if legs.call_id is not None:
             self.services.directory.forget(legs.call_id)
             legs.call_id = None
+        if self.memory is not None and self.memory.log is not None:
+            self.memory.log.close()
         legs.was_forgotten = True
         self.actor.cancel(CancelReason.EXPIRED)
 

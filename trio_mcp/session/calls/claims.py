@@ -5,23 +5,27 @@ its *claim*, and every write of its log names the version of that record. So of 
 no step of the other one runs, and nothing of it gets into the log.
 
 A process that replays a call claims it first, and reads the log then: nothing is added to what it reads. One in which the call is
-parked goes on without; it claims the call with the first step that it runs, in the same write as the intent (`HeldCall`).
+parked goes on without; it claims the call with the first step that it runs, in the same write as the intent (`HeldCall`), unless
+another one has written to the log by then.
 """
 
 # What is in the claim, and what a process gets that replays the call from the end of leg `n`:
 #
 #     the claim names             because                                         the process
-#     none, or no process         nobody has written to the log                   claims it
+#     none, or no process         nobody has claimed the call, or it was          claims it
+#                                 given back
 #     itself                      it replayed the call, and forgot it             claims it again, for another run
 #     one that has ended                                                          takes it over
 #     one that lives, a leg < n   and has sealed this state: it ended that leg,   takes it over
 #                                 and has begun no step since
 #     one that lives, otherwise   it may run a step, or has what is newer         refuses the request: -32000
 #
-# A process that has claimed a call and starts none gives the claim back: it puts there again what was there before. So the claim
-# always names the last process that ran the call, and a process that finds its own name goes on. The store may be late: see
-# `fenced.py` for what is unknown, and `settling.py` for the task that writes it again. The next request for the call in this
-# process goes on with the same record, whose write is the fence.
+# The claim also names the run that has written to the log last. As long as that is its own, or none, a run goes on although
+# another one has claimed the call meanwhile: it puts its own claim in the place of the other, which then has lost the call.
+#
+# A process that has claimed a call and starts none gives the claim back: it puts there again what was there before. The store may
+# be late: see `fenced.py` for what is unknown, and `settling.py` for the task that writes it again. The next request for the call
+# in this process goes on with the same record, whose write is the fence.
 
 from __future__ import annotations
 
@@ -57,26 +61,28 @@ class Claimant(NamedTuple):
     """Who runs a call, as the record says.
 
     Attributes:
-        node: the process; empty if nobody has written to the log.
+        node: the process; empty for none.
         leg: the leg that had ended when it last claimed the call.
-        run: tells the runs of one process apart.
+        run: names one run of the call.
+        writer: the run that has written to the log last; empty for none.
     """
 
     node: str = ""
     leg: int = 0
-    run: int = 0
+    run: str = ""
+    writer: str = ""
 
     def encode(self) -> bytes:
-        return dumps([self.node, self.leg, self.run])
+        return dumps([self.node, self.leg, self.run, self.writer])
 
     @classmethod
     def decode(cls, data: bytes) -> Claimant:
         """Read what `encode` wrote. Raises `StoreError` for anything else: another version of this package wrote it."""
         try:
-            node, leg, run = cast("tuple[str, int, int]", json.loads(data))
+            node, leg, run, writer = cast("tuple[str, int, str, str]", json.loads(data))
         except (TypeError, ValueError) as error:
             raise StoreError(f"the claim of a call is not one of this version: {error}") from None
-        return cls(node, leg, run)
+        return cls(node, leg, run, writer)
 
 
 UNCLAIMED: Final = Claimant()
@@ -148,10 +154,10 @@ class CallClaims:
         if claim is None:
             self._settling.check_room()
             claim = CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine)
+        claim.mine = mine._replace(writer=claim.before.writer)
         for _ in range(ATTEMPTS):
-            claim.mine = mine
             try:
-                await claim.record.put(mine.encode(), time.time() + self._lifetime)
+                await claim.record.put(claim.mine.encode(), time.time() + self._lifetime)
             except StoreConflict:
                 found = await self._store.read(CLAIM_KIND, call_id)
             except BaseException:
@@ -178,12 +184,11 @@ class CallClaims:
         """
         if claim is None:
             return HeldCall(self._store, call_id, self._mine(leg()), leg, self._lifetime, on_lost)
-        version = claim.record.version
-        return HeldCall(self._store, call_id, claim.mine, leg, self._lifetime, on_lost, version, _is_claimed=True)
+        return HeldCall(self._store, call_id, claim.mine, leg, self._lifetime, on_lost, claim.record.version)
 
     def _mine(self, leg: int) -> Claimant:
         self._runs += 1
-        return Claimant(self._node, leg, self._runs)
+        return Claimant(self._node, leg, f"{self._node} {self._runs}")
 
     def _take_back(self, call_id: str) -> CallClaim | None:
         """Go on with a record that is not settled: the next write of it fences those that may still come."""
@@ -197,7 +202,8 @@ class CallClaims:
         if found is None:
             return CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine)
         record = FencedRecord(self._store, CLAIM_KIND, call_id, version=found.version, value=found.value)
-        return CallClaim(record, mine, Claimant.decode(found.value), found.expires_at)
+        before = Claimant.decode(found.value)
+        return CallClaim(record, mine._replace(writer=before.writer), before, found.expires_at)
 
     async def _is_free(self, other: Claimant, leg: int, sealed_by: str) -> bool:
         """Return whether this process may run a call that another one has claimed; see the table above."""
@@ -243,12 +249,11 @@ class CallClaims:
 
 @dataclass(slots=True, eq=False)
 class HeldCall:
-    """Says that this process runs a call (`Holding`): by its claim, which it makes if there is none, and again in each later leg.
+    """Says that this process runs a call (`Holding`): by a claim, which it makes with its first write in each leg.
 
     Args:
-        mine: the claim in the record, or the one to make.
+        mine: the claim of this run.
         version: of the record; 0 if there is none.
-        is_claimed: it has the claim of this process.
     """
 
     _store: Store
@@ -258,13 +263,15 @@ class HeldCall:
     _lifetime: float
     _on_lost: Callable[[], None]
     _version: int = 0
-    _is_claimed: bool = False
+    _has_written: bool = field(default=False, init=False)
+    """The record says that this run has written to the log last."""
 
     def held(self) -> Sequence[Change]:
         leg = self._leg()
-        if self._is_claimed and leg <= self._mine.leg:
+        if self._has_written and leg <= self._mine.leg:
             return [Expect(CLAIM_KIND, self._call_id, self._version)]
-        value, expires_at = self._mine._replace(leg=leg).encode(), time.time() + self._lifetime
+        value = self._mine._replace(leg=leg, writer=self._mine.run).encode()
+        expires_at = time.time() + self._lifetime
         return [Put(Record(CLAIM_KIND, self._call_id, value, expires_at=expires_at, version=self._version))]
 
     def kept(self, changes: Sequence[Change]) -> None:
@@ -274,20 +281,17 @@ class HeldCall:
 
     async def renew(self) -> bool:
         found = await self._store.read(CLAIM_KIND, self._call_id)
-        if found is None:
-            # The time of the claim is over, and with it that of the states of which another process could know.
-            self._version, self._is_claimed = 0, False
-            return True
-        claimant = Claimant.decode(found.value)
-        if claimant.node and (claimant.node, claimant.run) != (self._mine.node, self._mine.run):
-            return False
-        self._know(claimant, found.version)
-        return True
+        # After its time there is none, and no state either of which another process could know.
+        claimant, version = (UNCLAIMED, 0) if found is None else (Claimant.decode(found.value), found.version)
+        if claimant.writer not in ("", self._mine.run):
+            return claimant.run == self._mine.run and self._know(claimant, version)
+        return self._know(claimant, version)
 
-    def _know(self, claimant: Claimant, version: int) -> None:
-        self._version, self._is_claimed = version, bool(claimant.node)
-        if self._is_claimed:
+    def _know(self, claimant: Claimant, version: int) -> bool:
+        self._version, self._has_written = version, claimant.run == claimant.writer == self._mine.run
+        if self._has_written:
             self._mine = claimant
+        return True
 
     def lost(self) -> None:
         self._on_lost()

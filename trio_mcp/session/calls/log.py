@@ -56,6 +56,9 @@ NOT_COMMITTED: Final = (
 )
 
 
+TAKEN_OVER: Final = "this goes on in another process, which has taken it over"
+
+
 class TakenOver(StoreConflict):
     """Another process has taken over the call whose log was to be written; nothing was."""
 
@@ -105,7 +108,7 @@ async def write_held(store: Store, holding: Holding | None, changes: Sequence[Ch
             return
         if not await holding.renew():
             holding.lost()
-            raise TakenOver("this goes on in another process, which has taken it over")
+            raise TakenOver(TAKEN_OVER)
     raise conflict
 
 
@@ -236,6 +239,17 @@ class CallLog:
         if self.opening:
             self.opening = ()
             self.on_opened()
+
+    def held(self) -> Sequence[Change]:
+        """Return the changes that are a conflict once another process runs the call, for a write that is made elsewhere."""
+        return () if self._holding is None else self._holding.held()
+
+    async def check_held(self) -> None:
+        """Look up after a conflict whether this process still runs the call. Raises `TakenOver`, or what the store raises."""
+        if self._holding is not None and not await self._holding.renew():
+            self._holding.lost()
+            self.close()
+            raise TakenOver(TAKEN_OVER)
 
     async def _write_held(self, changes: Sequence[Change]) -> None:
         """Write changes, if this process still runs the call. Raises `TakenOver`, or whatever the store raises."""

@@ -80,6 +80,7 @@ class NewTask:
         stored: where the answer is stored with the task; None if a repeat in another process would not get it.
         one: lets no second task come of the same call; None if there is nothing to look for.
         run: what the call has recorded that becomes the task; None for a new one.
+        held: changes that are a conflict once another process runs that call.
         is_wanted: whether its caller still waits for the answer when it is stored.
 
     Attributes:
@@ -94,6 +95,7 @@ class NewTask:
     _stored: StoredAnswer | None = None
     _one: OneTask | None = None
     run: EarlierRun | None = None
+    held: Sequence[Change] = ()
     is_wanted: Callable[[], bool] = lambda: True
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
     _fence: FencedRecord = field(init=False)
@@ -116,6 +118,7 @@ class NewTask:
                 changes += self._stored.creating(answer, self._removal)
             if self._one is not None:
                 changes += self._one.creating(answer)
+            changes += self.held
             if self.run is not None and self.run.logged:
                 entries = [encoded_entry(entry) for entry in self.run.entries]
                 changes.append(Append(LOG_KIND, place.key, 1, entries, place.expires_at))
@@ -184,6 +187,7 @@ async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome
 
     Raises:
         LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
+        TakenOver: another process runs the call, which ends here.
         StoreError: the store does not keep it; nothing remains.
     """
     memory = call.memory
@@ -198,7 +202,8 @@ async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome
         conflict: StoreConflict | None = None
         try:
             wanted = partial(still_waits, call)
-            new = NewTask(tasks, call.services, task, call.plan, call.facts, None, one, run, wanted)
+            held = () if log is None else log.held()
+            new = NewTask(tasks, call.services, task, call.plan, call.facts, None, one, run, held, wanted)
             answer = await new.create()
         except StoreConflict as error:
             conflict, answer = without_traceback(error), None
@@ -212,6 +217,7 @@ async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome
         earlier = await find_answer(tasks.store, log.key, tasks.clock())
         if earlier.answer is not None:
             return earlier.answer if still_waits(call) else None
+        await log.check_held()
     raise StoreConflict("other processes make a task of the same call, again and again")
 
 
