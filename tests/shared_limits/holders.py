@@ -34,6 +34,8 @@ from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitation
 from trio_mcp.shared_limits import (
     AWAITED_PAGES,
     CONNECTIONS,
+    EVENT_BYTES,
+    EVENTS,
     FINISHED_BYTES,
     FINISHED_CALLS,
     HOST_CONNECTIONS,
@@ -46,6 +48,7 @@ from trio_mcp.shared_limits import (
     RUNNING_CALLS,
     SESSIONS,
     SSE_STREAMS,
+    STORED_EVENT_BYTES,
     STORED_OUTCOMES,
     STORED_RECORDS,
     SUBSCRIBED_CHARACTERS,
@@ -56,7 +59,9 @@ from trio_mcp.shared_limits import (
     WEBSOCKETS,
     SharedLimit,
 )
-from trio_mcp.storage import Put, Record, StoreFull
+from trio_mcp.storage import Append, Forget, LogKey, Put, Record, StoreFull
+from trio_mcp.stores.adapters import StoredEvents
+from trio_mcp.stores.memory import MemoryEventStore
 from trio_mcp.stores.memory_store import MemoryStore
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.hypercorn.connections import Connections
@@ -341,7 +346,7 @@ HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] =
     STORED_RECORDS: stored_records,
 }
 
-NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES}
+NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES, EVENTS, EVENT_BYTES, STORED_EVENT_BYTES}
 """Limits of servers with many connections, and one in which all callers without a principal are one."""
 
 
@@ -422,6 +427,36 @@ async def left_pages() -> AsyncIterator[Keep]:
         yield keep
 
 
+@asynccontextmanager
+async def events_in_memory(**limits: int) -> AsyncIterator[Keep]:
+    store = MemoryEventStore(memory=MemoryBudget(), **limits)
+    numbers = itertools.count()
+
+    def keep(caller: str | None) -> Mapping[str | None, int]:
+        store.append_nowait(LogKey(caller, str(next(numbers)), 1), 1, [b" "])
+        return Counter(stream.principal for stream in store._streams)  # noqa: SLF001
+
+    yield keep
+
+
+@asynccontextmanager
+async def stored_events(**limits: int) -> AsyncIterator[Keep]:
+    events = StoredEvents(MemoryStore(memory=MemoryBudget()), **limits)
+    streams, numbers = dict[str, str | None](), itertools.count()
+
+    def keep(caller: str | None) -> Mapping[str | None, int]:
+        key = LogKey(caller, str(next(numbers)), 1)
+        appended, *removed = events.appending(key, 1, [b" "])
+        assert isinstance(appended, Append)
+        streams[appended.key] = caller
+        for change in removed:
+            assert isinstance(change, Forget)
+            del streams[change.key]
+        return Counter(streams.values())
+
+    yield keep
+
+
 KEEPERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Keep]]] = {
     LEFT_PAGES: left_pages,
     KEYED_OUTCOMES: lambda: keyed("KEYED_OUTCOMES", 1),
@@ -430,4 +465,7 @@ KEEPERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Keep]]] =
     FINISHED_CALLS: lambda: finished("FINISHED_CALLS", 1),
     FINISHED_BYTES: lambda: finished("FINISHED_BYTES", 100_000),
     REPLAYED_STATES: replayed,
+    EVENTS: lambda: events_in_memory(total_events=LIMIT),
+    EVENT_BYTES: lambda: events_in_memory(total_bytes=LIMIT),
+    STORED_EVENT_BYTES: lambda: stored_events(total_bytes=LIMIT),
 }
