@@ -103,6 +103,12 @@ STORED_OUTCOMES: Final = SharedLimit(
     "the key is stored without the outcome: a repeat to the next process gets the error of an unknown outcome",
     identity="a principal, or all callers without one",
 )
+UNSETTLED: Final = SharedLimit(
+    "writes to a durable store that have not been confirmed",
+    1_000,
+    "-32000; a call with an idempotency key does not begin",
+    identity=KEYED_OUTCOMES.identity,
+)
 SESSIONS: Final = SharedLimit(
     "legacy sessions over HTTP", 10_000, "503, -32000", "HttpLimits.sessions", 1_000, "HttpLimits.per_principal"
 )
@@ -167,6 +173,7 @@ SHARED_LIMITS: Final = (
     KEYED_OUTCOME_BYTES,
     USED_KEYS,
     STORED_OUTCOMES,
+    UNSETTLED,
     SESSIONS,
     SSE_STREAMS,
     WEBSOCKETS,

@@ -22,11 +22,12 @@ from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, HttpLimits, Server, TaskOptions
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.relay.proxies import proxy
 from trio_mcp.runtime import Account, Limits, MemoryBudget
 from trio_mcp.session import Peer, subscriptions
-from trio_mcp.session.calls import directory, repeats, url_elicitations
+from trio_mcp.session.calls import directory, repeats, settling, url_elicitations
 from trio_mcp.session.calls.directory import CallDirectory
 from trio_mcp.session.calls.outcome_room import OutcomeRoom
 from trio_mcp.session.calls.repeats import CallKey, KeyedCalls
@@ -54,12 +55,13 @@ from trio_mcp.shared_limits import (
     SUBSCRIBED_CHARACTERS,
     SUBSCRIPTIONS,
     TOOL_QUEUE,
+    UNSETTLED,
     USED_KEYS,
     WAITING_FOR_TASKS,
     WEBSOCKETS,
     SharedLimit,
 )
-from trio_mcp.storage import Append, Forget, LogKey, Put, Record, StoreFull
+from trio_mcp.storage import Append, Forget, LogKey, Put, Record, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.memory import MemoryEventStore
 from trio_mcp.stores.memory_store import MemoryStore
@@ -236,6 +238,27 @@ async def stored_records() -> AsyncIterator[Hold]:
 
 
 @asynccontextmanager
+async def unsettled() -> AsyncIterator[Hold]:
+    async def fail() -> None:
+        raise StoreError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=LIMIT))
+        async with Server("s", version="1").open_service() as service:
+            records = service.calls.settling
+
+            async def hold(caller: str | None) -> str | None:
+                try:
+                    records.check_room(caller)
+                except LimitExceeded as error:
+                    return str(error)
+                records.begin(fail, caller)
+                return None
+
+            yield hold
+
+
+@asynccontextmanager
 async def connections() -> AsyncIterator[Hold]:
     opened, memory = Connections(LIMIT), MemoryBudget()
 
@@ -338,6 +361,7 @@ HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] =
     SUBSCRIBED_CHARACTERS: lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00")),
     AWAITED_PAGES: awaited_pages,
     STORED_OUTCOMES: stored_outcomes,
+    UNSETTLED: unsettled,
     SESSIONS: lambda: over_http(open_session),
     SSE_STREAMS: lambda: over_http(open_stream),
     WEBSOCKETS: lambda: over_http(open_websocket),

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import trio
+
 from ..errors import LimitExceeded, McpError, without_traceback
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail
 from ..runtime import CancelReason
@@ -304,11 +306,11 @@ class Claiming:
             refused = None
         except (McpError, StoreError, ValueError, TypeError) as error:
             refused = without_traceback(error)
+        except trio.Cancelled:
+            self._keys.give_up(claim)
+            raise
         # What an earlier run has left is for the next repeat, also if all clients have gone.
-        if claim.is_adopted:
-            self._keys.leave(claim)
-        else:
-            self._keys.remove(claim)
+        self._keys.give_up(claim)
         if refused is not None:
             raise refused
         return None
