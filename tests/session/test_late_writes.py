@@ -139,7 +139,7 @@ async def test_an_outcome_that_memory_has_no_room_for_is_unknown(
     era: type[Legacy], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = Shop(grace=1)
-    monkeypatch.setattr(settling.Settling, "has_room", lambda _self, size: not size)
+    monkeypatch.setattr(settling.Settling, "has_room", lambda _self, size, _caller: not size)
     async with process(shop, era, late("key", 2, NEVER)) as only:
         shop.hold.set()
         await only.call("pay")

@@ -119,7 +119,7 @@ class KeyedRequests:
                 keyed.drop()
                 raise
         else:
-            calls.keyed.check_room()
+            calls.keyed.check_room(key.owner)
             call = self._start_call(calls, plan, facts, params, target, None)
             call.keyed = calls.keyed.begin(key, call)
 
@@ -128,7 +128,7 @@ class KeyedRequests:
     ) -> tuple[KeyedCall[Call], WaitingRequests]:
         """Note a key whose call does not run yet; until then all requests with it wait."""
         keyed_calls = self._service.calls.keyed
-        keyed_calls.check_room()
+        keyed_calls.check_room(key.owner)
         keyed, waiting = keyed_calls.begin(key, None), WaitingRequests()
         keyed.waiting = waiting
         waiting.add(request)

@@ -28,7 +28,7 @@ import trio
 from ..runtime import MemoryBudget, process_budget
 from ..shared_limits import EVENT_BYTES, EVENTS
 from ..storage import EventsGone, LogKey, NoSuchEvent
-from .stream_shares import StreamShares
+from .stream_shares import StreamShares, caller_of
 
 MIB: Final = 1024 * 1024
 EVENT_SIZE: Final = 128
@@ -94,7 +94,7 @@ class MemoryEventStore:
     ) -> None:
         self._stream_limits = (stream_events, stream_bytes)
         self._session_limits = (session_events, session_bytes)
-        self._account = (process_budget() if memory is None else memory).open()
+        self._account = (process_budget() if memory is None else memory).open_table()
         # It does not end by itself.
         weakref.finalize(self, self._account.close)
         self._sessions: dict[SessionKey, SessionLog] = {}
@@ -167,7 +167,10 @@ class MemoryEventStore:
         while (surplus := self._shares.surplus(key)) is not None:
             self._evict(surplus, key)
         # Logs are the first to go when memory is short: only a client that missed something needs them.
-        while self._shares.events and not self._account.has_room(0):
+        caller, account = caller_of(key), self._account
+        while account.is_over_share(0, caller) and self._shares.events_of(caller):
+            self._evict(self._shares.oldest_of(caller), key)
+        while account.is_used_up(0) and self._shares.events:
             self._evict(self._shares.oldest, key)
 
     def _evict(self, oldest: LogKey, newest: LogKey) -> None:
@@ -195,7 +198,7 @@ class MemoryEventStore:
             usage.events += events
             usage.size += size
         self._shares.count(key, events, size)
-        self._account.draw(events * EVENT_SIZE + size)
+        self._account.draw(events * EVENT_SIZE + size, caller_of(key))
 
 
 def session_of(key: LogKey) -> SessionKey:

@@ -62,7 +62,7 @@ class StreamShares:
         It is this one if that has more than the share of its caller by itself, but there is room for the others.
         """
         caller, is_full = caller_of(newest), any(limit.in_use > limit.limit for limit in self._limits)
-        own = next(iter(self._by_caller[caller]))
+        own = self.oldest_of(caller)
         if any(limit.is_over_share(caller) for limit in self._limits) and not (is_full and own == newest):
             return own
         return self.oldest if is_full else None
@@ -71,6 +71,14 @@ class StreamShares:
     def oldest(self) -> LogKey:
         """The stream that has not been written to for longest; there is one."""
         return next(iter(self._streams))
+
+    def oldest_of(self, caller: str) -> LogKey:
+        """Return the stream of a caller that has not been written to for longest; there is one."""
+        return next(iter(self._by_caller[caller]))
+
+    def events_of(self, caller: str) -> int:
+        """Return how many events a caller has."""
+        return self._limits[0].held(caller)
 
     def __repr__(self) -> str:
         return f"<StreamShares streams={len(self._streams)} callers={len(self._by_caller)}>"

@@ -61,7 +61,7 @@ class Settling:
 
     def __init__(self, supervisor: Supervisor, memory: MemoryBudget, records: RepeatedRecords) -> None:
         self._supervisor = supervisor
-        self._account = memory.open()
+        self._account = memory.open_table()
         self._records = records
         self._unsettled: set[Unsettled] = set()
         self._quota = Quota(UNSETTLED)
@@ -70,11 +70,11 @@ class Settling:
     def check_room(self, caller: Hashable | None) -> None:
         """Raise `LimitExceeded` if a caller may not begin work whose record would be one too many."""
         self._quota.check(caller)
-        self._account.check(UNSETTLED_SIZE)
+        self._account.check(UNSETTLED_SIZE, caller)
 
-    def has_room(self, size: int) -> bool:
-        """Return whether these bytes may be kept for a record."""
-        return self._account.has_room(size)
+    def has_room(self, size: int, caller: Hashable | None) -> bool:
+        """Return whether these bytes may be kept for a record of a caller."""
+        return self._account.has_room(size, caller)
 
     def begin(self, attempt: Callable[[], Awaitable[None]], caller: Hashable | None = None, size: int = 0) -> Unsettled:
         """Make attempts in a task, the first after a pause, until one of them settles the record.
@@ -87,7 +87,7 @@ class Settling:
         self._unsettled.add(unsettled)
         if unsettled.is_counted:
             self._quota.add(caller)
-        self._account.draw(unsettled.size)
+        self._account.draw(unsettled.size, caller)
         self._supervisor.spawn(self._run, unsettled, attempt)
         return unsettled
 
@@ -107,7 +107,7 @@ class Settling:
             self._unsettled.remove(unsettled)
             if unsettled.is_counted:
                 self._quota.give_back(unsettled.caller)
-            self._account.give_back(unsettled.size)
+            self._account.give_back(unsettled.size, unsettled.caller)
 
     async def has_settled(self, attempt: Callable[[], Awaitable[None]]) -> bool:
         """Make an attempt; return whether the record is settled. A failure is logged.

@@ -363,11 +363,11 @@ class StoredKeys:
             self._settle_later(wanted)
 
     def _settle_later(self, wanted: Wanted) -> None:
-        stored = wanted.stored
+        stored, owner = wanted.stored, wanted.claim.key.owner
         size = 0 if stored.outcome is None else size_of(stored.outcome)
-        if not self._settling.has_room(size):
+        if not self._settling.has_room(size, owner):
             wanted.stored, size = stored._replace(outcome=None), 0
-        wanted.unsettled = self._settling.begin(partial(self._write, wanted), wanted.claim.key.owner, size)
+        wanted.unsettled = self._settling.begin(partial(self._write, wanted), owner, size)
 
     async def _write(self, wanted: Wanted) -> None:
         # Nothing is awaited between this and the turn at the record: who takes it over writes after this.
