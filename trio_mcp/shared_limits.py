@@ -1,8 +1,8 @@
 """The limits that several callers share: what is limited, how many there may be by default, and which options set that.
 
 Each is kept by a `Quota` (`runtime/quota.py`), which has the rule for all of them: once half of a limit is in use, a caller that
-would hold more than a quarter of it is refused. The table of docs/limits.md is made of this one, and `tests/shared_limits` fills
-each limit by one caller and serves another.
+would hold more than a quarter of it is refused, or loses its own oldest things. The table of docs/limits.md is made of this one,
+and `tests/shared_limits` fills each limit by one caller and serves another.
 """
 
 from __future__ import annotations
@@ -103,6 +103,12 @@ STORED_OUTCOMES: Final = SharedLimit(
     "the key is stored without the outcome: a repeat to the next process gets the error of an unknown outcome",
     identity="a principal, or all callers without one",
 )
+UNSETTLED: Final = SharedLimit(
+    "writes to a durable store that have not been confirmed",
+    1_000,
+    "-32000; a call with an idempotency key does not begin",
+    identity=KEYED_OUTCOMES.identity,
+)
 SESSIONS: Final = SharedLimit(
     "legacy sessions over HTTP", 10_000, "503, -32000", "HttpLimits.sessions", 1_000, "HttpLimits.per_principal"
 )
@@ -135,6 +141,23 @@ STORED_RECORDS: Final = SharedLimit(
     "MemoryStore.records",
     identity="the owner of a record",
 )
+EVENTS: Final = SharedLimit(
+    "events of streams that are kept for clients that resume them",
+    100_000,
+    "the stream of the caller that has been inactive longest is evicted: to resume it is answered with 400",
+    "MemoryEventStore.total_events",
+    identity="a principal, or else a session",
+)
+EVENT_BYTES: Final = SharedLimit(
+    "bytes of events in memory",
+    64 * 1024 * 1024,
+    EVENTS.refusal,
+    "MemoryEventStore.total_bytes",
+    identity=EVENTS.identity,
+)
+STORED_EVENT_BYTES: Final = SharedLimit(
+    "bytes of events in a durable store", 256 * 1024 * 1024, EVENTS.refusal, identity=EVENTS.identity
+)
 
 SHARED_LIMITS: Final = (
     RUNNING_CALLS,
@@ -153,6 +176,7 @@ SHARED_LIMITS: Final = (
     KEYED_OUTCOME_BYTES,
     USED_KEYS,
     STORED_OUTCOMES,
+    UNSETTLED,
     SESSIONS,
     SSE_STREAMS,
     WEBSOCKETS,
@@ -160,5 +184,8 @@ SHARED_LIMITS: Final = (
     HOST_CONNECTIONS,
     FOLLOWED_RESOURCES,
     STORED_RECORDS,
+    EVENTS,
+    EVENT_BYTES,
+    STORED_EVENT_BYTES,
 )
 """All of them. The memory budget is shared by the same rule, and says so itself (`runtime/memory_budget.py`)."""

@@ -11,7 +11,10 @@ from naming import naming
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import MemoryBudget, process_budget
 from trio_mcp.runtime.machine_memory import control_group_limits, machine_memory, usable_memory
-from trio_mcp.runtime.memory_budget import LEAST_SHARE
+from trio_mcp.runtime.memory_budget import LEAST_SHARE, TableAccount
+from trio_mcp.runtime.oldest_first import OldestFirst
+from trio_mcp.runtime.quota import Quota
+from trio_mcp.shared_limits import FINISHED_BYTES, FINISHED_CALLS
 
 MIB = 1024 * 1024
 
@@ -112,6 +115,63 @@ def test_connections_that_hold_nothing_take_no_share() -> None:
     budget.open("a").draw(260)
     budget.open("b").draw(245)
     assert budget.open("b").has_room(5)
+
+
+def test_what_a_table_keeps_counts_for_its_caller_and_for_no_connection() -> None:
+    budget = MemoryBudget(1000 * MIB)
+    table = budget.open_table()
+    for _ in range(100):
+        budget.open().draw(2 * MIB)
+    table.draw(245 * MIB, "ana")
+    budget.open("b", "ben").draw(60 * MIB)
+    assert table.has_room(100 * MIB, "ben")
+    assert not table.has_room(6 * MIB, "ana")
+    with pytest.raises(LimitExceeded, match=naming("memory budget", "quarter")):
+        budget.open("a", "ana").check(6 * MIB)
+    with pytest.raises(LimitExceeded, match=naming("memory budget", "quarter")):
+        table.check(6 * MIB, "ana")
+    table.close()
+    assert budget.drawn == 260 * MIB
+    budget.open("a", "ana").check(6 * MIB)
+
+
+def kept(table: OldestFirst[str, None], account: TableAccount, caller: str, count: int, size: int = 100) -> None:
+    for number in range(count):
+        account.draw(size, caller)
+        table.add(f"{caller} {number}", None, caller, size)
+
+
+def table_of(account: TableAccount) -> OldestFirst[str, None]:
+    return OldestFirst(
+        Quota(FINISHED_CALLS), Quota(FINISHED_BYTES), lambda _key, entry: account.give_back(entry[2], entry[1])
+    )
+
+
+def test_a_caller_over_its_share_of_the_budget_loses_what_is_kept_of_its_own() -> None:
+    budget = MemoryBudget(1000)
+    account = budget.open_table()
+    table = table_of(account)
+    kept(table, account, "ben", 2)
+    kept(table, account, "ana", 4)
+    table.fit(account, "ana")
+    assert list(table) == ["ben 0", "ben 1", "ana 1", "ana 2", "ana 3"]
+    table.fit(account, "ben", 50)
+    assert len(table) == 5
+
+
+def test_where_the_budget_is_used_up_who_has_most_loses_most() -> None:
+    budget = MemoryBudget(1000)
+    account = budget.open_table()
+    table = table_of(account)
+    kept(table, account, "ben", 1)
+    kept(table, account, "ana", 5)
+    budget.open().draw(600)
+    table.fit(account, "ben")
+    assert list(table) == ["ben 0", "ana 2", "ana 3", "ana 4"]
+    # As much as there is.
+    table.fit(account, "cem", 500)
+    assert not table
+    assert budget.drawn == 600
 
 
 def test_threads_may_share_a_budget() -> None:

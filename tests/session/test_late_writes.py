@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TypeAlias
 
 import pytest
 import trio
 from keyed_shop import Process, Shop, process
 from late_keys_program import Program
-from late_store import NEVER, Lateness
-from talk import Legacy, Modern
+from late_store import NEVER, Lateness, LateStore
+from talk import Legacy, Modern, play
 from task_talk import DECLARES
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -18,7 +21,8 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.session.calls import settling
 from trio_mcp.session.calls.repeats import CallKey
 from trio_mcp.session.calls.stored_keys import Claim, StoredKey, StoredKeys
-from trio_mcp.storage import Change, Put, Remove
+from trio_mcp.shared_limits import UNSETTLED
+from trio_mcp.storage import Change, Put, Remove, StoreError
 
 SETTLED = 60.0
 """Seconds after which everything is settled."""
@@ -135,7 +139,7 @@ async def test_an_outcome_that_memory_has_no_room_for_is_unknown(
     era: type[Legacy], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop = Shop(grace=1)
-    monkeypatch.setattr(settling.Settling, "has_room", lambda _self, size: not size)
+    monkeypatch.setattr(settling.Settling, "has_room", lambda _self, size, _caller: not size)
     async with process(shop, era, late("key", 2, NEVER)) as only:
         shop.hold.set()
         await only.call("pay")
@@ -259,7 +263,7 @@ def stored_keys_of(process: Process) -> StoredKeys:
 async def test_there_is_a_limit_of_unsettled_keys(
     shop: Shop, era: type[Legacy], autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settling, "MAX_UNSETTLED", 2)
+    monkeypatch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=2))
     shop.hold.set()
     async with process(shop, era) as only:
         await only.player.talk.initialize() if era is Legacy else None
@@ -278,6 +282,81 @@ async def test_there_is_a_limit_of_unsettled_keys(
         assert memory.drawn < held
         await only.call("pay", key="4")
         assert await only.text() == "paid 1"
+
+
+Write: TypeAlias = Callable[[Sequence[Change]], Awaitable[None]]
+
+
+async def write_small(write: Write, changes: Sequence[Change]) -> None:
+    """Refuse large values, like many databases."""
+    if any(isinstance(change, Put) and len(change.record.value) > 10_000 for change in changes):
+        raise StoreError("the item is too large")
+    await write(changes)
+
+
+async def test_a_key_whose_outcome_the_store_never_takes_is_stored_without_it(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    done: list[int] = []
+
+    async def write_book() -> str:
+        done.append(1)
+        return "x" * 20_000
+
+    @asynccontextmanager
+    async def small_process() -> AsyncIterator[Process]:
+        store = LateStore(shop.disk)
+        store.write = partial(write_small, store.write)  # type: ignore[method-assign]
+        server = shop.server(store)
+        server.tool(write_book)
+        async with play(server, era) as player:
+            yield Process(player, store)
+            store.crash()
+
+    async with small_process() as first:
+        await first.call("write_book")
+        assert len(await first.text()) == 20_000
+        await trio.sleep(SETTLED)
+        assert unsettled(first) == 0
+    async with small_process() as second:
+        await second.call("write_book", first.node)
+        assert await second.is_lost()
+    assert done == [1]
+
+
+async def test_what_a_principal_cannot_settle_keeps_no_key_of_another_from_being_used(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock
+) -> None:
+    async with process(shop, era) as only:
+        settling = only.player.talk.service.calls.settling
+
+        async def fail() -> None:
+            raise StoreError("the disk is full")
+
+        for _ in range(2 * UNSETTLED.limit):
+            # What it runs already.
+            settling.begin(fail, "mallory")
+        with pytest.raises(LimitExceeded):
+            settling.check_room("mallory")
+        settling.check_room("alice")
+
+
+@pytest.mark.parametrize("seconds", LATE)
+async def test_a_server_that_ends_while_a_key_is_claimed_leaves_it_to_the_next(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock, seconds: float
+) -> None:
+    shop.hold.set()
+    store = LateStore(shop.disk, late("key", 1, seconds))
+    async with play(shop.server(store), era) as player:
+        first = Process(player, store)
+        await first.call("pay")
+        await trio.sleep(0.5)
+    await store.aclose()
+    store.make_late()
+    assert shop.done == []
+    async with process(shop, era) as second:
+        await second.call("pay", first.node)
+        assert await second.text() == "paid 1"
 
 
 # tasks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +16,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import Context
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.session.calls.settling import LAST_SECONDS
 from trio_mcp.session.tasks.saving import SAVE_AGAIN_SECONDS
+from trio_mcp.storage import Change, StoreError
 from trio_mcp.stores.sealed import record_place
 
 
@@ -314,3 +316,55 @@ async def test_an_outcome_that_the_store_did_not_take_is_stored_when_it_works_ag
         assert record_of(disk, task.id).outcome is not None
         # It is in memory no longer.
         assert not list(task.talk.service.tasks)
+
+
+@pytest.mark.parametrize("was_made", [True, False])
+@pytest.mark.parametrize("cancelled", [True, False])
+async def test_an_outcome_that_the_store_did_not_take_is_written_once_more_at_the_end_of_the_server(
+    era: type[LegacyTask], disk: Disk, monkeypatch: pytest.MonkeyPatch, cancelled: bool, was_made: bool
+) -> None:
+    """The next process would run a task that was cancelled, or call one lost that had ended."""
+    work = Stages()
+    process = Process(disk, work)
+
+    write = process.store.write
+
+    async def write_without_saying_so(changes: Sequence[Change]) -> None:
+        await write(changes)
+        raise StoreError("the time is over")
+
+    async with process.task(era, graceful=True) as task:
+        await task.start("order")
+        await wait_all_tasks_blocked()
+        if was_made:
+            monkeypatch.setattr(process.store, "write", write_without_saying_so)
+        else:
+            process.store.failing = True
+        if cancelled:
+            task.about("tasks/cancel")
+        else:
+            work.stage.set()
+            work.end.set()
+        shown = "cancelled" if cancelled else "completed"
+        await wait_all_tasks_blocked()
+        assert await task.status() == shown
+        process.store.failing = False
+        monkeypatch.setattr(process.store, "write", write)
+    outcome = record_of(disk, task.id).outcome
+    assert outcome is not None
+    assert (outcome.result is None) is cancelled
+
+
+async def test_a_server_ends_although_the_store_never_takes_an_outcome(
+    era: type[LegacyTask], disk: Disk, autojump_clock: object
+) -> None:
+    process = Process(disk, Stages())
+    async with process.task(era, graceful=True) as task:
+        await task.start("order")
+        process.store.failing = True
+        task.about("tasks/cancel")
+        await wait_all_tasks_blocked()
+        process.store.failing = False
+        process.store.hang = trio.Event()
+        began = trio.current_time()
+    assert trio.current_time() - began <= 2 * LAST_SECONDS

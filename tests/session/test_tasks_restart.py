@@ -315,6 +315,8 @@ async def test_an_id_whose_time_is_over_is_as_unknown_as_any_other(era: type[Leg
     """Also one of an earlier process, of whose task the store has nothing any more."""
     async with Process(Disk(), Work()).task(era) as task:
         await task.start("quick", ttl=1_000)
+        # What is not stored yet takes time as the process ends.
+        await wait_all_tasks_blocked()
         seconds = task.talk.service.tasks.options.granted_ttl(1_000 if era is LegacyTask else None)
     process = Process(Disk(), Work())
     async with process.task(era, task.id) as again:

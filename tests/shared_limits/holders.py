@@ -22,12 +22,13 @@ from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, HttpLimits, Server, TaskOptions
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.relay import followed
 from trio_mcp.relay.proxies import proxy
 from trio_mcp.runtime import Account, Limits, MemoryBudget
 from trio_mcp.session import Peer, subscriptions
-from trio_mcp.session.calls import directory, repeats, url_elicitations
+from trio_mcp.session.calls import directory, repeats, settling, url_elicitations
 from trio_mcp.session.calls.directory import CallDirectory
 from trio_mcp.session.calls.outcome_room import OutcomeRoom
 from trio_mcp.session.calls.repeats import CallKey, KeyedCalls
@@ -35,6 +36,8 @@ from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitation
 from trio_mcp.shared_limits import (
     AWAITED_PAGES,
     CONNECTIONS,
+    EVENT_BYTES,
+    EVENTS,
     FINISHED_BYTES,
     FINISHED_CALLS,
     FOLLOWED_RESOURCES,
@@ -48,17 +51,21 @@ from trio_mcp.shared_limits import (
     RUNNING_CALLS,
     SESSIONS,
     SSE_STREAMS,
+    STORED_EVENT_BYTES,
     STORED_OUTCOMES,
     STORED_RECORDS,
     SUBSCRIBED_CHARACTERS,
     SUBSCRIPTIONS,
     TOOL_QUEUE,
+    UNSETTLED,
     USED_KEYS,
     WAITING_FOR_TASKS,
     WEBSOCKETS,
     SharedLimit,
 )
-from trio_mcp.storage import Put, Record, StoreFull
+from trio_mcp.storage import Append, Forget, LogKey, Put, Record, StoreError, StoreFull
+from trio_mcp.stores.adapters import StoredEvents
+from trio_mcp.stores.memory import MemoryEventStore
 from trio_mcp.stores.memory_store import MemoryStore
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.hypercorn.connections import Connections
@@ -233,6 +240,27 @@ async def stored_records() -> AsyncIterator[Hold]:
 
 
 @asynccontextmanager
+async def unsettled() -> AsyncIterator[Hold]:
+    async def fail() -> None:
+        raise StoreError
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=LIMIT))
+        async with Server("s", version="1").open_service() as service:
+            records = service.calls.settling
+
+            async def hold(caller: str | None) -> str | None:
+                try:
+                    records.check_room(caller)
+                except LimitExceeded as error:
+                    return str(error)
+                records.begin(fail, caller)
+                return None
+
+            yield hold
+
+
+@asynccontextmanager
 async def connections() -> AsyncIterator[Hold]:
     opened, memory = Connections(LIMIT), MemoryBudget()
 
@@ -353,6 +381,7 @@ HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] =
     SUBSCRIBED_CHARACTERS: lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00")),
     AWAITED_PAGES: awaited_pages,
     STORED_OUTCOMES: stored_outcomes,
+    UNSETTLED: unsettled,
     SESSIONS: lambda: over_http(open_session),
     SSE_STREAMS: lambda: over_http(open_stream),
     WEBSOCKETS: lambda: over_http(open_websocket),
@@ -362,7 +391,7 @@ HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] =
     STORED_RECORDS: stored_records,
 }
 
-NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES}
+NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES, EVENTS, EVENT_BYTES, STORED_EVENT_BYTES}
 """Limits of servers with many connections, and one in which all callers without a principal are one."""
 
 
@@ -443,6 +472,36 @@ async def left_pages() -> AsyncIterator[Keep]:
         yield keep
 
 
+@asynccontextmanager
+async def events_in_memory(**limits: int) -> AsyncIterator[Keep]:
+    store = MemoryEventStore(memory=MemoryBudget(), **limits)
+    numbers = itertools.count()
+
+    def keep(caller: str | None) -> Mapping[str | None, int]:
+        store.append_nowait(LogKey(caller, str(next(numbers)), 1), 1, [b" "])
+        return Counter(stream.principal for stream in store._streams)  # noqa: SLF001
+
+    yield keep
+
+
+@asynccontextmanager
+async def stored_events(**limits: int) -> AsyncIterator[Keep]:
+    events = StoredEvents(MemoryStore(memory=MemoryBudget()), **limits)
+    streams, numbers = dict[str, str | None](), itertools.count()
+
+    def keep(caller: str | None) -> Mapping[str | None, int]:
+        key = LogKey(caller, str(next(numbers)), 1)
+        appended, *removed = events.appending(key, 1, [b" "])
+        assert isinstance(appended, Append)
+        streams[appended.key] = caller
+        for change in removed:
+            assert isinstance(change, Forget)
+            del streams[change.key]
+        return Counter(streams.values())
+
+    yield keep
+
+
 KEEPERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Keep]]] = {
     LEFT_PAGES: left_pages,
     KEYED_OUTCOMES: lambda: keyed("KEYED_OUTCOMES", 1),
@@ -451,4 +510,7 @@ KEEPERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Keep]]] =
     FINISHED_CALLS: lambda: finished("FINISHED_CALLS", 1),
     FINISHED_BYTES: lambda: finished("FINISHED_BYTES", 100_000),
     REPLAYED_STATES: replayed,
+    EVENTS: lambda: events_in_memory(total_events=LIMIT),
+    EVENT_BYTES: lambda: events_in_memory(total_bytes=LIMIT),
+    STORED_EVENT_BYTES: lambda: stored_events(total_bytes=LIMIT),
 }

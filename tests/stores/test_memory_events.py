@@ -77,13 +77,36 @@ async def test_a_session_over_its_limit_loses_the_stream_that_has_been_silent_lo
 
 
 async def test_over_the_limit_of_all_the_oldest_stream_of_any_session_goes() -> None:
-    store = MemoryEventStore(total_bytes=20)
-    await store.append(OTHER, 1, numbered(1, 2))
-    await store.append(A, 1, numbered(1, 2))
-    await store.append(B, 1, numbered(1, 2))
+    store = MemoryEventStore(total_bytes=32)
+    streams = [LogKey(None, session, 1) for session in "abcde"]
+    for stream in streams:
+        await store.append(stream, 1, numbered(1, 2))
     with pytest.raises(EventsGone):
-        await store.read(OTHER, 0, 1)
-    assert await everything(store, A) == numbered(1, 2)
+        await store.read(streams[0], 0, 1)
+    for stream in streams[1:]:
+        assert await everything(store, stream) == numbered(1, 2)
+
+
+async def test_a_caller_over_its_share_loses_the_streams_of_its_own_sessions_and_no_others() -> None:
+    store = MemoryEventStore(total_bytes=32)
+    alice = LogKey("alice", "s", 1)
+    await store.append(alice, 1, numbered(1, 2))
+    await store.append(OTHER, 1, numbered(1, 2))
+    sessions = [LogKey("mallory", session, 1) for session in "abcd"]
+    for session in sessions:
+        await store.append(session, 1, numbered(1, 2))
+    for other in (alice, OTHER, sessions[-1]):
+        assert await everything(store, other) == numbered(1, 2)
+    with pytest.raises(EventsGone):
+        await store.read(sessions[-2], 0, 1)
+
+
+async def test_a_stream_over_the_share_of_its_caller_loses_its_beginning() -> None:
+    store = MemoryEventStore(total_events=8)
+    await store.append(OTHER, 1, numbered(1, 4))
+    await store.append(A, 1, numbered(1, 4))
+    assert await everything(store, OTHER) == numbered(1, 4)
+    assert await everything(store, A, 2) == numbered(3, 2)
 
 
 async def test_an_event_over_a_limit_is_not_kept_and_the_log_goes_on_after_it() -> None:

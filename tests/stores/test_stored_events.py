@@ -58,15 +58,27 @@ async def test_a_session_over_its_limits_loses_its_least_recently_written_stream
 
 async def test_above_the_total_the_least_recently_written_stream_goes() -> None:
     events = StoredEvents(MemoryStore(), total_bytes=10)
-    await events.append(OTHER, 1, [b"12345"])
-    await events.append(A, 1, [b"12345"])
-    await events.append(B, 1, [b"1"])
-    await gone(events, OTHER)
-    assert await events.read(A, 0, 100) == [b"12345"]
+    you, they = LogKey("you", "session", 1), LogKey("they", "session", 1)
+    await events.append(you, 1, [b"12345"])
+    await events.append(they, 1, [b"12345"])
+    await events.append(A, 1, [b"1"])
+    await gone(events, you)
+    assert await events.read(they, 0, 100) == [b"12345"]
+
+
+async def test_a_caller_over_its_share_loses_streams_of_its_own() -> None:
+    events = StoredEvents(MemoryStore(), total_bytes=12)
+    you = LogKey("you", "session", 1)
+    await events.append(you, 1, [b"1234"])
+    for stream in (A, B, OTHER):
+        await events.append(stream, 1, [b"123"])
+    await gone(events, A)
+    assert await events.read(OTHER, 0, 100) == [b"123"]
+    assert await events.read(you, 0, 100) == [b"1234"]
 
 
 async def test_a_forgotten_stream_or_session_is_gone() -> None:
-    events = StoredEvents(MemoryStore(), total_events=3)
+    events = StoredEvents(MemoryStore(), total_events=6)
     for key in (A, B, OTHER):
         await events.append(key, 1, [b"1"])
     await events.forget("me", "session", 1)
@@ -97,7 +109,8 @@ async def test_events_that_the_store_refused_are_appended_again() -> None:
         with pytest.raises(StoreError):
             await events.append(A, 1, [b"1"])
     store.fails = False
-    await events.append(B, 1, [b"1"])
+    other = LogKey("you", "session", 1)
+    await events.append(other, 1, [b"1"])
     await events.append(A, 1, [b"1"])
     assert await events.read(A, 0, 100) == [b"1"]
-    assert await events.read(B, 0, 100) == [b"1"]
+    assert await events.read(other, 0, 100) == [b"1"]

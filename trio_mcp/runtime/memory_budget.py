@@ -2,7 +2,7 @@
 
 Each holder has an `Account`: a connection, a request body, a queue of messages, a call. What a peer sends is checked before it
 is stored, and counted for as long as it is held. What one holder draws counts for its connection, and for the principal of that
-connection if there is one.
+connection if there is one. What a table keeps counts for the caller that it is kept for, and for no connection (`TableAccount`).
 
 Up to half of the budget anyone may draw. Over half, a holder may not take the room of others: a connection may hold the total
 divided by the number of connections, and a principal a quarter of the total. A connection without a principal counts as one.
@@ -71,7 +71,8 @@ class MemoryBudget:
         self._refused = 0
         self._asked_since_trim = 0
         self._by_connection: dict[Hashable, int] = {}
-        self._by_principal: dict[str, int] = {}
+        self._by_principal: dict[Hashable | None, int] = {}
+        """And by other callers, what tables keep for them."""
 
     def open(self, connection: Hashable | None = None, principal: str | None = None) -> Account:
         """Open an account.
@@ -82,6 +83,10 @@ class MemoryBudget:
         """
         own = object() if connection is None else connection
         return Account(self, own, principal, connection if principal is None else principal)
+
+    def open_table(self) -> TableAccount:
+        """Open an account for a table that callers share."""
+        return TableAccount(self)
 
     def statistics(self) -> MemoryStatistics:
         """Return how much is held now, and how often something was refused."""
@@ -103,18 +108,39 @@ class MemoryBudget:
         if held > share:
             return f"{over_half} this connection would hold more than its share of {share} bytes"
         if account.principal is not None:
-            held = self._by_principal.get(account.principal, 0) + size
-        if held > self._quarter:
-            return f"{over_half} you would hold more than a quarter of it, {self._quarter} bytes"
-        return None
+            held = self.held_by(account.principal) + size
+        return self._over_quarter() if held > self._quarter else None
+
+    def caller_refusal(self, size: int, caller: Hashable | None) -> str | None:
+        """Return why a table may not draw these bytes for a caller, or None if it may."""
+        if self.drawn + size > self.total:
+            return self._used_up()
+        return self._over_quarter() if self.is_over_share(size, caller) else None
+
+    def is_over_share(self, size: int, caller: Hashable | None) -> bool:
+        """Return whether a caller would hold more than a quarter with these bytes, while over half is drawn."""
+        return self.is_over_half(size) and self.held_by(caller) + size > self._quarter
+
+    def held_by(self, caller: Hashable | None) -> int:
+        """Return how much a principal holds, or how much tables hold for another caller."""
+        return self._by_principal.get(caller, 0)
+
+    def _over_quarter(self) -> str:
+        return (
+            "over half of the memory budget of this server is used, and you would hold more than a quarter of it, "
+            f"{self._quarter} bytes"
+        )
 
     def check(self, size: int, account: Account) -> None:
         """Raise `LimitExceeded` if an account may not draw these bytes; called over half of the budget."""
+        self.check_refusal(size, self.refusal(size, account))
+
+    def check_refusal(self, size: int, refusal: str | None) -> None:
+        """Raise `LimitExceeded` if these bytes are refused, for this reason; called over half of the budget."""
         self._asked_since_trim += size
         if self._asked_since_trim > self.total // TRIM_SHARE:
             self._asked_since_trim = 0
             give_back_free_memory()
-        refusal = self.refusal(size, account)
         if refusal is not None:
             self._refused += 1
             raise LimitExceeded(f"{refusal}; try again later (ServiceOptions.memory)")
@@ -141,6 +167,12 @@ class MemoryBudget:
                 self._by_connection.pop(account.connection, None)
             if account.principal is not None:
                 add_to(self._by_principal, account.principal, size)
+
+    def add_for(self, size: int, caller: Hashable | None) -> None:
+        """Count bytes that a table holds for a caller, or with a negative size bytes that it no longer holds."""
+        with self._lock:
+            self.drawn += size
+            add_to(self._by_principal, caller, size)
 
     def __repr__(self) -> str:
         return f"<MemoryBudget {self.drawn}/{self.total} connections={len(self._by_connection)}>"
@@ -208,6 +240,59 @@ class Account:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+class TableAccount:
+    """What a table that callers share has drawn from a budget. Closing it is like closing an `Account`.
+
+    A caller is a principal, or whatever else tells it from others.
+    """
+
+    __slots__ = ("_budget", "_closed", "_held")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self._held: dict[Hashable | None, int] = {}
+        self._closed = False
+
+    def has_room(self, size: int, caller: Hashable | None) -> bool:
+        """Return whether these bytes may be drawn for a caller."""
+        budget = self._budget
+        return budget.drawn + size <= budget.half or budget.caller_refusal(size, caller) is None
+
+    def is_over_share(self, size: int, caller: Hashable | None) -> bool:
+        """Return whether a caller would hold more than its share with these bytes."""
+        return self._budget.is_over_share(size, caller)
+
+    def is_used_up(self, size: int) -> bool:
+        """Return whether there is no room for these bytes, whoever holds how much."""
+        return self._budget.drawn + size > self._budget.total
+
+    def check(self, size: int, caller: Hashable | None) -> None:
+        """Raise `LimitExceeded`, which names the budget, unless these bytes may be drawn for a caller."""
+        budget = self._budget
+        if budget.drawn + size > budget.half:
+            budget.check_refusal(size, budget.caller_refusal(size, caller))
+
+    def draw(self, size: int, caller: Hashable | None) -> None:
+        """Count bytes as held for a caller, whether or not there is room."""
+        if not self._closed:
+            add_to(self._held, caller, size)
+            self._budget.add_for(size, caller)
+
+    def give_back(self, size: int, caller: Hashable | None) -> None:
+        """Count bytes as no longer held for a caller."""
+        self.draw(-size, caller)
+
+    def close(self) -> None:
+        """Give back everything; closing it again does nothing."""
+        self._closed = True
+        for caller, size in self._held.items():
+            self._budget.add_for(-size, caller)
+        self._held.clear()
+
+    def __repr__(self) -> str:
+        return f"<TableAccount {sum(self._held.values())} callers={len(self._held)}>"
 
 
 @cache

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
+from heapq import heapify, heappop, heapreplace
 from typing import Generic, TypeAlias, TypeVar
 
+from .memory_budget import TableAccount
 from .quota import Quota
 
 K = TypeVar("K", bound=Hashable)
@@ -58,6 +60,29 @@ class OldestFirst(Generic[K, V]):
         # The newest stays, however large it is.
         while len(self._entries) > 1 and any(limit.in_use > limit.limit for limit in self._limits):
             self.evict_oldest()
+
+    def fit(self, account: TableAccount, caller: Hashable | None, size: int = 0) -> None:
+        """Evict, as far as there is something, until the memory budget has room for these bytes of a caller.
+
+        A caller over its share of the budget loses its own. Where the budget is used up, whoever has most here loses most.
+        """
+        own = self._by_caller.get(caller)
+        while own and account.is_over_share(size, caller):
+            self._evict(next(iter(own)))
+        if self._entries and account.is_used_up(size):
+            self._evict_of_largest(lambda: account.is_used_up(size))
+
+    def _evict_of_largest(self, is_full: Callable[[], bool]) -> None:
+        limit, callers = self._limits[-1], list(self._by_caller)
+        largest = [(-limit.held(caller), number) for number, caller in enumerate(callers)]
+        heapify(largest)
+        while largest and is_full():
+            caller = callers[largest[0][1]]
+            self._evict(next(iter(self._by_caller[caller])))
+            if caller in self._by_caller:
+                heapreplace(largest, (-limit.held(caller), largest[0][1]))
+            else:
+                heappop(largest)
 
     def evict_oldest(self) -> None:
         """Evict the oldest entry of all; there is one."""

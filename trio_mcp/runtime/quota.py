@@ -95,6 +95,10 @@ class Quota:
         in_use, held = self.in_use + size, self._held.get(caller, 0) + size
         return in_use > self._half and held > self._quarter and caller is not None
 
+    def held(self, caller: Hashable | None) -> int:
+        """Return how much a caller holds."""
+        return self._held.get(caller, 0)
+
     def add(self, caller: Hashable | None, size: int = 1) -> None:
         """Count so much more for a caller, whether or not it may have that."""
         self.in_use += size

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import trio
+
 from ..errors import LimitExceeded, McpError, without_traceback
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail
 from ..runtime import CancelReason
@@ -117,7 +119,7 @@ class KeyedRequests:
                 keyed.drop()
                 raise
         else:
-            calls.keyed.check_room()
+            calls.keyed.check_room(key.owner)
             call = self._start_call(calls, plan, facts, params, target, None)
             call.keyed = calls.keyed.begin(key, call)
 
@@ -126,7 +128,7 @@ class KeyedRequests:
     ) -> tuple[KeyedCall[Call], WaitingRequests]:
         """Note a key whose call does not run yet; until then all requests with it wait."""
         keyed_calls = self._service.calls.keyed
-        keyed_calls.check_room()
+        keyed_calls.check_room(key.owner)
         keyed, waiting = keyed_calls.begin(key, None), WaitingRequests()
         keyed.waiting = waiting
         waiting.add(request)
@@ -304,11 +306,11 @@ class Claiming:
             refused = None
         except (McpError, StoreError, ValueError, TypeError) as error:
             refused = without_traceback(error)
+        except trio.Cancelled:
+            self._keys.give_up(claim)
+            raise
         # What an earlier run has left is for the next repeat, also if all clients have gone.
-        if claim.is_adopted:
-            self._keys.leave(claim)
-        else:
-            self._keys.remove(claim)
+        self._keys.give_up(claim)
         if refused is not None:
             raise refused
         return None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import trio
 
+from ..shared_limits import EVENTS as EVENT_COUNT
+from ..shared_limits import STORED_EVENT_BYTES
 from ..storage import Append, Change, Forget, LogKey, Put, Record, Remove, Store
+from .stream_shares import StreamShares
 
 JOURNAL: Final = "journal"
 EVENTS: Final = "events"
@@ -74,7 +76,8 @@ class StoredEvents:
     """Keeps the events of streams as logs; an `EventStore`.
 
     Its limits are those of `MemoryEventStore`, for what this process stores: a stream above its limit loses its oldest events;
-    above the others the least recently written stream is removed. What an earlier process has left expires.
+    above the others the least recently written stream is removed, and callers share those of everything in the same way. What an
+    earlier process has left expires.
 
     Args:
         lifetime: seconds for which the events of a stream are kept after the newest of them.
@@ -93,21 +96,20 @@ class StoredEvents:
         stream_bytes: int = 8 * MIB,
         session_events: int = 4096,
         session_bytes: int = 16 * MIB,
-        total_events: int = 100_000,
-        total_bytes: int = 256 * MIB,
+        total_events: int = EVENT_COUNT.limit,
+        total_bytes: int = STORED_EVENT_BYTES.limit,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._lifetime = lifetime
         self._stream_limits = (stream_events, stream_bytes)
         self._session_limits = (session_events, session_bytes)
-        self._total_limits = (total_events, total_bytes)
         self._clock = clock
-        self._streams: OrderedDict[LogKey, StreamSizes] = OrderedDict()
-        """Those that this process has written, the least recently written first."""
+        self._streams: dict[LogKey, StreamSizes] = {}
+        """Those that this process has written."""
+        self._shares = StreamShares(total_events, total_bytes, STORED_EVENT_BYTES)
         self._sessions: dict[tuple[str | None, str], dict[LogKey, StreamSizes]] = {}
-        """The same by session."""
-        self._events = self._bytes = 0
+        """The same by session, the least recently written first."""
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
         """Store events, like `EventStore.append`."""
@@ -118,7 +120,7 @@ class StoredEvents:
         # Before anything is stored: what the store then refuses, the caller appends again under the same numbers.
         stream = self._note(key, first, [len(event) for event in events])
         expires_at = self._clock() + self._lifetime
-        appended = Append(EVENTS, stream.name, first, events, expires_at, self._keep(stream))
+        appended = Append(EVENTS, stream.name, first, events, expires_at, self._keep(key, stream))
         return [appended, *self._evict(key)]
 
     def is_in(self, store: Store) -> bool:
@@ -145,17 +147,17 @@ class StoredEvents:
         streams = self._sessions.setdefault((key.principal, key.session), {})
         stream = streams.pop(key, None) or StreamSizes(log_name(key), first)
         self._streams[key] = streams[key] = stream
-        self._streams.move_to_end(key)
-        self._count(stream, -1)
+        self._shares.written(key)
+        self._count(key, stream, -1)
         stream.write(first, sizes)
-        self._count(stream, 1)
+        self._count(key, stream, 1)
         return stream
 
-    def _keep(self, stream: StreamSizes) -> int:
+    def _keep(self, key: LogKey, stream: StreamSizes) -> int:
         """Return how many of the newest events of a stream are kept."""
-        self._count(stream, -1)
+        self._count(key, stream, -1)
         is_cut = stream.shorten(*self._stream_limits)
-        self._count(stream, 1)
+        self._count(key, stream, 1)
         # Uncut it may have more, from an earlier process.
         return len(stream.sizes) if is_cut else self._stream_limits[0]
 
@@ -165,24 +167,23 @@ class StoredEvents:
         session = self._sessions[newest.principal, newest.session]
         while len(session) > 1 and is_over(session.values(), self._session_limits):
             changes.append(self._drop(next(iter(session))))
-        most, most_bytes = self._total_limits
-        while len(self._streams) > 1 and (self._events > most or self._bytes > most_bytes):
-            changes.append(self._drop(next(iter(self._streams))))
+        while (surplus := self._shares.surplus(newest)) not in (None, newest):
+            changes.append(self._drop(surplus))
         return changes
 
     def _drop(self, key: LogKey) -> Forget:
         stream = self._streams.pop(key, None)
         if stream is not None:
-            self._count(stream, -1)
+            self._count(key, stream, -1)
+            self._shares.remove(key)
             session = self._sessions[key.principal, key.session]
             del session[key]
             if not session:
                 del self._sessions[key.principal, key.session]
         return Forget(EVENTS, log_name(key))
 
-    def _count(self, stream: StreamSizes, sign: int) -> None:
-        self._events += sign * len(stream.sizes)
-        self._bytes += sign * stream.total
+    def _count(self, key: LogKey, stream: StreamSizes, sign: int) -> None:
+        self._shares.count(key, sign * len(stream.sizes), sign * stream.total)
 
 
 def is_over(streams: Iterable[StreamSizes], limits: tuple[int, int]) -> bool:

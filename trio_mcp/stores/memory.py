@@ -1,13 +1,13 @@
 """The event log in the memory of this process: limited in three ways, and lost when the process ends."""
 
 # Three limits, because each closes another hole: per stream, so that one long call cannot use up its session's share; per
-# session, so that one client cannot use up the others'; in total, so that many sessions cannot use up the process. Each counts
-# events and bytes, as a million empty events cost memory too.
+# session, so that one client cannot use up the others'; in total, so that many sessions cannot use up the process. Callers share
+# that (`StreamShares`), as one can have many sessions. Each counts events and bytes, as a million empty events cost memory too.
 #
 # Above a limit the least recently written stream is evicted, and not the oldest event of all: a client that missed one event of
 # a stream has to start over anyway, so half a stream is worth nothing.
 #
-# Example: `stream_events=3` and `total_events=4`
+# Example: `stream_events=3` and `total_events=4`, with streams of two callers
 #
 #   append     log of a           log of b     why
 #   a: 1-3     1 2 3              -
@@ -18,7 +18,6 @@
 from __future__ import annotations
 
 import weakref
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import islice
@@ -27,7 +26,9 @@ from typing import Final, TypeAlias
 import trio
 
 from ..runtime import MemoryBudget, process_budget
+from ..shared_limits import EVENT_BYTES, EVENTS
 from ..storage import EventsGone, LogKey, NoSuchEvent
+from .stream_shares import StreamShares, caller_of
 
 MIB: Final = 1024 * 1024
 EVENT_SIZE: Final = 128
@@ -37,7 +38,7 @@ SessionKey: TypeAlias = tuple[str | None, str]
 
 @dataclass(slots=True, eq=False)
 class Usage:
-    """How much is stored of a stream, of a session, or in total."""
+    """How much is stored of a stream, or of a session."""
 
     events: int = 0
     size: int = 0
@@ -70,7 +71,8 @@ class SessionLog(Usage):
 class MemoryEventStore:
     """Stores the newest events; above a limit, the least recently written stream is evicted.
 
-    A single stream above its limit loses its oldest events. An event that is larger than a limit is not stored at all.
+    Callers share the limits of everything: over half of them, one that has more than a quarter loses streams of its own. A single
+    stream above its limit loses its oldest events. An event that is larger than a limit is not stored at all.
 
     Args:
         stream_events, stream_bytes: limits of one stream.
@@ -86,20 +88,18 @@ class MemoryEventStore:
         stream_bytes: int = 8 * MIB,
         session_events: int = 4096,
         session_bytes: int = 16 * MIB,
-        total_events: int = 100_000,
-        total_bytes: int = 64 * MIB,
+        total_events: int = EVENTS.limit,
+        total_bytes: int = EVENT_BYTES.limit,
         memory: MemoryBudget | None = None,
     ) -> None:
         self._stream_limits = (stream_events, stream_bytes)
         self._session_limits = (session_events, session_bytes)
-        self._total_limits = (total_events, total_bytes)
-        self._total = Usage()
-        self._account = (process_budget() if memory is None else memory).open()
+        self._account = (process_budget() if memory is None else memory).open_table()
         # It does not end by itself.
         weakref.finalize(self, self._account.close)
         self._sessions: dict[SessionKey, SessionLog] = {}
-        self._streams: OrderedDict[LogKey, StreamLog] = OrderedDict()
-        """All streams, the least recently written first."""
+        self._streams: dict[LogKey, StreamLog] = {}
+        self._shares = StreamShares(total_events, total_bytes, EVENT_BYTES)
 
     async def append(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
         """Store events, like `EventStore.append`. If it is cancelled, the events are stored: its only checkpoint comes last."""
@@ -134,11 +134,10 @@ class MemoryEventStore:
         await trio.lowlevel.checkpoint()
 
     def __len__(self) -> int:
-        return self._total.events
+        return self._shares.events
 
     def __repr__(self) -> str:
-        total = self._total
-        return f"<MemoryEventStore streams={len(self._streams)} events={total.events} bytes={total.size}>"
+        return f"<MemoryEventStore streams={len(self._streams)} events={len(self)} bytes={self._shares.size}>"
 
     def _stream(self, key: LogKey, first: int) -> StreamLog:
         """Return the stream, ready for an event with the number `first`, as the most recently written of all."""
@@ -146,7 +145,7 @@ class MemoryEventStore:
             session = self._sessions.setdefault(session_of(key), SessionLog())
             self._streams[key] = session.streams[key] = StreamLog(first=first)
         stream = self._streams[key]
-        self._streams.move_to_end(key)
+        self._shares.written(key)
         streams = self._sessions[session_of(key)].streams
         streams[key] = streams.pop(key)
         # The same events again: a cancelled `append` is repeated.
@@ -165,9 +164,14 @@ class MemoryEventStore:
         session = self._sessions[session_of(key)]
         while session.is_over(self._session_limits):
             self._evict(next(iter(session.streams)), key)
+        while (surplus := self._shares.surplus(key)) is not None:
+            self._evict(surplus, key)
         # Logs are the first to go when memory is short: only a client that missed something needs them.
-        while self._total.is_over(self._total_limits) or (self._total.events and not self._account.has_room(0)):
-            self._evict(next(iter(self._streams)), key)
+        caller, account = caller_of(key), self._account
+        while account.is_over_share(0, caller) and self._shares.events_of(caller):
+            self._evict(self._shares.oldest_of(caller), key)
+        while account.is_used_up(0) and self._shares.events:
+            self._evict(self._shares.oldest, key)
 
     def _evict(self, oldest: LogKey, newest: LogKey) -> None:
         """Drop the oldest stream. The one that is being written to only loses its beginning."""
@@ -183,16 +187,18 @@ class MemoryEventStore:
     def _drop(self, key: LogKey) -> None:
         stream = self._streams.pop(key)
         self._count(key, stream, -stream.events, -stream.size)
+        self._shares.remove(key)
         session = self._sessions[session_of(key)]
         del session.streams[key]
         if not session.streams:
             del self._sessions[session_of(key)]
 
     def _count(self, key: LogKey, stream: StreamLog, events: int, size: int) -> None:
-        for usage in (stream, self._sessions[session_of(key)], self._total):
+        for usage in (stream, self._sessions[session_of(key)]):
             usage.events += events
             usage.size += size
-        self._account.draw(events * EVENT_SIZE + size)
+        self._shares.count(key, events, size)
+        self._account.draw(events * EVENT_SIZE + size, caller_of(key))
 
 
 def session_of(key: LogKey) -> SessionKey:

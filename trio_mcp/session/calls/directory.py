@@ -45,7 +45,7 @@ class CallDirectory(Generic[C, E]):
 
     Args:
         grace: seconds for which what is left of a call is kept.
-        memory: the budget that it is kept in; where that has no room the oldest are evicted.
+        memory: the budget that it is kept in; where that has no room for a caller its oldest are evicted.
 
     Callers share the limits of what is kept; see `OldestFirst`.
     """
@@ -59,7 +59,7 @@ class CallDirectory(Generic[C, E]):
         self._finished: OldestFirst[str, FinishedCall[E]] = OldestFirst(finished, sizes, self._give_back)
         self._replayed: OldestFirst[tuple[str, str, int], bool] = OldestFirst(Quota(REPLAYED_STATES))
         self._evicting = trio.lowlevel.ParkingLot()
-        self._account = memory.open()
+        self._account = memory.open_table()
 
     def add(self, call: C) -> str:
         """Give the call a name under which later requests find it."""
@@ -89,10 +89,9 @@ class CallDirectory(Generic[C, E]):
         if self._unfinished.pop(name, None) is None:
             return
         size += OUTCOME_SIZE
-        self._account.draw(size)
+        self._account.draw(size, caller)
         self._finished.add(name, FinishedCall(trio.current_time() + self._grace, ended), caller, size)
-        while self._finished and not self._account.has_room(0):
-            self._finished.evict_oldest()
+        self._finished.fit(self._account, caller)
         self._evicting.unpark()
 
     def find(self, name: str) -> C | E | None:
@@ -126,7 +125,8 @@ class CallDirectory(Generic[C, E]):
             self._give_back(name, kept)
 
     def _give_back(self, _name: str, kept: Kept[FinishedCall[E]]) -> None:
-        self._account.give_back(kept[2])
+        _, caller, size = kept
+        self._account.give_back(size, caller)
 
     def close(self) -> None:
         """Forget all calls, and give back what they took of the memory budget."""

@@ -267,7 +267,7 @@ class KeyedCalls(Generic[C]):
 
     Args:
         grace: seconds for which an outcome is kept after its call is over.
-        memory: the budget that keys and outcomes are kept in; where that has no room the oldest go.
+        memory: the budget that keys and outcomes are kept in; where that has no room for a caller its oldest go.
     """
 
     __slots__ = ("_account", "_dropping", "_forgotten_until", "_grace", "_kept", "_open", "_used")
@@ -281,7 +281,7 @@ class KeyedCalls(Generic[C]):
         """When each key is forgotten whose outcome is gone, and the digest of its request."""
         self._dropping = trio.lowlevel.ParkingLot()
         self._forgotten_until: dict[str | None, float] = {}
-        self._account = memory.open()
+        self._account = memory.open_table()
 
     def find(self, key: CallKey) -> KeyedCall[C] | None:
         """Return the call under a key, or what is left of it while its outcome is kept.
@@ -301,26 +301,27 @@ class KeyedCalls(Generic[C]):
             raise other_request()
         return used is not None
 
-    def check_room(self) -> None:
-        """Raise `LimitExceeded` if the memory budget has no room for one more key."""
-        while not self._account.has_room(KEY_SIZE) and (self._kept or self._used):
-            self._drop_oldest()
-        self._account.check(KEY_SIZE)
+    def check_room(self, owner: str | None) -> None:
+        """Raise `LimitExceeded` if the memory budget has no room for one more key of a principal."""
+        # Outcomes first; where there are none, keys before their time.
+        self._kept.fit(self._account, owner, KEY_SIZE)
+        self._used.fit(self._account, owner, KEY_SIZE)
+        self._account.check(KEY_SIZE, owner)
 
     def begin(self, key: CallKey, call: C | None) -> KeyedCall[C]:
         """Note that a call has begun under this key, in place of one that was lost; None for one that becomes a task."""
         if (lost := self._kept.pop(key.digest)) is not None:
-            self._account.give_back(lost[0].size)
+            self._account.give_back(lost[0].size, key.owner)
         elif self._used.pop(key.digest) is not None:
-            self._account.give_back(KEY_SIZE)
+            self._account.give_back(KEY_SIZE, key.owner)
         keyed = self._open[key.digest] = KeyedCall(key, call, self)
-        self._account.draw(KEY_SIZE)
+        self._account.draw(KEY_SIZE, key.owner)
         return keyed
 
     def draw(self, keyed: KeyedCall[C], size: int) -> None:
         """Count the bytes of an outcome."""
         keyed.size += size
-        self._account.draw(size)
+        self._account.draw(size, keyed.key.owner)
         if self._kept.get(keyed.key.digest) is keyed:
             self._kept.grow(keyed.key.digest, size)
 
@@ -328,14 +329,14 @@ class KeyedCalls(Generic[C]):
         """Forget a key without an outcome."""
         if self._open.get(keyed.key.digest) is keyed:
             del self._open[keyed.key.digest]
-        self._account.give_back(keyed.size)
+        self._account.give_back(keyed.size, keyed.key.owner)
 
     def ended(self, keyed: KeyedCall[C]) -> None:
         """Keep the outcome of a call that is over, for the grace period."""
         digest = keyed.key.digest
         # A repeat may have begun the call again while the lost one was cleaning up.
         if self._open.get(digest) is not keyed:
-            self._account.give_back(keyed.size)
+            self._account.give_back(keyed.size, keyed.key.owner)
             return
         del self._open[digest]
         keyed.until = trio.current_time() + self._grace
@@ -343,30 +344,22 @@ class KeyedCalls(Generic[C]):
             self._kept.add(digest, keyed, keyed.key.owner, keyed.size)
         else:
             self._keep_key(digest, keyed)
-        while self._kept and not self._account.has_room(0):
-            self._kept.evict_oldest()
+        self._kept.fit(self._account, keyed.key.owner)
         if len(self._kept) <= 1:
             self._dropping.unpark()
-
-    def _drop_oldest(self) -> None:
-        """Drop the oldest outcome; if there is none, the oldest key before its time."""
-        if self._kept:
-            self._kept.evict_oldest()
-        else:
-            self._used.evict_oldest()
 
     def _outcome_dropped(self, digest: bytes, kept: Kept[KeyedCall[C]]) -> None:
         self._keep_key(digest, kept[0])
 
     def _keep_key(self, digest: bytes, keyed: KeyedCall[C]) -> None:
         """Keep the key of a call whose outcome is dropped."""
-        self._account.give_back(keyed.size - KEY_SIZE)
+        self._account.give_back(keyed.size - KEY_SIZE, keyed.key.owner)
         self._used.add(digest, (keyed.until + KEY_LIFE, keyed.key.request), keyed.key.owner)
 
     def _key_dropped(self, _digest: bytes, kept: Kept[tuple[float, bytes]]) -> None:
         """Note that a key was dropped before its time."""
-        self._account.give_back(KEY_SIZE)
         (until, _), caller, _ = kept
+        self._account.give_back(KEY_SIZE, caller)
         owner = cast("str | None", caller)
         self._forgotten_until[owner] = max(self.forgotten_until(owner), until)
         if len(self._forgotten_until) > MAX_FORGETFUL:
@@ -392,8 +385,8 @@ class KeyedCalls(Generic[C]):
                 self._kept.evict_oldest()
             # Those of a caller over its share came early, and are behind none that is over earlier by more than the grace period.
             while (until := self._first_key_until()) is not None and until <= now:
-                self._used.pop(next(iter(self._used)))
-                self._account.give_back(KEY_SIZE)
+                over = self._used.pop(next(iter(self._used)))
+                self._account.give_back(KEY_SIZE, None if over is None else over[1])
 
     def _first_outcome_until(self) -> float | None:
         first = self._kept.first

@@ -5,22 +5,19 @@ What must not start a call again is removed from the store in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Final
 
 import trio
 
 from ...backoff import RECONNECT_BACKOFF, Backoff
-from ...errors import LimitExceeded
 from ...logs import RepeatedRecords
 from ...runtime import MemoryBudget, Supervisor
+from ...runtime.quota import Quota
+from ...shared_limits import UNSETTLED
 from ...storage import StoreConflict
 from ..sizes import UNSETTLED_SIZE
-
-MAX_UNSETTLED: Final = 1000
-"""Records of one process whose last write is unknown. Then no work begins that would write a further one; what runs may still add
-its own."""
 
 AT_ONCE: Final = 16
 """How many of them are written at a time: a store that is slow must not get more slow by it."""
@@ -33,9 +30,17 @@ LAST_SECONDS: Final = 2.0
 
 @dataclass(slots=True, eq=False)
 class Unsettled:
-    """A record that is written again until it is known."""
+    """A record that is written again until it is known.
+
+    Attributes:
+        caller: whose it is.
+        is_counted: it counts in the limit. What runs already may add one that there is no room for, which does not: it would take
+            the room of other callers.
+    """
 
     size: int
+    caller: Hashable | None
+    is_counted: bool
     scope: trio.CancelScope = field(default_factory=trio.CancelScope)
 
     def stop(self) -> None:
@@ -46,6 +51,9 @@ class Unsettled:
 class Settling:
     """The unsettled records of one service. Each has a task of the supervisor, which tries once more as the server is shut down.
 
+    Callers share the limit of how many there are; a caller is a principal, or None. One that has no room for another begins no
+    work that would write it.
+
     Args:
         memory: the budget that they are kept in.
         records: counts how often the store failed.
@@ -53,32 +61,33 @@ class Settling:
 
     def __init__(self, supervisor: Supervisor, memory: MemoryBudget, records: RepeatedRecords) -> None:
         self._supervisor = supervisor
-        self._account = memory.open()
+        self._account = memory.open_table()
         self._records = records
         self._unsettled: set[Unsettled] = set()
+        self._quota = Quota(UNSETTLED)
         self._turns = trio.CapacityLimiter(AT_ONCE)
 
-    def check_room(self) -> None:
-        """Raise `LimitExceeded` if work may not begin whose record would be one too many."""
-        if len(self) >= MAX_UNSETTLED:
-            raise LimitExceeded(
-                f"{MAX_UNSETTLED} writes to the store have not been confirmed, which is the limit; try again later"
-            )
-        self._account.check(UNSETTLED_SIZE)
+    def check_room(self, caller: Hashable | None) -> None:
+        """Raise `LimitExceeded` if a caller may not begin work whose record would be one too many."""
+        self._quota.check(caller)
+        self._account.check(UNSETTLED_SIZE, caller)
 
-    def has_room(self, size: int) -> bool:
-        """Return whether these bytes may be kept for a record."""
-        return self._account.has_room(size)
+    def has_room(self, size: int, caller: Hashable | None) -> bool:
+        """Return whether these bytes may be kept for a record of a caller."""
+        return self._account.has_room(size, caller)
 
-    def begin(self, attempt: Callable[[], Awaitable[None]], size: int = 0) -> Unsettled:
+    def begin(self, attempt: Callable[[], Awaitable[None]], caller: Hashable | None = None, size: int = 0) -> Unsettled:
         """Make attempts in a task, the first after a pause, until one of them settles the record.
 
         Args:
+            caller: whose it is.
             size: bytes that are kept for it.
         """
-        unsettled = Unsettled(UNSETTLED_SIZE + size)
+        unsettled = Unsettled(UNSETTLED_SIZE + size, caller, self._quota.refusal(caller) is None)
         self._unsettled.add(unsettled)
-        self._account.draw(unsettled.size)
+        if unsettled.is_counted:
+            self._quota.add(caller)
+        self._account.draw(unsettled.size, caller)
         self._supervisor.spawn(self._run, unsettled, attempt)
         return unsettled
 
@@ -96,7 +105,9 @@ class Settling:
                 with trio.CancelScope(shield=True), trio.move_on_after(LAST_SECONDS):
                     await self.has_settled(attempt)
             self._unsettled.remove(unsettled)
-            self._account.give_back(unsettled.size)
+            if unsettled.is_counted:
+                self._quota.give_back(unsettled.caller)
+            self._account.give_back(unsettled.size, unsettled.caller)
 
     async def has_settled(self, attempt: Callable[[], Awaitable[None]]) -> bool:
         """Make an attempt; return whether the record is settled. A failure is logged.

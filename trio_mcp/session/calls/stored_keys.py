@@ -38,6 +38,8 @@ of them, since it must be one.
 #     it lands after that      it is a conflict, and changes nothing
 #     another's is there       what was wanted is void: the other process has read what was there
 #     this process dies        what has landed by then counts, and what lands later if no other has written the record
+#     it ends in good order    the same, after one attempt more
+#     an outcome is refused    after some refusals the key is written without it
 #
 # An open record of this process belongs to a call that runs here, or is in `_wanted`. One that did not would be LOST.
 
@@ -58,7 +60,7 @@ from ...protocol.jsonrpc import Encoded, ErrorDetail
 from ...protocol.strict_json import dumps
 from ...runtime import Supervisor
 from ...shared_limits import STORED_OUTCOMES
-from ...storage import Change, Forget, Put, Record, Store, StoreConflict, StoreError
+from ...storage import Change, Forget, Put, Record, Store, StoreConflict, StoreError, StoreTimeout
 from ...types import JsonValue
 from ..replies import LegOutcome
 from .fenced import FencedRecord
@@ -85,6 +87,10 @@ UNUSED_SECONDS: Final = 60.0
 MAX_STORED_BYTES: Final = STORED_OUTCOMES.limit
 """Bytes of outcomes that one process keeps in the store at a time; a further one is stored without its bytes. One owner may have
 half, and a quarter while others need room."""
+
+
+MOST_REFUSALS: Final = 3
+"""How often the store may refuse an outcome, before it is asked to take the key without."""
 
 
 class StoredKey(NamedTuple):
@@ -170,6 +176,7 @@ class Wanted:
         seconds: for which it is kept from then on.
         along: what is changed in the same step.
         unsettled: writes it, after a first attempt has failed.
+        refusals: how often the store has refused it.
     """
 
     claim: Claim
@@ -177,6 +184,7 @@ class Wanted:
     seconds: float
     along: Sequence[Change] = ()
     unsettled: Unsettled | None = None
+    refusals: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -235,7 +243,7 @@ class StoredKeys:
         self._claims += 1
         mine, known = StoredKey(key.request.hex(), self._node, claim=self._claims), self._wanted.get(key.digest)
         if known is None:
-            self._settling.check_room()
+            self._settling.check_room(key.owner)
             claim = Claim(key, FencedRecord(self._store, KEY_KIND, key.digest.hex()))
         else:
             if known.stored.request != mine.request:
@@ -262,14 +270,14 @@ class StoredKeys:
             await claim.record.put(mine.encode(), self._clock() + OPEN_SECONDS)
         except StoreConflict:
             raise
-        except StoreError:
+        except (StoreError, trio.Cancelled):
             # It may be there later, of this process, which runs nothing under it.
             if not claim.record.is_settled:
-                self._give_up(claim)
+                self._settle_later(self._given_up(claim))
             raise
 
-    def _give_up(self, claim: Claim) -> None:
-        self._settle_later(self._note(self._left(claim) if claim.is_adopted else self._unused(claim)))
+    def _given_up(self, claim: Claim) -> Wanted:
+        return self._note(self._left(claim) if claim.is_adopted else self._unused(claim))
 
     async def _adopt(self, key: CallKey, mine: StoredKey) -> Claim | StoredKey:
         stored = await self._store.read(KEY_KIND, key.digest.hex())
@@ -328,6 +336,10 @@ class StoredKeys:
         """Leave a key under which nothing has run to the next request."""
         self._supervisor.spawn(self.settle, self._note(self._unused(claim)))
 
+    def give_up(self, claim: Claim) -> None:
+        """Leave a key under which this process runs nothing to the next request, with what an earlier run has left."""
+        self._supervisor.spawn(self.settle, self._given_up(claim))
+
     async def take_back(self, claim: Claim) -> None:
         """Leave the key of a task that was not created to the next request; return after the first attempt."""
         await self.settle(self._note(self._unused(claim)))
@@ -360,23 +372,39 @@ class StoredKeys:
             self._settle_later(wanted)
 
     def _settle_later(self, wanted: Wanted) -> None:
-        stored = wanted.stored
+        stored, owner = wanted.stored, wanted.claim.key.owner
         size = 0 if stored.outcome is None else size_of(stored.outcome)
-        if not self._settling.has_room(size):
+        if not self._settling.has_room(size, owner):
             wanted.stored, size = stored._replace(outcome=None), 0
-        wanted.unsettled = self._settling.begin(partial(self._write, wanted), size)
+        wanted.unsettled = self._settling.begin(partial(self._write, wanted), owner, size)
 
     async def _write(self, wanted: Wanted) -> None:
         # Nothing is awaited between this and the turn at the record: who takes it over writes after this.
         if not self._is_wanted(wanted):
             return
-        value, expires_at = wanted.stored.encode(), self._clock() + wanted.seconds
         try:
-            await wanted.claim.record.put(value, expires_at, wanted.along)
+            await self._put(wanted)
         except StoreConflict:
             self._forget(wanted)
             raise
         self._forget(wanted)
+
+    async def _put(self, wanted: Wanted) -> None:
+        try:
+            await self._put_as(wanted, wanted.stored)
+        except (StoreConflict, StoreTimeout):
+            raise
+        except StoreError:
+            wanted.refusals += 1
+            if wanted.refusals < MOST_REFUSALS or wanted.stored.outcome is None:
+                raise
+            # A store that takes this and not the outcome may never take it: many have a limit for values.
+            stored = wanted.stored._replace(outcome=None, owner=None)
+            await self._put_as(wanted, stored)
+            wanted.stored = stored
+
+    async def _put_as(self, wanted: Wanted, stored: StoredKey) -> None:
+        await wanted.claim.record.put(stored.encode(), self._clock() + wanted.seconds, wanted.along)
 
     def _forget(self, wanted: Wanted) -> None:
         if self._is_wanted(wanted):

@@ -158,7 +158,7 @@ class NewTask:
             with trio.move_on_after(TAKE_BACK_SECONDS):
                 is_settled = await settling.has_settled(self._remove)
         if not is_settled:
-            settling.begin(self._remove)
+            settling.begin(self._remove, self.facts.principal)
 
     async def _remove(self) -> None:
         fence, store = self._fence, self._tasks.store

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 import trio
@@ -16,6 +17,7 @@ from ...storage import Forget, Put, Store, StoreConflict, StoreError, Unreadable
 from ..calls.call import Call
 from ..calls.log import LOG_KIND
 from ..calls.services import CallServices
+from ..calls.settling import LAST_SECONDS
 from .open_task import OpenTask
 from .record import KIND, TaskRecord, stored_form, stored_key
 
@@ -56,29 +58,47 @@ class TaskSaver:
             self._services.supervisor.spawn(self._save_all, task)
 
     async def _save_all(self, task: OpenTask) -> None:
+        is_done = False
         try:
-            while task.is_unsaved:
-                task.is_unsaved = False
-                record, said = task.record, task.said
-                try:
-                    is_stored = await self._write(task, record)
-                except StoreConflict:
-                    if not await self._still_has(task):
-                        self.give_up(task)
-                        return
-                    task.is_unsaved = True
-                    continue
-                if task.shown.outcome is None:
-                    # A question may have been asked while it was written.
-                    task.shown = record._replace(updated_at=max(record.updated_at, task.shown.updated_at))
-                    task.shown_said = said
-                    self._announce(task)
-                if record.outcome is not None and not is_stored:
-                    task.is_unsaved = await self._wait_to_save_again(task)
+            await self._save_until_stored(task)
+            is_done = True
         finally:
+            # The server is shut down: without its outcome the next process would go on with the task.
+            if not is_done and task.is_over and self._store.durable:
+                with trio.CancelScope(shield=True), trio.move_on_after(LAST_SECONDS):
+                    await self._save_at_last(task)
             task.is_saving = False
+
+    async def _save_until_stored(self, task: OpenTask) -> None:
+        while task.is_unsaved:
+            task.is_unsaved = False
+            record, said = task.record, task.said
+            try:
+                is_stored = await self._write(task, record)
+            except StoreConflict:
+                if not await self._still_has(task):
+                    self.give_up(task)
+                    return
+                task.is_unsaved = True
+                continue
+            if task.shown.outcome is None:
+                # A question may have been asked while it was written.
+                task.shown = record._replace(updated_at=max(record.updated_at, task.shown.updated_at))
+                task.shown_said = said
+                self._announce(task)
+            if record.outcome is not None and not is_stored:
+                task.is_unsaved = await self._wait_to_save_again(task)
         if task.is_over:
             self._forget(task)
+
+    async def _save_at_last(self, task: OpenTask) -> None:
+        """Write an outcome once more, and again if a write of this process that was not confirmed has been made before it."""
+        try:
+            await self._write(task, task.record)
+        except StoreConflict:
+            with suppress(StoreError):
+                if await self.catch_up(task):
+                    await self._write(task, task.record)
 
     async def _wait_to_save_again(self, task: OpenTask) -> bool:
         """Keep an outcome that the store did not take, and nothing else has; return False when the time of the task is over."""
