@@ -96,6 +96,7 @@ class CallClaim:
         mine: what it puts into the record.
         before: what was there.
         before_until: when that expires, in Unix seconds.
+        caller: the principal that the call belongs to.
         unsettled: gives the claim back, after a first attempt has failed.
     """
 
@@ -103,6 +104,7 @@ class CallClaim:
     mine: Claimant
     before: Claimant = UNCLAIMED
     before_until: float = 0.0
+    caller: str | None = None
     unsettled: Unsettled | None = None
 
 
@@ -137,13 +139,14 @@ class CallClaims:
             del self._turns[call_id]
             done.set()
 
-    async def claim(self, call_id: str, leg: int, sealed_by: str) -> CallClaim | None:
+    async def claim(self, call_id: str, leg: int, sealed_by: str, caller: str | None = None) -> CallClaim | None:
         """Claim a call for a run from the end of this leg on; return None if another process runs it. Take a `turn` first.
 
         Either start the call or give the claim back.
 
         Args:
             sealed_by: the process that sealed the state.
+            caller: the principal that the call belongs to.
 
         Raises:
             LimitExceeded: too many records are not settled.
@@ -152,8 +155,8 @@ class CallClaims:
         mine = self._mine(leg)
         claim = self._take_back(call_id)
         if claim is None:
-            self._settling.check_room()
-            claim = CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine)
+            self._settling.check_room(caller)
+            claim = CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine, caller=caller)
         claim.mine = mine._replace(writer=claim.before.writer)
         for _ in range(ATTEMPTS):
             try:
@@ -225,7 +228,7 @@ class CallClaims:
 
     def _give_back_later(self, claim: CallClaim) -> None:
         self._given_back[claim.record.key] = claim
-        claim.unsettled = self._settling.begin(partial(self._put_back_later, claim))
+        claim.unsettled = self._settling.begin(partial(self._put_back_later, claim), claim.caller)
 
     async def _put_back_later(self, claim: CallClaim) -> None:
         # Nothing is awaited between this and the turn at the record: who takes it back writes after this.

@@ -148,7 +148,7 @@ class Retry(NamedTuple):
         """Return the claim of the call; None if another process runs it. Raises `LimitExceeded` if the store cannot tell."""
         services, claims = self.services, self.claims
         try:
-            return await services.call_claims.claim(claims.call_id, claims.leg, sealed_by)
+            return await services.call_claims.claim(claims.call_id, claims.leg, sealed_by, self.facts.principal)
         except StoreError as error:
             services.records.log(NOT_CLAIMED, level=logging.ERROR, exc_info=error)
             raise LimitExceeded("the store of this server fails now; send the request again later") from None

@@ -145,12 +145,12 @@ class EventLog:
         """Keep events when the store works again; return False if there is no room for them until then."""
         settling, size = self._settling(), sum(map(len, events))
         try:
-            settling.check_room()
+            settling.check_room(self._principal)
         except LimitExceeded:
             return False
-        if not settling.has_room(size):
+        if not settling.has_room(size, self._principal):
             return False
-        settling.begin(write, size)
+        settling.begin(write, self._principal, size)
         return True
 
     def appending(self, stream: int, first: int, events: Sequence[bytes]) -> Sequence[Change]:

@@ -139,7 +139,7 @@ class SessionHome:
         Raises:
             HttpRejection: 503, the store does not keep it.
         """
-        self._check_settled()
+        self._check_settled(place.principal)
         # The client waits for it: a store that is slow opens sessions, too.
         is_kept = False
         with log_failures(NOT_KEPT, self._records):
@@ -149,10 +149,10 @@ class SessionHome:
         if not is_kept:
             raise HttpRejection(503, "The server cannot keep a session now. Try again in a moment.", code=SERVER_BUSY)
 
-    def _check_settled(self) -> None:
+    def _check_settled(self, principal: str | None) -> None:
         """Raise `HttpRejection` if a session may not be opened that the store would have to remove once more."""
         try:
-            self.service.calls.settling.check_room()
+            self.service.calls.settling.check_room(principal)
         except LimitExceeded as error:
             raise HttpRejection(503, str(error), code=SERVER_BUSY) from None
 
@@ -171,22 +171,22 @@ class SessionHome:
             return
         self._removing.add(place.key)
         with trio.CancelScope(shield=True):
-            await self._remove_soon(partial(self._remove, place))
+            await self._remove_soon(place, partial(self._remove, place))
 
     async def remove_calls(self, place: SessionPlace, keys: Sequence[str]) -> None:
         """Remove requests of a session that have their answers, soon if the store fails now, also after a cancel."""
         if keys:
             # Those of another process that has the session now have the same keys.
             with suppress(TakenOver):
-                await self._remove_soon(partial(write_held, self.store, HeldSession(self, place), removal(keys)))
+                await self._remove_soon(place, partial(write_held, self.store, HeldSession(self, place), removal(keys)))
 
-    async def _remove_soon(self, remove: Callable[[], Awaitable[None]]) -> None:
+    async def _remove_soon(self, place: SessionPlace, remove: Callable[[], Awaitable[None]]) -> None:
         is_done = False
         try:
             is_done = await self.breaker.run(remove)
         finally:
             if not is_done:
-                self.service.calls.settling.begin(remove)
+                self.service.calls.settling.begin(remove, place.principal)
 
     async def _put(self, place: SessionPlace, session: ServerSession) -> None:
         async with place.lock:
@@ -314,7 +314,7 @@ class SessionHome:
         with trio.CancelScope(shield=True), trio.move_on_after(GIVE_BACK_SECONDS):
             is_settled = await settling.has_settled(attempt)
         if not is_settled:
-            settling.begin(attempt)
+            settling.begin(attempt, left.place.principal)
 
     async def _give_back(self, place: SessionPlace, before: StoredSession) -> None:
         given = before.model_copy(update={"node": "", "epoch": place.epoch})
