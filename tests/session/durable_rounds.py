@@ -246,7 +246,9 @@ class Machine:
             self.send_leg(round_, slot + again // 4, mode)
 
     def send_leg(self, round_: Round, slot: int, mode: int = 0) -> Sent:
-        answers = {key: self._value(round_.case, each, mode) for key, each in round_.questions.items()}
+        # Some clients leave a question open: then an older state leads further than this one, in another process.
+        answered = list(round_.questions.items())[: 1 if mode % 8 == 6 else None]
+        answers = {key: self._value(round_.case, each, mode) for key, each in answered}
         return self._send(round_.case, slot, {"requestState": round_.state, "inputResponses": answers}, None)
 
     def _value(self, case: Case, each: int, mode: int) -> Json:

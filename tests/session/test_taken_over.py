@@ -259,6 +259,40 @@ async def test_a_step_that_another_leg_has_run_elsewhere_does_not_run_again_wher
     assert shop.shipped == 1
 
 
+class Naming(Shop):
+    """A tool that asks two questions at once, and ships to what was answered."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shipped_to: list[str] = []
+
+    async def order(self, ctx: Context) -> str:
+        async def ask(branch: Context) -> str:
+            return await branch.elicit.strict("To whom?", str)
+
+        names = " ".join(await ctx.branch_all(ask, ask))
+        await ctx.step("ship", self.shipped_to.append, names)
+        await self.go_on.wait()
+        return names
+
+
+async def test_the_answers_with_which_a_step_has_run_count_for_an_older_state_too() -> None:
+    shop = Naming()
+    async with AsyncExitStack() as stack:
+        home, other, last = [await shop.process(stack) for _ in range(3)]
+        first = await home.round(home.leg("order"))
+        one, two = first.keys
+        second = await home.round(first.leg({one: accept(value="ana")}, talk=home))
+        second.leg({two: accept(value="bo")}, talk=other)
+        await wait_all_tasks_blocked()
+        assert shop.shipped_to == ["ana bo"]
+        shop.disk.alive.clear()
+        shop.go_on.set()
+        request = first.leg({one: accept(value="eve"), two: accept(value="eve")}, talk=last)
+        assert await last.text(request) == "ana bo"
+    assert shop.shipped_to == ["ana bo"]
+
+
 class Priced(Shop):
     """A tool whose second question depends on the price of the day."""
 

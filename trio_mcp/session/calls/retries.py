@@ -91,9 +91,10 @@ class Retry(NamedTuple):
         call = CallInRounds(services, plan, self.facts, self.target, RequestDigest(claims.digest), legs, journal)
         if call.memory is not None and call.memory.is_durable:
             log = call.open_log(legs, run.logged, claim)
-            # Before anything that the body does with them: another retry may bring other answers, and the first ones count.
+            # Before anything that the body does with them: another retry may bring other answers, also with an older state, and
+            # the first ones count.
             known = {(entry.kind, entry.name) for entry in logged}
-            log.add(*(entry for entry in answered if (entry.kind, entry.name) not in known))
+            log.add(*(entry for entry in (*payload.entries, *answered) if (entry.kind, entry.name) not in known))
             call.memory.continue_in(log)
         services.directory.register_replayed(claims.call_id, call, payload.node, claims.leg, call.actor.caller)
 
