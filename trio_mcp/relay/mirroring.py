@@ -334,6 +334,7 @@ class Following:
     async def _read_stale(self) -> None:
         """Read the lists that have changed, each when its pace allows it; for ever."""
         while True:
+            await trio.lowlevel.checkpoint()
             kind = min(self._stale, key=lambda each: self._paces[each].due, default=None)
             wait = math.inf if kind is None else self._paces[kind].due - trio.current_time()
             if kind is None or wait > 0:
