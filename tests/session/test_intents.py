@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,9 +15,14 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.errors import StepMayHaveRun
+from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.request_state import KeyRing
+from trio_mcp.runtime import Journal
 from trio_mcp.session import ServiceOptions
+from trio_mcp.session.calls.earlier import earlier_run, read_log
+from trio_mcp.session.calls.log import CallLog
+from trio_mcp.session.calls.memory import CallMemory
 from trio_mcp.storage import Append, Change, StoreError
 from trio_mcp.types import ToolAnnotations
 
@@ -381,3 +387,16 @@ async def test_a_tool_that_is_not_replayed_writes_nothing() -> None:
         asked = await talk.round(talk.leg("tool"))
         assert await talk.text(asked.leg({asked.key: accept(value=True)})) == "receipt 1"
     assert disk.writes == []
+
+
+async def test_a_step_that_was_given_up_with_its_call_is_begun_in_a_log_that_is_opened_later() -> None:
+    """The call goes on in another process, which must not run the step again: it may have been done."""
+    store = CrashingStore(Disk())
+    records = RepeatedRecords(peer_logger("trio_mcp.session"))
+    memory = CallMemory(Journal(), "tool", lambda _what: None, is_durable=True)
+    await memory.begin_step("charge")
+    memory.fail_step("charge", was_given_up=True)
+    log = CallLog(store, "call", lambda: math.inf, records)
+    memory.keep_in(log)
+    await log.commit()
+    assert earlier_run(await read_log(store, "call")).begun == ("charge",)

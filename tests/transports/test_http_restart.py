@@ -702,6 +702,24 @@ async def test_a_call_that_was_answered_does_not_run_again_however_late_its_reco
     assert [kind for kind, _ in disk.records if kind == "call"] == []
 
 
+async def test_a_keyed_call_is_kept_whose_stream_was_opened_while_its_key_was_being_claimed(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        hang = first.store.hang = trio.Event()
+        call = first.peer.start(legacy_call("order", _meta={IDEMPOTENCY_KEY: "key"}), headers)
+        await trio.sleep(3)
+        first.store.hang = None
+        hang.set()
+        question = await asked(call)
+    async with process(disk, shop) as second:
+        rest = second.resume(headers, call.ids[-1])
+        assert (await second.answer(headers, question, value=True)).status == 202
+        assert text_of((await rest.end()).last) == "accept"
+    assert shop.effects == ["charged", "shipped"]
+
+
 async def test_a_keyed_call_that_was_handed_to_its_session_late_is_not_left_to_a_repeat_too(
     disk: Disk, shop: Shop
 ) -> None:

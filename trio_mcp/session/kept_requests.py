@@ -35,6 +35,8 @@ class KeptRequest:
         call: what answers it; None if it had its answer at once.
         log: where its call writes what it does, from when the record may be in the store on; None before.
         record: what the store has of it.
+        target: who gets the answer.
+        is_left_out: it is not kept: its idempotency key is not this process's any more.
         before: the log in which the call wrote before it was kept.
         holding: says that this process has the session; None if no other one can take it over.
     """
@@ -43,6 +45,8 @@ class KeptRequest:
     call: CallByRequests | None
     log: CallLog | None = None
     record: Record | None = None
+    target: ReplyTarget | None = None
+    is_left_out: bool = False
     before: CallLog | None = None
     holding: Holding | None = None
 
@@ -94,10 +98,14 @@ class LeftCall:
     run: EarlierRun
 
 
-def requests_to_keep(
-    listener: ReplyTarget | OpenBatch | None, stream: int, owner: str, holding: Holding | None = None
-) -> list[KeptRequest]:
-    """Return the requests whose answers are owed, to be put into the store; nothing is written yet.
+def note_requests(
+    kept: list[KeptRequest],
+    listener: ReplyTarget | OpenBatch | None,
+    stream: int,
+    owner: str,
+    holding: Holding | None = None,
+) -> None:
+    """Add the requests whose answers are owed and whose calls run, to be put into the store; nothing is written yet.
 
     Args:
         stream: the number of the stream on which they are owed.
@@ -105,10 +113,10 @@ def requests_to_keep(
         holding: says that this process has the session; None if no other one can take it over.
     """
     targets = listener.reply_targets if isinstance(listener, OpenBatch) else () if listener is None else (listener,)
-    kept: list[KeptRequest] = []
     for target in targets:
         call, params = target.work, target.params
-        if not isinstance(call, CallByRequests) or params is None:
+        # Before its key is claimed, a request has no call yet.
+        if not isinstance(call, CallByRequests) or params is None or any(each.target is target for each in kept):
             continue
         is_batch = isinstance(target, BatchReplyTarget)
         value = encoded_record(
@@ -116,11 +124,10 @@ def requests_to_keep(
         )
         key = secrets.token_urlsafe(16)
         record = Record(LOG_KIND, key, value, owner, time.time() + CALL_SECONDS)
-        kept.append(KeptRequest(key, call, record=record, holding=holding))
-    return kept
+        kept.append(KeptRequest(key, call, record=record, target=target, holding=holding))
 
 
-async def keep(services: CallServices[Call], kept: list[KeptRequest], *further: Change) -> None:
+async def keep(services: CallServices[Call], kept: Sequence[KeptRequest], *further: Change) -> None:
     """Put requests into the store that are not there yet, with all that their calls have recorded until now.
 
     A request whose idempotency key is not this process's any more is left out.
@@ -132,7 +139,9 @@ async def keep(services: CallServices[Call], kept: list[KeptRequest], *further: 
         TakenOver: another process has the session.
         StoreError: whatever the store raises; those that are not kept are lost with the process.
     """
-    waiting = list(kept)
+    waiting = [request for request in kept if not request.is_left_out]
+    if further and not waiting:
+        await write_held(services.store, next((request.holding for request in kept), None), further)
     while waiting:
         request = waiting.pop(0)
         try:
@@ -141,7 +150,7 @@ async def keep(services: CallServices[Call], kept: list[KeptRequest], *further: 
             raise
         except StoreConflict:
             request.take_back()
-            kept.remove(request)
+            request.is_left_out = True
             if further and not waiting:
                 await write_held(services.store, request.holding, further)
         except BaseException:
@@ -179,7 +188,7 @@ def resume_requests(
         log = services.open_log(left.key, CALL_SECONDS, left.run.logged, holding)
         session.resume(Request(record.id, record.method, record.params), target, peer, left.run, log)
         call = target.work
-        kept.append(KeptRequest(left.key, call if isinstance(call, CallByRequests) else None, log))
+        kept.append(KeptRequest(left.key, call if isinstance(call, CallByRequests) else None, log, target=target))
     if batch is not None:
         batch.all_read()
     assert listener is not None

@@ -110,7 +110,10 @@ class CallMemory:
 
     def fail_step(self, name: str, *, was_given_up: bool) -> None:
         """Record that a step was not done, unless the whole call was given up while it ran."""
-        if self._running is not None and self._running.pop(name, False) and not was_given_up:
+        if was_given_up:
+            # It may have been done: who goes on with the call has to know that it was begun, also in a log that is opened later.
+            return
+        if self._running is not None and self._running.pop(name, False):
             self.add_to_log(JournalEntry(EntryKind.FAILED, name, None))
 
     async def commit(self) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from trio_mcp.session import OpenBatch, ReplyTarget, Service
 from trio_mcp.session.calls.log import TakenOver, write_held
-from trio_mcp.session.kept_requests import KeptRequest, keep, removal, requests_to_keep
+from trio_mcp.session.kept_requests import KeptRequest, keep, note_requests, removal
 from trio_mcp.storage import Change, Store
 
 from .breaker import Breaker
@@ -31,9 +31,9 @@ class StreamKeeper:
         self._key = key
         self._breaker = breaker
 
-    def requests_to_keep(self, listener: ReplyTarget | OpenBatch | None, stream: int) -> list[KeptRequest]:
-        """Return the requests of a stream, which `append` puts into the store."""
-        return requests_to_keep(listener, stream, self._key, self._holding)
+    def note_requests(self, kept: list[KeptRequest], listener: ReplyTarget | OpenBatch | None, stream: int) -> None:
+        """Add the requests of a stream whose calls run, which `append` puts into the store."""
+        note_requests(kept, listener, stream, self._key, self._holding)
 
     async def append(
         self,

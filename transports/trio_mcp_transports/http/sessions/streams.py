@@ -238,8 +238,8 @@ class SessionStream:
 
     async def _keep(self, keeper: StreamKeeper, events: Sequence[bytes], *, is_last: bool) -> bool:
         """Log events together with what the calls of the stream have recorded."""
-        if self.kept is None:
-            self.kept = keeper.requests_to_keep(self.listener, self.number)
+        self.kept = [] if self.kept is None else self.kept
+        keeper.note_requests(self.kept, self.listener, self.number)
         return await keeper.append(self.kept, self.streams.log, self.number, self.last + 1, events, is_last=is_last)
 
     def flush_nowait(self, consumer: StreamReader | BackgroundLogger) -> bytes | None:
