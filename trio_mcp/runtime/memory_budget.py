@@ -255,6 +255,11 @@ class TableAccount:
         self._held: dict[Hashable | None, int] = {}
         self._closed = False
 
+    @property
+    def is_free(self) -> bool:
+        """Whether no more than half of the budget is drawn, so that shares do not count."""
+        return self._budget.drawn <= self._budget.half
+
     def has_room(self, size: int, caller: Hashable | None) -> bool:
         """Return whether these bytes may be drawn for a caller."""
         budget = self._budget

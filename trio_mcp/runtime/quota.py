@@ -90,6 +90,11 @@ class Quota:
             )
         return None
 
+    @property
+    def is_over_half(self) -> bool:
+        """Whether more than half of the limit is in use, so that shares count."""
+        return self.in_use > self._half
+
     def is_over_share(self, caller: Hashable | None, size: int = 0) -> bool:
         """Return whether a caller would hold more than its share with so much more, while over half of the limit is in use."""
         in_use, held = self.in_use + size, self._held.get(caller, 0) + size

@@ -13,7 +13,7 @@ import trio
 from ..shared_limits import EVENTS as EVENT_COUNT
 from ..shared_limits import STORED_EVENT_BYTES
 from ..storage import Append, Change, Forget, LogKey, Put, Record, Remove, Store
-from .stream_shares import StreamShares
+from .stream_shares import StreamShares, caller_of
 
 JOURNAL: Final = "journal"
 EVENTS: Final = "events"
@@ -147,7 +147,7 @@ class StoredEvents:
         streams = self._sessions.setdefault((key.principal, key.session), {})
         stream = streams.pop(key, None) or StreamSizes(log_name(key), first)
         self._streams[key] = streams[key] = stream
-        self._shares.written(key)
+        self._shares.written(key, caller_of(key))
         self._count(key, stream, -1)
         stream.write(first, sizes)
         self._count(key, stream, 1)
@@ -183,7 +183,7 @@ class StoredEvents:
         return Forget(EVENTS, log_name(key))
 
     def _count(self, key: LogKey, stream: StreamSizes, sign: int) -> None:
-        self._shares.count(key, sign * len(stream.sizes), sign * stream.total)
+        self._shares.count(caller_of(key), sign * len(stream.sizes), sign * stream.total)
 
 
 def is_over(streams: Iterable[StreamSizes], limits: tuple[int, int]) -> bool:

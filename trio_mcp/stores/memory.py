@@ -109,9 +109,8 @@ class MemoryEventStore:
     def append_nowait(self, key: LogKey, first: int, events: Sequence[bytes]) -> None:
         """Store events, as `append` does, without a checkpoint."""
         stream = self._stream(key, first)
-        for event in events:
-            stream.log.append(event)
-            self._count(key, stream, 1, len(event))
+        stream.log += events
+        self._count(key, stream, len(events), sum(map(len, events)))
         self._evict_to_limits(key, stream)
 
     async def read(self, key: LogKey, after: int, limit: int) -> Sequence[bytes]:
@@ -145,7 +144,7 @@ class MemoryEventStore:
             session = self._sessions.setdefault(session_of(key), SessionLog())
             self._streams[key] = session.streams[key] = StreamLog(first=first)
         stream = self._streams[key]
-        self._shares.written(key)
+        self._shares.written(key, caller_of(key))
         streams = self._sessions[session_of(key)].streams
         streams[key] = streams.pop(key)
         # The same events again: a cancelled `append` is repeated.
@@ -164,9 +163,11 @@ class MemoryEventStore:
         session = self._sessions[session_of(key)]
         while session.is_over(self._session_limits):
             self._evict(next(iter(session.streams)), key)
-        while (surplus := self._shares.surplus(key)) is not None:
+        while self._shares.is_over_half and (surplus := self._shares.surplus(key)) is not None:
             self._evict(surplus, key)
         # Logs are the first to go when memory is short: only a client that missed something needs them.
+        if self._account.is_free:
+            return
         caller, account = caller_of(key), self._account
         while account.is_over_share(0, caller) and self._shares.events_of(caller):
             self._evict(self._shares.oldest_of(caller), key)
@@ -194,11 +195,13 @@ class MemoryEventStore:
             del self._sessions[session_of(key)]
 
     def _count(self, key: LogKey, stream: StreamLog, events: int, size: int) -> None:
-        for usage in (stream, self._sessions[session_of(key)]):
-            usage.events += events
-            usage.size += size
-        self._shares.count(key, events, size)
-        self._account.draw(events * EVENT_SIZE + size, caller_of(key))
+        session, caller = self._sessions[session_of(key)], caller_of(key)
+        stream.events += events
+        stream.size += size
+        session.events += events
+        session.size += size
+        self._shares.count(caller, events, size)
+        self._account.draw(events * EVENT_SIZE + size, caller)
 
 
 def session_of(key: LogKey) -> SessionKey:

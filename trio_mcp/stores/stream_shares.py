@@ -37,17 +37,28 @@ class StreamShares:
         """How many bytes they have."""
         return self._limits[1].in_use
 
-    def written(self, key: LogKey) -> None:
+    def written(self, key: LogKey, caller: str) -> None:
         """Note that a stream, perhaps a new one, is written to."""
-        for streams in (self._streams, self._by_caller.setdefault(caller_of(key), OrderedDict())):
-            streams[key] = None
-            streams.move_to_end(key)
+        own = self._by_caller.get(caller)
+        if own is None:
+            own = self._by_caller[caller] = OrderedDict()
+        if key in own:
+            own.move_to_end(key)
+            self._streams.move_to_end(key)
+        else:
+            own[key] = self._streams[key] = None
 
-    def count(self, key: LogKey, events: int, size: int) -> None:
-        """Count so many events and bytes more of a stream, or less."""
-        caller = caller_of(key)
-        for limit, amount in zip(self._limits, (events, size), strict=True):
-            limit.add(caller, amount)
+    def count(self, caller: str, events: int, size: int) -> None:
+        """Count so many events and bytes more of a caller, or less."""
+        counts, sizes = self._limits
+        counts.add(caller, events)
+        sizes.add(caller, size)
+
+    @property
+    def is_over_half(self) -> bool:
+        """Whether more than half of a limit is in use. Before that nothing is evicted."""
+        counts, sizes = self._limits
+        return counts.is_over_half or sizes.is_over_half
 
     def remove(self, key: LogKey) -> None:
         """Forget a stream that has no events."""
