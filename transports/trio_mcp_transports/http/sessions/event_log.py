@@ -25,7 +25,8 @@ from .breaker import Breaker
 from .left_streams import LeftStream, read_stream
 
 if TYPE_CHECKING:
-    from trio_mcp.session.calls.settling import Settling
+    from trio_mcp.session import Call
+    from trio_mcp.session.calls.services import CallServices
 
 STORE_SECONDS: Final = 5.0
 """How long a store may take for one thing."""
@@ -80,15 +81,15 @@ class EventLog:
     Args:
         records: counts how often the store failed.
         breaker: of the store.
-        settling: returns what makes writes again that the store has not made.
+        services: have what makes writes again that the store has not made.
     """
 
     __slots__ = (
         "_breaker",
         "_principal",
         "_records",
+        "_services",
         "_session",
-        "_settling",
         "_store",
         "is_left",
         "opened",
@@ -103,12 +104,12 @@ class EventLog:
         session: str,
         records: RepeatedRecords,
         breaker: Breaker,
-        settling: Callable[[], Settling],
+        services: CallServices[Call],
     ) -> None:
         self._store = store
         self._breaker = breaker
         self._records = records
-        self._settling = settling
+        self._services = services
         self._principal = principal
         self._session = session
         self.opened = 0
@@ -143,7 +144,7 @@ class EventLog:
 
     def keep_later(self, write: Callable[[], Awaitable[None]], events: Sequence[bytes]) -> bool:
         """Keep events when the store works again; return False if there is no room for them until then."""
-        settling, size = self._settling(), sum(map(len, events))
+        settling, size = self._services.settling, sum(map(len, events))
         try:
             settling.check_room(self._principal)
         except LimitExceeded:

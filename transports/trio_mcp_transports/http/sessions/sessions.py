@@ -58,9 +58,7 @@ class LegacySession(OpenSession):
             self.id = id
         self.seen = trio.current_time()
         service = session.service
-        # Made when a store first fails.
-        log = EventLog(store, principal, self.id, service.records, breaker, lambda: service.calls.settling)
-        self.streams = SessionStreams(log)
+        self.streams = SessionStreams(EventLog(store, principal, self.id, service.records, breaker, service.calls))
         self.used = 0
         self.place: SessionPlace | None = None
         self.holding: HeldSession | None = None
