@@ -165,7 +165,8 @@ class Machine:
     def _hear_error(self, sent: Sent, error: Json) -> None:
         sent.got = "busy" if error["code"] == SERVER_BUSY else "an error"
         if error.get("data") == {OUTCOME_UNKNOWN: True}:
-            assert sent.is_repeat or "shutting down" in error["message"], (
+            # A repeat may have come first, and its process may have ended.
+            assert sent.case in self.repeated or "shutting down" in error["message"], (
                 f"the outcome of a first call is not known: {sent}"
             )
         elif error["code"] == INTERNAL_ERROR:
@@ -211,6 +212,7 @@ class Machine:
         if key is not None:
             node = self.processes[slot % 2].service.calls.node
             self.keyed[case] = Known(trio.current_time(), self.wall.now(), node)
+        self.repeated: set[Case] = set()
         self.call(case, slot)
 
     def call(self, case: Case, slot: int, *, is_repeat: bool = False) -> Sent:
@@ -222,6 +224,8 @@ class Machine:
                 meta[REPEAT_OF] = known.node
             if max(trio.current_time() - known.at, self.wall.now() - known.wall) > SURELY_KNOWN:
                 self.world.work(case.number).may_run_again = True
+        if is_repeat:
+            self.repeated.add(case)
         return self._send(case, slot, {}, meta, is_repeat=is_repeat)
 
     def _send(self, case: Case, slot: int, more: Json, meta: Json | None, *, is_repeat: bool = False) -> Sent:
