@@ -78,6 +78,7 @@ class Machine:
     stores: list[MortalStore] = field(default_factory=list)
     cases: list[Case] = field(default_factory=list)
     keyed: dict[Case, Known] = field(default_factory=dict)
+    repeated: set[Case] = field(default_factory=set)
     rounds: list[Round] = field(default_factory=list)
     sent: dict[tuple[Talk, RequestId], Sent] = field(default_factory=dict)
     lateness: tuple[list[float], list[float]] = field(default_factory=lambda: ([], []))
@@ -212,7 +213,6 @@ class Machine:
         if key is not None:
             node = self.processes[slot % 2].service.calls.node
             self.keyed[case] = Known(trio.current_time(), self.wall.now(), node)
-        self.repeated: set[Case] = set()
         self.call(case, slot)
 
     def call(self, case: Case, slot: int, *, is_repeat: bool = False) -> Sent:
