@@ -906,6 +906,21 @@ async def test_a_slow_store_opens_sessions(disk: Disk, shop: Shop) -> None:
         assert (await opened.end()).status == 200
 
 
+async def test_a_call_that_there_is_no_room_for_goes_on_when_there_is(disk: Disk, shop: Shop) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("parked", headers)
+        question = await asked(call)
+    async with process(disk, shop) as full:
+        (service,) = shop.newest.services
+        service.supervisor.refuse_new()
+        assert (await full.resume(headers, call.ids[-1]).end()).status == 503
+    async with process(disk, shop) as third:
+        rest = third.resume(headers, call.ids[-1])
+        await third.answer(headers, question, value=True)
+        assert "restarted" in text_of((await rest.end()).last)
+
+
 async def test_a_client_hears_that_a_call_is_lost_which_the_store_did_not_keep(disk: Disk, shop: Shop) -> None:
     async with process(disk, shop) as first:
         headers = await first.peer.open_session()

@@ -24,7 +24,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import session
-from ..errors import RemoteProtocolError
+from ..errors import LimitExceeded, RemoteProtocolError
 from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.connection import (
@@ -219,6 +219,9 @@ class ServerSession:
             request: as it came, with decoded params.
             peer: who asks for the reply now.
             log: of the call, for what it does from now on.
+
+        Raises:
+            LimitExceeded: the server runs too many calls, or is shutting down; the call does not go on here.
         """
         match self.connection.receive(request):
             case RequestIn() as event:
@@ -316,7 +319,10 @@ class ServerSession:
         self.requests.add(target)
         try:
             answer = self._answer(facts, params, target) if run is None else self._resumed(facts, params, target, *run)
-        except Exception as error:  # noqa: BLE001  one bad answer must not end the session
+        except Exception as error:
+            if run is not None and isinstance(error, LimitExceeded):
+                # It has run before, and goes on when there is room: the error for a call that is not run would be wrong.
+                raise
             failures = self.service.calls.failures
             told = told_error(failures, facts, error, "") if self.service.options.tell_errors else error
             target.finish(error_detail(failures, facts, told))

@@ -297,7 +297,7 @@ class SessionHome:
         except StoreConflict:
             raise
         except BaseException:
-            await self.give_back(claimed)
+            await self.give_back(claimed)  # noqa: ASYNC102  it has a shield and a time limit
             raise
         return replace(claimed, calls=[call for call in left_calls if call is not None])
 

@@ -36,6 +36,7 @@ from typing import Final
 
 import trio
 
+from trio_mcp.errors import without_traceback
 from trio_mcp.protocol.http.sse import encode_event, encode_priming_event, encode_retry
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.runtime import Account, Outbox
@@ -107,14 +108,16 @@ class SessionStreams:
             raise never_sent(number, after)
         if stream is not None and after == stream.last:
             return ()
+        rejection: HttpRejection | None = None
+        events: Sequence[bytes] = ()
         try:
             events = await self.log.read(number, after)
-        except HttpRejection:
-            if stream is None:
-                await self.log.check_answered(number)
-            raise
+        except HttpRejection as error:
+            rejection = without_traceback(error)
         if not events and stream is None:
             await self.log.check_answered(number)
+        if rejection is not None:
+            raise rejection
         # The store failed to keep them: an empty answer would look as if nothing had been missed.
         if not events and stream is not None and after < stream.last:
             raise HttpRejection(400, f"Some events after {event_id(number, after).decode()} were not kept.")
