@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 import trio
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 from tasks_invariants import Machine
 from trio.testing import MockClock
@@ -77,13 +77,37 @@ runs = settings(
 )
 
 
+UPDATE_AS_TASK_ENDS: Program = [
+    ("start", 0, 0, 8, 0),
+    ("get", 0, 0, 0, 0),
+    ("stall", 0, 0, 0, 0),
+    ("update", 0, 0, 0, 0),
+    ("cancel", 0, 0, 0, 0),
+]
+LATE_ANSWER_ON_STREAM: Program = [
+    ("start", 0, 0, 62, 0),
+    ("result", 0, 0, 0, 0),
+    ("late", 0, 0, 0, 0),
+    ("answer", 0, 0, 0, 0),
+]
+LATE_CREATION_AFTER_CLOCK_STEP: Program = [
+    *[("start", 0, 0, 0, 0)] * 3,
+    ("set_clock", 3, 0, 0, 0),
+    ("late", 0, 62, 0, 0),
+    ("start", 0, 0, 2, 0),
+]
+
+
 @runs
 @given(programs(ACTIONS))
+@example(UPDATE_AS_TASK_ENDS)
 def test_any_program_of_tasks_crashes_and_clock_jumps_keeps_what_callers_were_told(program: Program) -> None:
     run_program(program)
 
 
 @runs
 @given(programs(LATE_ACTIONS))
+@example(LATE_ANSWER_ON_STREAM)
+@example(LATE_CREATION_AFTER_CLOCK_STEP)
 def test_any_program_with_writes_that_time_out_and_are_made_later_does_nothing_twice(program: Program) -> None:
     run_program(program)

@@ -113,6 +113,9 @@ class CallAsTask(Call[OpenTask]):
         # Also without a new one: a repeat must not be acknowledged before the answer that it repeats is recorded.
         is_recorded = self.memory is None or await self.memory.commit()
         if self._origin.is_forgotten:
+            if self._origin.shown.outcome is not None:
+                # It ended here meanwhile, and asks nothing any more.
+                return
             raise LimitExceeded(ELSEWHERE)
         if taken:
             self._resume()

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -165,7 +166,9 @@ class NewTask:
         if fence.is_known or not store.durable:
             await store.write(self._removal)
             return
-        instead = stored_form(taken_back(self.task.record, self._tasks.clock() + TAKEN_BACK_SECONDS), 0)
+        # The store goes by the wall's clock: after a step of that one it would remove this before the late write comes.
+        until = max(self._tasks.clock(), time.time()) + TAKEN_BACK_SECONDS
+        instead = stored_form(taken_back(self.task.record, until), 0)
         # Not in the list of its owner.
         fence.owner = instead.owner
         await fence.put(instead.value, instead.expires_at, self._removal[1:])

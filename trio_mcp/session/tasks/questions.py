@@ -98,4 +98,9 @@ async def _ask(
             answer = error.with_traceback(None)
         except Disconnected:
             return
-        await task.home.answer(task, {key: answer})
+        try:
+            await task.home.answer(task, {key: answer})
+        except LimitExceeded:
+            if key in task.questions:
+                raise
+            # The lane has it, and the next write stores it: the stream goes on. Until then a replay asks again.
