@@ -91,9 +91,13 @@ class Machine(Rules):
                 break
             await self.pass_time(5)
             await self.after_each()
-        # What a dead process was late with is taken over by the next one that starts.
         left = [stored for stored in self.left_tasks() if stored.node == services.node]
         assert not left, f"nobody works on {left}"
+        if self.left_tasks():
+            # What a dead process was late with is taken over by the next one that starts.
+            await self.act_restart()
+            await self.after_each()
+            assert not self.left_tasks(), f"nobody works on {self.left_tasks()}"
         for case in self.first_sent:
             await self.repeat_settled(case)
 
