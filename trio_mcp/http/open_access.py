@@ -1,4 +1,4 @@
-"""Whether a server may be served over a network to callers that nobody authenticates: not one that asks for authentication.
+"""Whether a server may be served over a network to callers that are not authenticated: not one that asks for authentication.
 
 A server asks for it if it has `authenticate`, and a proxy if the server behind it does, or gets credentials from the proxy: they
 would be those of everybody. What a server is made of counts, too: what is mounted in it, and what is behind a proxy.

@@ -1,4 +1,4 @@
-"""What a proxy knows of the server behind it: whether that asks for authentication, so that nobody gets it without."""
+"""What a proxy knows of the server behind it: whether it asks for authentication, so that no caller gets it without."""
 
 from __future__ import annotations
 

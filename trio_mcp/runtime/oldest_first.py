@@ -64,7 +64,7 @@ class OldestFirst(Generic[K, V]):
     def fit(self, account: TableAccount, caller: Hashable | None, size: int = 0) -> None:
         """Evict, as far as there is something, until the memory budget has room for these bytes of a caller.
 
-        A caller over its share of the budget loses its own. Where the budget is used up, whoever has most here loses most.
+        A caller over its share of the budget loses its own. Where it is used up, the caller that has most here loses most.
         """
         own = self._by_caller.get(caller)
         while own and account.is_over_share(size, caller):

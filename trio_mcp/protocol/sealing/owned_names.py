@@ -1,4 +1,4 @@
-"""Names that only their owner may use: sealed, since whoever holds a name could send it.
+"""Names that only their owner may use: sealed, since anyone who holds a name could send it.
 
 A proxy is one caller to its server, and has several itself. The ids and links that the server gives to one of them would be good
 in the hands of another, so each caller gets them sealed for this caller. They are encrypted, because a server may repeat what it

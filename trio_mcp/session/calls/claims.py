@@ -12,7 +12,7 @@ another one has written to the log by then.
 # What is in the claim, and what a process gets that replays the call from the end of leg `n`:
 #
 #     the claim names             because                                         the process
-#     none, or no process         nobody has claimed the call, or it was          claims it
+#     none, or no process         no process has claimed it, or it was          claims it
 #                                 given back
 #     itself                      it replayed the call, and forgot it             claims it again, for another run
 #     one that has ended                                                          takes it over

@@ -193,7 +193,7 @@ def stored_key(record: TaskRecord) -> str:
 def taken_back(record: TaskRecord, until: float) -> TaskRecord:
     """Return the record that takes the place of a task that was not created, until a time in Unix seconds.
 
-    It is over, and has an owner that nobody is.
+    It is over, and its owner is no principal.
     """
     ttl = until - record.created_at
     return record._replace(owner=NOBODY, tool="", ttl=ttl, message=None, call=None, outcome=TaskOutcome())
