@@ -332,7 +332,7 @@ class Following:
                 logger.warning("the %s of %s cannot be listed: %s", kind, self._mirror.whose, error)
 
     async def _read_stale(self) -> None:
-        """Read the lists that have changed, each when its pace allows it; for ever."""
+        """Read the lists that have changed, each when its pace allows it; until cancelled."""
         while True:
             await trio.lowlevel.checkpoint()
             kind = min(self._stale, key=lambda each: self._paces[each].due, default=None)

@@ -205,7 +205,7 @@ class Account:
 
     def check(self, size: int) -> None:
         """Raise `LimitExceeded`, which names the budget, unless these bytes may be drawn."""
-        # Nearly always there is room for everybody, and every call asks several times.
+        # Nearly always there is room for every caller, and every call asks several times.
         if self.budget.drawn + size > self.budget.half:
             self.budget.check(size, self)
 

@@ -54,7 +54,7 @@ class Quota:
     def take(self, caller: Hashable | None, size: int = 1) -> None:
         """Count one more for a caller, or so many. Raises as `check` does; then nothing is counted."""
         held, in_use = self._held.get(caller, 0) + size, self.in_use + size
-        # Nearly always there is room for everybody, and every call comes here.
+        # Nearly always there is room for every caller, and every call comes here.
         if in_use > self._half or held > self._cap:
             self.check(caller, size)
         self._held[caller] = held
