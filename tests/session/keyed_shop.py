@@ -16,6 +16,8 @@ from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.types import ToolAnnotations
 
+SHOP_KEYS = KeyRing([bytes(32)])
+
 
 class Shop:
     """Tools that count what they have done, over all processes."""
@@ -28,7 +30,7 @@ class Shop:
         """The held tools wait for it."""
 
     def server(self, store: CrashingStore) -> Server:
-        options = ServiceOptions(store=store, keys=KeyRing([bytes(32)]), outcome_grace=self.grace)
+        options = ServiceOptions(store=store, keys=SHOP_KEYS, outcome_grace=self.grace)
         server = Server("shop", options=options)
         server.tool(self.pay)
         server.tool(self.pay_slowly)

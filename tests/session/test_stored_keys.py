@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import trio
-from keyed_shop import Process, Shop, process
+from keyed_shop import SHOP_KEYS, Process, Shop, process
 from peer import EVERYTHING, Json
 from talk import Legacy, Modern, Talk, accept
 from task_talk import DECLARES, LegacyTask
@@ -15,9 +15,13 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session.calls import stored_keys
+from trio_mcp.session.calls.log import LOG_KIND
 from trio_mcp.session.calls.stored_keys import KEY_KIND
 from trio_mcp.storage import Change
+from trio_mcp.stores.sealed import entry_place
 
 
 @pytest.fixture
@@ -90,6 +94,27 @@ async def test_a_step_that_was_running_ends_the_call_with_its_name(
         await second.call("order", first.node)
         assert "charge" in await second.player.failure()
     assert shop.done == ["charge"]
+
+
+NEWER_ENTRY = b'["kind of a newer version","name","",null]'
+
+
+@pytest.mark.parametrize("keys", [SHOP_KEYS, KeyRing.random()], ids=["of a newer version", "sealed with another key"])
+async def test_a_call_whose_log_cannot_be_read_is_lost_and_the_server_goes_on(
+    shop: Shop, era: type[Legacy], autojump_clock: MockClock, keys: KeyRing
+) -> None:
+    async with process(shop, era) as first:
+        await first.call("order")
+        await wait_all_tasks_blocked()
+    ((place, log),) = ((place, log) for place, log in shop.disk.logs.items() if place[0] == LOG_KIND)
+    log.append(Vault(keys).seal(NEWER_ENTRY, entry_place(*place, len(log) + 1)))
+    shop.hold.set()
+    async with process(shop, era) as second:
+        await second.call("order", first.node)
+        assert "cannot be read" in await second.player.failure()
+        await second.call("pay", key="another")
+        assert await second.text() == "paid 2"
+    assert shop.done == ["charge", "pay"]
 
 
 async def test_a_question_that_died_with_its_connection_is_asked_again(

@@ -16,7 +16,7 @@ from ..storage import Change, StoreError
 from ..types import Model
 from .calls.asks_requests import CallByRequests
 from .calls.call import Call, Plan
-from .calls.earlier import EarlierRun, earlier_run, failing_body, read_log
+from .calls.earlier import EarlierRun, failing_body, left_run
 from .calls.facts import RequestFacts, ResumeMode
 from .calls.failures import NO_REPLY_REASONS, error_detail, store_failure
 from .calls.held_key import HeldKey
@@ -299,12 +299,12 @@ class Claiming:
                 if (task := await self._requests.task_of(claim)) is not None:
                     await self._keys.settle(self._keys.end(claim, task))
                     return task
-                run = earlier_run(await read_log(services.store, claim.name))
+                run = await left_run(services.store, claim.name, services.records)
             if self.waiting.requests:
                 self._start(claim, run)
                 return None
             refused = None
-        except (McpError, StoreError, ValueError, TypeError) as error:
+        except (McpError, StoreError) as error:
             refused = without_traceback(error)
         except trio.Cancelled:
             self._keys.give_up(claim)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, cast
 
 from ...errors import CallLost, StepMayHaveRun, without_traceback
+from ...logs import RepeatedRecords
 from ...protocol.jsonrpc import RequestId
 from ...runtime import Actor, EntryKind, JournalEntry, Lane
-from ...storage import EventsGone, Store
+from ...storage import EventsGone, Store, UnreadableRecord
 from ...types import Model
 from .call import Body, Call, Plan
 from .facts import ResumeMode
@@ -71,6 +73,19 @@ class EarlierRun:
         return StepMayHaveRun(name if colon else path)
 
 
+async def left_run(store: Store, key: str, records: RepeatedRecords) -> EarlierRun:
+    """Return what a run has left in its log; a log that cannot be read is reported, and ends its own call only.
+
+    Raises:
+        StoreError: whatever else the store raises.
+    """
+    try:
+        return earlier_run(await read_log(store, key))
+    except (ValueError, TypeError, UnreadableRecord) as error:
+        records.log(UNREADABLE_CALL, level=logging.ERROR, exc_info=error)
+        return EarlierRun(is_readable=False)
+
+
 async def read_log(store: Store, key: str) -> list[JournalEntry]:
     """Return what is in the log of a call; nothing if it has none.
 
@@ -125,6 +140,9 @@ RESTARTED: Final = (
     "Start it again if that is safe."
 )
 
+
+UNREADABLE_CALL: Final = "a stored call cannot be read, and does not go on"
+"""The line for the log of the server."""
 
 UNREADABLE: Final = (
     "This call was lost: the server was restarted while it ran, and what it had recorded cannot be read. Nothing more of it was "

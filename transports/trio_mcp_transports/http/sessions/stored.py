@@ -32,7 +32,7 @@ from trio_mcp.logs import RepeatedRecords
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account
 from trio_mcp.session import Peer, ServerSession, Service
-from trio_mcp.session.calls.earlier import EarlierRun, earlier_run, read_log
+from trio_mcp.session.calls.earlier import UNREADABLE_CALL, left_run
 from trio_mcp.session.calls.log import LOG_KIND, TakenOver, write_held
 from trio_mcp.session.kept_requests import LeftCall, removal
 from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
@@ -53,7 +53,6 @@ EPOCH_IDS: Final = 1_000_000
 
 NOT_KEPT: Final = "the store did not keep a session or a call, which would not survive the end of the process"
 UNREADABLE: Final = "a stored session cannot be read, and is unknown from now on"
-UNREADABLE_CALL: Final = "a stored call cannot be read, and does not go on"
 TAKEN: Final = "a session was taken over by another process, and ends here"
 
 NOT_READ: Final = "the store did not give back a session"
@@ -338,12 +337,7 @@ class SessionHome:
         except ValueError as error:
             self._records.log(UNREADABLE_CALL, level=logging.ERROR, exc_info=error)
             return None
-        try:
-            run = earlier_run(await read_log(self.store, record.key))
-        except (ValueError, TypeError, UnreadableRecord) as error:
-            self._records.log(UNREADABLE_CALL, level=logging.ERROR, exc_info=error)
-            run = EarlierRun(is_readable=False)
-        return LeftCall(record.key, call, run)
+        return LeftCall(record.key, call, await left_run(self.store, record.key, self._records))
 
     def busy(self) -> HttpRejection:
         """Return the rejection of a request for a session that cannot be had now."""
