@@ -22,7 +22,7 @@ from trio_mcp.session.calls import settling
 from trio_mcp.session.calls.repeats import CallKey
 from trio_mcp.session.calls.stored_keys import Claim, StoredKey, StoredKeys
 from trio_mcp.shared_limits import UNSETTLED
-from trio_mcp.storage import Change, Put, Remove, StoreError
+from trio_mcp.storage import Change, Put, Remove, StoreError, StoreFull
 
 SETTLED = 60.0
 """Seconds after which everything is settled."""
@@ -242,6 +242,33 @@ async def test_a_key_that_is_claimed_again_is_left_no_more(shop: Shop, autojump_
         async with process(shop, Modern) as second:
             with pytest.raises(LimitExceeded):
                 await stored_keys_of(second).claim(KEY)
+
+
+def is_full(_changes: Sequence[Change]) -> None:
+    raise StoreFull("there is no room")
+
+
+async def test_a_key_that_was_given_up_is_not_blocked_by_a_repeat_that_a_full_store_refuses(
+    shop: Shop, autojump_clock: MockClock
+) -> None:
+    async with process(shop, Modern) as first:
+        keys = stored_keys_of(first)
+        claim = await keys.claim(KEY)
+        assert isinstance(claim, Claim)
+        first.store.on_write = is_full
+        # No call is started: the server runs as many as it may.
+        keys.give_up(claim)
+        await wait_all_tasks_blocked()
+        with pytest.raises(StoreFull):
+            await keys.claim(KEY)
+        first.store.on_write = lambda _changes: None
+        again = await keys.claim(KEY)
+        assert isinstance(again, Claim)
+        keys.give_up(again)
+        await trio.sleep(SETTLED)
+        assert unsettled(first) == 0
+        async with process(shop, Modern) as second:
+            assert isinstance(await stored_keys_of(second).claim(KEY), Claim)
 
 
 async def test_an_open_key_of_this_process_that_nothing_here_knows_is_never_run(

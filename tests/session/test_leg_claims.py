@@ -18,7 +18,7 @@ from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls.claims import CLAIM_KIND
-from trio_mcp.storage import StoreError
+from trio_mcp.storage import StoreError, StoreFull
 
 KEYS = KeyRing.random()
 PARK_TTL = 100.0
@@ -258,6 +258,31 @@ async def test_the_next_request_claims_a_call_whose_claim_is_not_confirmed(
         _, other = await shop.process(stack)
         assert (await other.error(yes(asked, other)))["code"] == -32000
     assert shop.charged == 1
+
+
+async def test_a_claim_is_given_back_after_a_full_store_has_refused_the_next_request(
+    shop: Shop, autojump_clock: MockClock
+) -> None:
+    asked = await shop.asked()
+    async with AsyncExitStack() as stack:
+        store, talk = await shop.process(stack)
+        entries = store.entries
+
+        async def fail(*_place: object) -> Sequence[bytes]:
+            store.on_write = is_full
+            raise StoreError("the disk is gone")
+
+        store.entries = fail  # type: ignore[method-assign]
+        # The first one has claimed the call and cannot give it back; the second one cannot claim it.
+        for _ in range(2):
+            assert (await talk.error(yes(asked, talk)))["code"] == -32000
+        store.entries, store.on_write = entries, lambda _changes: None  # type: ignore[method-assign]
+        await trio.sleep(10)
+        await goes_on_elsewhere(shop, stack, asked)
+
+
+def is_full(_changes: object) -> None:
+    raise StoreFull("there is no room")
 
 
 # several legs

@@ -153,7 +153,7 @@ class CallClaims:
             StoreError: whatever the store raises; nothing may be run. So it is after a cancel.
         """
         mine = self._mine(leg)
-        claim = self._take_back(call_id)
+        claim = taken_back = self._take_back(call_id)
         if claim is None:
             self._settling.check_room(caller)
             claim = CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine, caller=caller)
@@ -164,8 +164,9 @@ class CallClaims:
             except StoreConflict:
                 found = await self._store.read(CLAIM_KIND, call_id)
             except BaseException:
-                # It may be there later.
-                if not claim.record.is_known:
+                # It may be there later. A claim that was taken back still has to be given back, even if this write was certainly
+                # not made.
+                if claim is taken_back or not claim.record.is_known:
                     self._give_back_later(claim)
                 raise
             else:

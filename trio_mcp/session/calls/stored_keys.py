@@ -252,7 +252,7 @@ class StoredKeys:
                 return known.stored
             claim = self._take_over(known)
         try:
-            await self._put_claim(claim, mine)
+            await self._put_claim(claim, mine, is_taken_over=known is not None)
         except StoreConflict:
             return await self._adopt(key, mine)
         return claim
@@ -265,14 +265,15 @@ class StoredKeys:
         known.claim.is_adopted = not known.stored.is_unused
         return known.claim
 
-    async def _put_claim(self, claim: Claim, mine: StoredKey) -> None:
+    async def _put_claim(self, claim: Claim, mine: StoredKey, *, is_taken_over: bool = False) -> None:
         try:
             await claim.record.put(mine.encode(), self._clock() + OPEN_SECONDS)
         except StoreConflict:
             raise
         except (StoreError, trio.Cancelled):
-            # It may be there later, of this process, which runs nothing under it.
-            if not claim.record.is_settled:
+            # It may be there later, of this process, which runs nothing under it. A record that was taken over still has to be
+            # given up, even if this write was certainly not made.
+            if is_taken_over or not claim.record.is_settled:
                 self._settle_later(self._given_up(claim))
             raise
 
