@@ -897,6 +897,30 @@ async def test_a_session_that_is_not_restored_is_left_to_another_process(disk: D
         assert (await third.peer.start(request("ping", 4), headers).end()).status == 200
 
 
+async def test_a_session_that_is_asked_for_again_before_it_is_given_back_is_not_taken_from_its_client(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+    async with process(disk, shop) as second:
+        store = second.store
+
+        def fail(_changes: Sequence[Change]) -> None:
+            store.failing = True
+            raise StoreError("the disk is full")
+
+        store.on_write = fail
+        assert (await second.peer.start(request("ping", 3), headers).end()).status == 503
+        store.failing, store.on_write = False, lambda _changes: None
+        assert (await second.peer.start(request("ping", 4), headers).end()).status == 503
+        await trio.sleep(60)
+        call = await second.call("parked", headers)
+        question = await asked(call)
+        await trio.sleep(60)
+        assert (await second.answer(headers, question, value=True)).status == 202
+        assert text_of((await call.end()).last) == "accept"
+
+
 async def test_a_slow_store_opens_sessions(disk: Disk, shop: Shop) -> None:
     async with process(disk, shop) as first:
         hang = first.store.hang = trio.Event()

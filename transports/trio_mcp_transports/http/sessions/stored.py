@@ -7,6 +7,7 @@
 #     what the client changes of it          put again
 #     the process ends                       stays
 #     a request names it in another process  if its node is dead: put again with the new node, in the next epoch; else 503
+#     it cannot be restored there            put again without a node; until that is done, requests get 503 there
 #     DELETE, or nothing for too long        removed
 #
 # Each put names the version that it replaces. So of two processes that claim a session one has it, and one that is thought dead
@@ -121,6 +122,9 @@ class SessionHome:
         self.breaker = Breaker(NOT_KEPT, service.records)
         self._removing: set[str] = set()
         """The keys of sessions that have ended here, and are in the store until it has removed them."""
+        self._giving_back: set[str] = set()
+        """The keys of sessions that were claimed and not restored, until the store has them without this process. A claim before
+        that would be taken for the one that is to be given back."""
 
     def open_account(self, peer: Peer) -> Account:
         """Open an account for a session."""
@@ -280,7 +284,7 @@ class SessionHome:
         left = decoded_record(StoredSession, record.value)
         if left.principal != principal:
             return None
-        if left.node != self.service.calls.node and await self.store.is_alive(left.node):
+        if key in self._giving_back or (left.node != self.service.calls.node and await self.store.is_alive(left.node)):
             raise self.busy()
         place = SessionPlace(key, principal, left.epoch + 1, record.version, standalone=left.standalone)
         first = place.epoch * EPOCH_IDS + 1
@@ -303,11 +307,12 @@ class SessionHome:
     async def give_back(self, left: LeftSession) -> None:
         """Let any process take over a session that was claimed, or may have been, and is not restored here.
 
-        Done although all else is cancelled, and soon if the store fails now.
+        Done although all else is cancelled, and soon if the store fails now. Until then this process does not claim it again.
         """
+        self._giving_back.add(left.place.key)
         settling, attempt, is_settled = (
             self.service.calls.settling,
-            partial(self._give_back, left.place, left.before),
+            partial(self._give_back, left),
             False,
         )
         with trio.CancelScope(shield=True), trio.move_on_after(GIVE_BACK_SECONDS):
@@ -315,7 +320,11 @@ class SessionHome:
         if not is_settled:
             settling.begin(attempt, left.place.principal)
 
-    async def _give_back(self, place: SessionPlace, before: StoredSession) -> None:
+    async def _give_back(self, left: LeftSession) -> None:
+        await self._put_back(left.place, left.before)
+        self._giving_back.discard(left.place.key)
+
+    async def _put_back(self, place: SessionPlace, before: StoredSession) -> None:
         given = before.model_copy(update={"node": "", "epoch": place.epoch})
         ours, others = (self.service.calls.node, place.epoch), (before.node, before.epoch)
         # A claim that is made late is made before the write that would give back what it has not changed yet.
