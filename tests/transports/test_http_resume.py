@@ -300,6 +300,22 @@ async def test_a_call_that_talks_to_nobody_waits_once_its_log_is_full_and_then_g
     assert said(await resumed.end()) == [*range(2, 2001), "done"]
 
 
+@pytest.mark.parametrize("works_again", [True, False])
+async def test_a_call_that_talks_to_nobody_waits_after_as_many_events_while_the_store_fails_and_none_is_lost(
+    talk: Talk, session: Session, store: WatchedStore, works_again: bool
+) -> None:
+    reply = await session.call()
+    await talk.say(1)
+    await session.drop(reply)
+    store.broken = True
+    await talk.say(*range(2, 2001))
+    assert 256 < talk.done < 1024  # what waits for the store, the outbox, and no more
+    store.broken = not works_again
+    resumed = await session.get("1-1")
+    await talk.answer()
+    assert said(await resumed.end()) == [*range(2, 2001), "done"]
+
+
 async def test_an_answer_that_found_no_room_in_the_log_waits_for_the_end_of_the_grace(
     talk: Talk, session: Session
 ) -> None:

@@ -58,7 +58,7 @@ MAX_UNLOGGED: Final = 256 * 1024
 """Bytes of events without a reader that wait for a store which fails; more are dropped."""
 
 MAX_UNREAD_EVENTS: Final = 256
-"""Events that are logged without a reader; then the calls that send them wait."""
+"""Events that are logged without a reader, or wait for a store that fails; then the calls that send them wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -157,6 +157,11 @@ class SessionStream:
     def done(self) -> bool:
         """Whether the outbox is closed and everything in it was sent or logged."""
         return self.outbox.closed and not self.outbox.items and not self._unlogged
+
+    @property
+    def taken(self) -> int:
+        """How many events were taken from the outbox: those that are logged or sent, and those that wait for the store."""
+        return self.last + len(self._unlogged)
 
     def serve_request(self, listener: ReplyTarget | OpenBatch, *, may_pause: bool) -> None:
         """Make it the stream of this request, or of a batch of them."""
@@ -419,15 +424,15 @@ class BackgroundLogger:
     async def run(self, seconds: float) -> None:
         """Log messages until the stream is done, has another consumer, or the time is over."""
         stream = self._stream
-        first = stream.last
+        first = stream.taken
         self._scope.deadline = trio.current_time() + seconds
         with self._scope:
             await stream.flush(self)
             # Without a checkpoint if it was replaced before it began: then nothing here may touch the outbox.
             while stream.consumer is self and not stream.done:
                 # No longer taking from the outbox fills it, and then the calls that send wait: memory stays bounded
-                # while no client reads.
-                if stream.last - first >= MAX_UNREAD_EVENTS:
+                # while no client reads. What waits for the store counts too, since each flush encodes all of it again.
+                if stream.taken - first >= MAX_UNREAD_EVENTS:
                     await trio.sleep_forever()
                 await stream.outbox.wait_ready()
                 await stream.flush(self)
