@@ -129,20 +129,37 @@ class EventLog:
         """
         if self.sealed or self.is_left or not events:
             return True
-        append, is_kept = partial(self._store.append, self._key(stream), first, events), False
+        append = partial(self._store.append, self._key(stream), first, events)
+        return await self.written(append, stream, events, self._breaker, is_last=is_last)
+
+    async def written(
+        self,
+        write: Callable[[], Awaitable[None]],
+        stream: int,
+        events: Sequence[bytes],
+        breaker: Breaker,
+        *,
+        is_last: bool,
+    ) -> bool:
+        """Make a write that keeps events of a stream; return whether it is made, or will be when the store works again.
+
+        Args:
+            breaker: of the store; one that hangs must not hold up each stream, and each of its events.
+            is_last: the write is made later if the store fails now, and there is room for it until then.
+        """
+        is_kept = False
         try:
-            # A store that hangs must not hold up each stream, and each of its events.
-            is_kept = await self._breaker.run(append)
+            is_kept = await breaker.run(write)
         finally:
             # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A
             # cancel comes with the end of the application, so this runs for a cancelled write too.
             if self.sealed:
                 await self.forget(stream)  # noqa: ASYNC102  it has a shield and a time limit
             elif is_last and not is_kept:
-                self.keep_later(append, events)
+                is_kept = self._keep_later(write, events)
         return is_kept
 
-    def keep_later(self, write: Callable[[], Awaitable[None]], events: Sequence[bytes]) -> bool:
+    def _keep_later(self, write: Callable[[], Awaitable[None]], events: Sequence[bytes]) -> bool:
         """Keep events when the store works again; return False if there is no room for them until then."""
         settling, size = self._services.settling, sum(map(len, events))
         try:

@@ -73,16 +73,8 @@ class StreamKeeper:
         removed = removal([request.key for request in over if request.may_be_stored])
         changes = [*log.appending(stream, first, events), *removed]
         write = partial(self._write, going_on, changes)
-        is_done = False
-        try:
-            is_done = await self._breaker.run(write)
-        finally:
-            # As `EventLog.append` does: the session ended while the store was writing.
-            if log.sealed:
-                await log.forget(stream)  # noqa: ASYNC102  it has a shield and a time limit
-            elif is_last and not is_done and not going_on:
-                # What was to be removed is removed with the answer.
-                is_done = log.keep_later(write, events)
+        # Also later, what is to be removed is removed with the answer.
+        is_done = await log.written(write, stream, events, self._breaker, is_last=is_last and not going_on)
         if is_done:
             kept[:] = going_on
         return is_done
