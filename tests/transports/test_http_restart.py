@@ -598,6 +598,28 @@ async def test_a_process_that_lost_its_session_runs_no_further_step_of_it(
     assert shop.effects == ["charged", "shipped"]
 
 
+@pytest.mark.parametrize("own_log", [False, True], ids=["log in the store", "log in another store"])
+async def test_a_process_that_lost_its_session_writes_nothing_of_it_again(
+    disk: Disk, shop: Shop, own_log: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    def options() -> dict[str, StoredEvents]:
+        return {"event_store": StoredEvents(CrashingStore(disk))} if own_log else {}
+
+    async with process(disk, shop, **options()) as first:
+        (service,) = shop.newest.services
+        headers = await first.peer.open_session()
+        call = await first.call("unrepeatable", headers)
+        await call.until("id: ")
+        disk.alive.clear()
+        async with process(disk, shop, **options()) as second:
+            await second.resume(headers, call.ids[-1]).end()
+            shop.go_on.set()
+            await call.end()
+            assert len(service.calls.settling) == 0
+            await trio.sleep(60)
+    assert "a record was not written" not in caplog.text
+
+
 async def test_a_process_that_lost_its_session_does_not_remove_it_when_it_is_idle(disk: Disk, shop: Shop) -> None:
     async with process(disk, shop) as first:
         headers = await first.peer.open_session()

@@ -16,7 +16,7 @@ import trio
 
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.logs import RepeatedRecords
-from trio_mcp.storage import Change, EventsGone, EventStore, LogKey, NoSuchEvent, Store
+from trio_mcp.storage import Change, EventsGone, EventStore, LogKey, NoSuchEvent, Store, StoreConflict
 from trio_mcp.stores.adapters import StoredEvents
 
 from ...asgi.access import HttpRejection
@@ -150,6 +150,10 @@ class EventLog:
         is_kept = False
         try:
             is_kept = await breaker.run(write)
+        except StoreConflict:
+            # Another process has what would be written, also later.
+            is_kept = True
+            raise
         finally:
             # The session ended while the store was writing: `forget` came first and found nothing, so it is repeated. A
             # cancel comes with the end of the application, so this runs for a cancelled write too.

@@ -179,14 +179,15 @@ class SessionHome:
     async def remove_calls(self, place: SessionPlace, keys: Sequence[str]) -> None:
         """Remove requests of a session that have their answers, soon if the store fails now, also after a cancel."""
         if keys:
-            # Those of another process that has the session now have the same keys.
-            with suppress(TakenOver):
-                await self._remove_soon(place, partial(write_held, self.store, HeldSession(self, place), removal(keys)))
+            await self._remove_soon(place, partial(write_held, self.store, HeldSession(self, place), removal(keys)))
 
     async def _remove_soon(self, place: SessionPlace, remove: Callable[[], Awaitable[None]]) -> None:
         is_done = False
         try:
             is_done = await self.breaker.run(remove)
+        except StoreConflict:
+            # Another process has the session, and requests with the same keys.
+            is_done = True
         finally:
             if not is_done:
                 self.service.calls.settling.begin(remove, place.principal)
