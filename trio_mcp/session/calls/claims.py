@@ -218,25 +218,24 @@ class CallClaims:
     async def give_back(self, claim: CallClaim) -> None:
         """Let other processes have a call that was claimed and not started; return after the first attempt.
 
-        If that fails or is cancelled, it is made again in a task.
+        It is made also while the caller is cancelled. If it fails, it is made again in a task.
         """
-        is_settled = False
-        try:
-            is_settled = await self._settling.has_settled(partial(self._put_back, claim))
-        finally:
-            if not is_settled:
-                self._give_back_later(claim)
+        self._given_back[claim.record.key] = claim
+        # The request still has its turn: no other one takes the claim back before `unsettled` is set.
+        attempt = partial(self._put_back, claim)
+        claim.unsettled = await self._settling.settle(attempt, claim.caller, GIVE_BACK_SECONDS)
 
     def _give_back_later(self, claim: CallClaim) -> None:
         self._given_back[claim.record.key] = claim
-        claim.unsettled = self._settling.begin(partial(self._put_back_later, claim), claim.caller)
+        claim.unsettled = self._settling.begin(partial(self._put_back, claim), claim.caller)
 
-    async def _put_back_later(self, claim: CallClaim) -> None:
+    async def _put_back(self, claim: CallClaim) -> None:
         # Nothing is awaited between this and the turn at the record: who takes it back writes after this.
         if self._given_back.get(claim.record.key) is not claim:
             return
+        expires_at = max(claim.before_until, time.time() + GIVEN_BACK_SECONDS)
         try:
-            await self._put_back(claim)
+            await claim.record.put(claim.before.encode(), expires_at)
         except StoreConflict:
             self._forget(claim)
             raise
@@ -245,10 +244,6 @@ class CallClaims:
     def _forget(self, claim: CallClaim) -> None:
         if self._given_back.get(claim.record.key) is claim:
             del self._given_back[claim.record.key]
-
-    async def _put_back(self, claim: CallClaim) -> None:
-        expires_at = max(claim.before_until, time.time() + GIVEN_BACK_SECONDS)
-        await claim.record.put(claim.before.encode(), expires_at)
 
 
 @dataclass(slots=True, eq=False)

@@ -6,8 +6,6 @@ import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import trio
-
 from ...errors import CallLost, InvalidRequestState, LimitExceeded, ProtocolError, RequestTimeout
 from ...protocol.sealing.request_state import Claims, ExpiredRequestState, RequestDigest
 from ...runtime import Journal, JournalEntry
@@ -16,7 +14,7 @@ from ...types import InputResponseRequestParams, Model
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CARRIED_ON, CallInRounds, decoded_answer
 from .call import Call, Plan, Route
-from .claims import GIVE_BACK_SECONDS, CallClaim
+from .claims import CallClaim
 from .earlier import earlier_run, failing_body, read_log
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
@@ -130,8 +128,7 @@ class Retry(NamedTuple):
                     is_started = await self._replay_from_store(plan, payload, claim)
             finally:
                 if claim is not None and not is_started:
-                    with trio.move_on_after(GIVE_BACK_SECONDS, shield=True):
-                        await claims.give_back(claim)
+                    await claims.give_back(claim)  # noqa: ASYNC102  it has a shield and a time limit
 
     async def _replay_from_store(self, plan: Plan, payload: StatePayload, claim: CallClaim | None = None) -> bool:
         """Replay a call with what the store has of it; return False if there was no need to."""

@@ -76,6 +76,23 @@ class Settling:
         """Return whether these bytes may be kept for a record of a caller."""
         return self._account.has_room(size, caller)
 
+    async def settle(
+        self, attempt: Callable[[], Awaitable[None]], caller: Hashable | None, seconds: float
+    ) -> Unsettled | None:
+        """Make an attempt, also while the caller is cancelled, and go on in a task if it fails.
+
+        Args:
+            caller: whose the record is.
+            seconds: for which the first attempt is waited for.
+
+        Returns:
+            the record, if it is not settled yet.
+        """
+        is_settled = False
+        with trio.move_on_after(seconds, shield=True):
+            is_settled = await self.has_settled(attempt)
+        return None if is_settled else self.begin(attempt, caller)
+
     def begin(self, attempt: Callable[[], Awaitable[None]], caller: Hashable | None = None, size: int = 0) -> Unsettled:
         """Make attempts in a task, the first after a pause, until one of them settles the record.
 

@@ -69,7 +69,10 @@ class StoredAnswer(Protocol):
         ...
 
     async def take_back(self) -> None:
-        """Make it unknown again, whether it was written or will be late; return after the first attempt."""
+        """Make it unknown again, whether it was written or will be late; return after the first attempt.
+
+        It is made also while the caller is cancelled.
+        """
 
 
 @dataclass(slots=True, eq=False)
@@ -151,15 +154,10 @@ class NewTask:
         task = self.task
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)
-        with trio.CancelScope(shield=True):
-            if self._stored is not None:
-                await self._stored.take_back()
-                return
-            settling, is_settled = self.services.settling, False
-            with trio.move_on_after(TAKE_BACK_SECONDS):
-                is_settled = await settling.has_settled(self._remove)
-        if not is_settled:
-            settling.begin(self._remove, self.facts.principal)
+        if self._stored is not None:
+            await self._stored.take_back()
+        else:
+            await self.services.settling.settle(self._remove, self.facts.principal, TAKE_BACK_SECONDS)
 
     async def _remove(self) -> None:
         fence, store = self._fence, self._tasks.store

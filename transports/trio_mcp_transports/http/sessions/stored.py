@@ -311,15 +311,8 @@ class SessionHome:
         Done although all else is cancelled, and soon if the store fails now. Until then this process does not claim it again.
         """
         self._giving_back.add(left.place.key)
-        settling, attempt, is_settled = (
-            self.service.calls.settling,
-            partial(self._give_back, left),
-            False,
-        )
-        with trio.CancelScope(shield=True), trio.move_on_after(GIVE_BACK_SECONDS):
-            is_settled = await settling.has_settled(attempt)
-        if not is_settled:
-            settling.begin(attempt, left.place.principal)
+        settling = self.service.calls.settling
+        await settling.settle(partial(self._give_back, left), left.place.principal, GIVE_BACK_SECONDS)
 
     async def _give_back(self, left: LeftSession) -> None:
         await self._put_back(left.place, left.before)
