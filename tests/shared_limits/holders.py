@@ -1,15 +1,16 @@
 """Fills each of the shared limits, by whatever a caller does that counts in it.
 
-`HOLDERS` has a context manager for each limit. It sets the limit to `LIMIT` and gives a function that lets a caller hold one
-more; it returns None, or the text of the refusal. In `KEEPERS` are the limits of what is evicted: the function keeps one more
-thing of a caller, and returns how many are kept of whom. A caller is the name of a principal; None is one that is alone.
+`HOLDERS` has a context manager for each limit, or one for each way to hold what it counts. It sets the limit to `LIMIT` and gives
+a function that lets a caller hold one more; that returns None, or the text of the refusal. In `KEEPERS` are the limits of what is
+evicted: the function keeps one more thing of a caller, and returns how many are kept of whom. A caller is the name of a
+principal; None is one that is alone.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from typing import Any, TypeAlias
 
@@ -186,7 +187,17 @@ async def waiting_for_tasks() -> AsyncIterator[Hold]:
         yield hold
 
 
-def subscribing(name: str, size: int) -> AbstractAsyncContextManager[Hold]:
+def subscribe(talk: Talk, uri: str) -> None:
+    talk.request("resources/subscribe", {"uri": uri})
+
+
+def listen(talk: Talk, uri: str) -> None:
+    talk.ask("subscriptions/listen", notifications={"resourceSubscriptions": [uri]})
+
+
+def subscribing(
+    name: str, size: int, subscribe: Callable[[Talk, str], None], *, legacy: bool = False
+) -> AbstractAsyncContextManager[Hold]:
     """Hold a subscription to a resource; the limit of this name has room for `LIMIT` things of this size."""
 
     @asynccontextmanager
@@ -196,8 +207,8 @@ def subscribing(name: str, size: int) -> AbstractAsyncContextManager[Hold]:
             async with callers() as known:
 
                 async def hold(caller: str | None) -> str | None:
-                    talk = await known.of(caller, opens=True)
-                    talk.request("resources/subscribe", {"uri": f"a:{next(known.numbers):02}"})
+                    talk = await known.of(caller, opens=legacy)
+                    subscribe(talk, f"a:{next(known.numbers):02}")
                     return await refusal(talk)
 
                 yield hold
@@ -371,25 +382,27 @@ async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
     return None if sent[0]["type"] == "websocket.accept" else str(sent[1]["body"])
 
 
-HOLDERS: Mapping[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]] = {
-    RUNNING_CALLS: lambda: calling("wait", actors=Limits(actors=LIMIT)),
-    PARKED_CALLS: lambda: calling("ask", actors=Limits(parked=LIMIT)),
-    TOOL_QUEUE: tool_queue,
-    OPEN_TASKS: open_tasks,
-    WAITING_FOR_TASKS: waiting_for_tasks,
-    SUBSCRIPTIONS: lambda: subscribing("SUBSCRIPTIONS", 1),
-    SUBSCRIBED_CHARACTERS: lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00")),
-    AWAITED_PAGES: awaited_pages,
-    STORED_OUTCOMES: stored_outcomes,
-    UNSETTLED: unsettled,
-    SESSIONS: lambda: over_http(open_session),
-    SSE_STREAMS: lambda: over_http(open_stream),
-    WEBSOCKETS: lambda: over_http(open_websocket),
-    CONNECTIONS: connections,
-    HOST_CONNECTIONS: host_connections,
-    FOLLOWED_RESOURCES: followed_resources,
-    STORED_RECORDS: stored_records,
-}
+HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]]] = [
+    (RUNNING_CALLS, lambda: calling("wait", actors=Limits(actors=LIMIT))),
+    (PARKED_CALLS, lambda: calling("ask", actors=Limits(parked=LIMIT))),
+    (TOOL_QUEUE, tool_queue),
+    (OPEN_TASKS, open_tasks),
+    (WAITING_FOR_TASKS, waiting_for_tasks),
+    (SUBSCRIPTIONS, lambda: subscribing("SUBSCRIPTIONS", 1, subscribe, legacy=True)),
+    (SUBSCRIPTIONS, lambda: subscribing("SUBSCRIPTIONS", 1, listen)),
+    (SUBSCRIBED_CHARACTERS, lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00"), subscribe, legacy=True)),
+    (SUBSCRIBED_CHARACTERS, lambda: subscribing("SUBSCRIBED_CHARACTERS", len("a:00"), listen)),
+    (AWAITED_PAGES, awaited_pages),
+    (STORED_OUTCOMES, stored_outcomes),
+    (UNSETTLED, unsettled),
+    (SESSIONS, lambda: over_http(open_session)),
+    (SSE_STREAMS, lambda: over_http(open_stream)),
+    (WEBSOCKETS, lambda: over_http(open_websocket)),
+    (CONNECTIONS, connections),
+    (HOST_CONNECTIONS, host_connections),
+    (FOLLOWED_RESOURCES, followed_resources),
+    (STORED_RECORDS, stored_records),
+]
 
 NEVER_ALONE = {SESSIONS, SSE_STREAMS, WEBSOCKETS, STORED_OUTCOMES, EVENTS, EVENT_BYTES, STORED_EVENT_BYTES}
 """Limits of servers with many connections, and one in which all callers without a principal are one."""
