@@ -10,6 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 import trio
+from naming import naming
 from recorded_api import BOUND, Api, Json, document, operation
 
 from trio_mcp import Server
@@ -129,6 +130,14 @@ MERGES = "  a: &a {k: 1}\n" + "".join(
 def test_a_document_in_yaml_has_the_limits_of_one_in_json(text: str, limit: str) -> None:
     with pytest.raises(OpenApiError, match=limit):
         parse_document(yaml_with(text).encode(), 10_000_000)
+
+
+@pytest.mark.parametrize("text", ["{same: 1, same: 1}", "{same: 1, 'same': 2}", "[&x same, {same: 1, *x : 2}]"])
+def test_a_name_that_occurs_twice_in_one_object_is_rejected_in_yaml_as_in_json(text: str) -> None:
+    with pytest.raises(OpenApiError, match=naming("same", "twice")):
+        parse_document(yaml_with(text).encode(), 100_000)
+    with pytest.raises(OpenApiError, match=naming("same", "twice")):
+        parse_document(b'{"same": 1, "same": 2}', 100_000)
 
 
 def test_an_error_in_yaml_names_the_line() -> None:

@@ -88,6 +88,9 @@ class Open:
     def _add_member(self, name: str, value: JsonValue) -> None:
         assert isinstance(self.value, dict)
         if name != MERGE:
+            # As in JSON: which one counts would depend on the reader.
+            if name in self.value:
+                raise OpenApiError(f"the name {name[:80]!r} occurs twice in one object")
             self.value[name] = value
             return
         for source in value if isinstance(value, list) else [value]:
