@@ -8,7 +8,7 @@ from pages import Page
 
 from trio_mcp import Client
 from trio_mcp.relay import RelayServer
-from trio_mcp.relay.answers import MAX_ANSWERING
+from trio_mcp.shared_limits import ANSWERED_QUESTIONS
 
 PAGE = Page("backfill")
 
@@ -23,4 +23,4 @@ async def test_its_proxy_gives_its_server_a_model(mode: str) -> None:
 
 
 def test_its_limit_is_that_of_the_proxy() -> None:
-    assert f"more than {MAX_ANSWERING} questions at a time" in PAGE.prose
+    assert f"more than {ANSWERED_QUESTIONS.limit} questions at a time" in PAGE.prose

@@ -134,6 +134,9 @@ HOST_CONNECTIONS: Final = SharedLimit(
 FOLLOWED_RESOURCES: Final = SharedLimit(
     "resources of one server that its proxy subscribes to for hosts", 1_000, "-32000"
 )
+ANSWERED_QUESTIONS: Final = SharedLimit(
+    "questions that one proxy answers at a time", 32, "-32000", "Backfill.max_answering"
+)
 STORED_RECORDS: Final = SharedLimit(
     "records in a store in memory",
     100_000,
@@ -183,6 +186,7 @@ SHARED_LIMITS: Final = (
     CONNECTIONS,
     HOST_CONNECTIONS,
     FOLLOWED_RESOURCES,
+    ANSWERED_QUESTIONS,
     STORED_RECORDS,
     EVENTS,
     EVENT_BYTES,

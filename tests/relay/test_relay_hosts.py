@@ -9,13 +9,16 @@ import trio
 import trio.testing
 from asgi_peer import Reply, initialize, legacy_call, modern_call
 from hosts import Hosts, proxied, reply_headers
+from naming import unnamed
+from principals import authenticate
 from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
 
-from trio_mcp.relay.answers import MAX_ANSWERING, SHARES
 from trio_mcp.relay.requests import STRAY_SECONDS
 from trio_mcp.relay.streams import MAX_UNREAD
 from trio_mcp.runtime import MemoryBudget
+from trio_mcp.runtime.quota import half_of, quarter_of
 from trio_mcp.session import ServiceOptions
+from trio_mcp.shared_limits import ANSWERED_QUESTIONS
 
 LOG: Json = {"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": "a secret"}}
 CHANGED: Json = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed", "params": {}}
@@ -216,36 +219,64 @@ async def test_a_question_for_a_host_that_reads_no_stream_is_answered_when_too_m
 # shares
 
 
-async def test_the_samples_of_one_host_leave_room_for_another() -> None:
+async def test_the_samples_of_one_caller_in_several_sessions_leave_room_for_another() -> None:
     model = Model(held=True)
-    async with proxied(model) as hosts:
-        (_, server_of_one), (_, server_of_other) = await hosts.open_session(), await hosts.open_session()
-        for number in range(MAX_ANSWERING):
-            await server_of_one.send(ask(number))
-        rejected = [await server_of_one.receive() for _ in range(MAX_ANSWERING * 3 // 4)]
-        assert {answer["error"]["code"] for answer in rejected} == {-32000}
-        await server_of_other.send(ask("q"))
+    half = half_of(ANSWERED_QUESTIONS.limit)
+    async with proxied(model, authenticate=authenticate) as hosts:
+        servers = [(await hosts.open_session(user("alice")))[1] for _ in range(4)]
+        _, server_of_bob = await hosts.open_session(user("bob"))
+        for number in range(half):
+            await servers[number % 4].send(ask(number))
         await trio.testing.wait_all_tasks_blocked()
-        assert len(model.asked) == MAX_ANSWERING // 4 + 1
+        for server in servers:
+            await server.send(ask("over"))
+            rejected = (await server.receive())["error"]
+            assert rejected["code"] == -32000
+            assert unnamed(rejected["message"], "max_answering", "quarter") == []
+        await server_of_bob.send(ask("q"))
+        await trio.testing.wait_all_tasks_blocked()
+        assert len(model.asked) == half + 1
+
+
+async def test_the_samples_of_a_modern_host_of_a_legacy_server_leave_room_for_another() -> None:
+    model = Model(held=True)
+    half = half_of(ANSWERED_QUESTIONS.limit)
+    body, headers = modern_call("look", id="one")
+    async with proxied(model, authenticate=authenticate) as hosts:
+        for name in ("alice", "bob"):
+            reply = hosts.peer.start(body, {**headers, **user(name)})
+            server = await legacy_server(hosts)
+            for number in range(half if name == "alice" else 1):
+                await server.send(ask(number))
+            await trio.testing.wait_all_tasks_blocked()
+            if name == "alice":
+                await server.send(ask("over"))
+                assert unnamed((await server.receive())["error"]["message"], "max_answering", "quarter") == []
+        assert len(model.asked) == half + 1
+        reply.gone.set()
 
 
 async def test_the_samples_of_all_hosts_together_are_limited() -> None:
     model = Model(held=True)
-    share = MAX_ANSWERING // SHARES
-    async with proxied(model) as hosts:
-        for _ in range(SHARES):
-            _, server = await hosts.open_session()
-            for number in range(share):
+    limit = ANSWERED_QUESTIONS.limit
+    async with proxied(model, authenticate=authenticate) as hosts:
+        for name in ("alice", "bob", "carl", "dora"):
+            _, server = await hosts.open_session(user(name))
+            for number in range(quarter_of(limit)):
                 await server.send(ask(number))
         await trio.testing.wait_all_tasks_blocked()
-        assert len(model.asked) == MAX_ANSWERING
-        _, server = await hosts.open_session()
+        assert len(model.asked) == limit
+        _, server = await hosts.open_session(user("ed"))
         await server.send(ask("q"))
         assert (await server.receive())["error"]["code"] == -32000
-        assert len(model.asked) == MAX_ANSWERING
+        assert len(model.asked) == limit
 
 
 # eras
+
+
+def user(name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {name}"}
 
 
 async def legacy_server(hosts: Hosts) -> Line:

@@ -12,6 +12,7 @@ import itertools
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from functools import partial
 from typing import Any, TypeAlias
 
 import pytest
@@ -25,7 +26,7 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp import Context, HttpLimits, Server, TaskOptions
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import Encoded
-from trio_mcp.relay import followed
+from trio_mcp.relay import Backfill, RelayServer, followed
 from trio_mcp.relay.proxies import proxy
 from trio_mcp.runtime import Account, Limits, MemoryBudget
 from trio_mcp.session import Peer, subscriptions
@@ -35,6 +36,7 @@ from trio_mcp.session.calls.outcome_room import OutcomeRoom
 from trio_mcp.session.calls.repeats import CallKey, KeyedCalls
 from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
 from trio_mcp.shared_limits import (
+    ANSWERED_QUESTIONS,
     AWAITED_PAGES,
     CONNECTIONS,
     EVENT_BYTES,
@@ -68,8 +70,10 @@ from trio_mcp.storage import Append, Forget, LogKey, Put, Record, StoreError, St
 from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.memory import MemoryEventStore
 from trio_mcp.stores.memory_store import MemoryStore
+from trio_mcp.types import ElicitResult
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.hypercorn.connections import Connections
+from trio_mcp_transports.memory import connect
 
 LIMIT = 8
 
@@ -318,6 +322,31 @@ async def host_connections() -> AsyncIterator[Hold]:
         yield hold
 
 
+def answered_questions(*, legacy: bool) -> AbstractAsyncContextManager[Hold]:
+    """Hold the answer to a question, each in another session of the caller."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[Hold]:
+        async def answer(_: object) -> ElicitResult:
+            await trio.sleep_forever()
+
+        relay = RelayServer(partial(connect, offering(ask)), Backfill(on_form=answer, max_answering=LIMIT))
+        async with relay.open_service() as service:
+
+            async def hold(caller: str | None) -> str | None:
+                talk = Talk(service, principal=caller, account=service.open_account(Peer(caller)))
+                if legacy:
+                    await talk.initialize(capabilities={})
+                    talk.call("ask")
+                else:
+                    talk.leg("ask", capabilities={})
+                return await refusal(talk)
+
+            yield hold
+
+    return opened()
+
+
 # over HTTP
 
 
@@ -401,6 +430,8 @@ HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Ho
     (CONNECTIONS, connections),
     (HOST_CONNECTIONS, host_connections),
     (FOLLOWED_RESOURCES, followed_resources),
+    (ANSWERED_QUESTIONS, lambda: answered_questions(legacy=True)),
+    (ANSWERED_QUESTIONS, lambda: answered_questions(legacy=False)),
     (STORED_RECORDS, stored_records),
 ]
 

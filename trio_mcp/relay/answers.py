@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, TypeAlias, TypeVar
 
 import trio
 
 from ..checks import check_callable, check_int
-from ..errors import McpError, ProviderError, ProviderErrorKind, RemoteProtocolError
+from ..errors import LimitExceeded, McpError, ProviderError, ProviderErrorKind, RemoteProtocolError
 from ..groups import leaf_exceptions, single_exception, split_group
 from ..logs import peer_logger
 from ..protocol.codec import Codec
 from ..protocol.codec.validation import validated
 from ..protocol.conversation import answer_problem, conversation_problem
 from ..protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY
+from ..runtime.quota import Quota
 from ..sampling import SamplingProvider
+from ..shared_limits import ANSWERED_QUESTIONS
 from ..types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -31,11 +33,6 @@ from ..types import (
 from .offers import ELICIT, SAMPLE, Offers
 
 logger = peer_logger("trio_mcp.relay")
-
-MAX_ANSWERING: Final = 32
-"""Questions that the proxy answers at a time, over all connections."""
-SHARES: Final = 4
-"""One of several hosts has this fraction of them."""
 
 OnForm: TypeAlias = Callable[[ElicitRequestFormParams], Awaitable[ElicitResult]]
 """Shows a form to a user and returns the answer."""
@@ -63,7 +60,8 @@ class Backfill:
     Args:
         provider: answers samples; None leaves them to the host.
         on_form: answers forms; None leaves them to the host.
-        max_answering: how many questions are answered at a time, over all connections; more are rejected.
+        max_answering: how many questions are answered at a time, over all connections; more are rejected. Callers
+            share it: see `Quota`.
 
     Raises:
         TypeError, ValueError: an argument is invalid.
@@ -71,7 +69,7 @@ class Backfill:
 
     provider: SamplingProvider | None = None
     on_form: OnForm | None = None
-    max_answering: int = MAX_ANSWERING
+    max_answering: int = ANSWERED_QUESTIONS.limit
 
     def __post_init__(self) -> None:
         check_int("max_answering", self.max_answering, least=1)
@@ -86,57 +84,35 @@ class Backfill:
         return Offers(samples=self.provider is not None, forms=self.on_form is not None)
 
 
-@dataclass(eq=False)
 class Answers:
-    """Answers questions, so many at a time.
+    """Answers questions, so many at a time."""
 
-    Args:
-        whole: those of all hosts, if these are the part of one.
+    def __init__(self, backfill: Backfill) -> None:
+        self.backfill = backfill
+        self._running = Quota(ANSWERED_QUESTIONS, backfill.max_answering)
 
-    Attributes:
-        running: how many are being answered.
-    """
-
-    backfill: Backfill
-    whole: Answers | None = None
-    running: int = field(default=0, init=False)
-
-    def part(self) -> Answers:
-        """Return the answers for one of several hosts, which a quarter of the limit is for."""
-        return Answers(self.backfill, self)
-
-    def check_room(self) -> None:
-        """Raise `RemoteProtocolError` if no more may be answered now."""
-        limit, of_whom = self.backfill.max_answering, ""
-        if self.whole is not None:
-            self.whole.check_room()
-            limit, of_whom = max(1, limit // SHARES), " of one host"
-        if self.running >= limit:
-            raise RemoteProtocolError(
-                f"the proxy answers {limit} questions{of_whom} at a time, and no more (max_answering)", code=SERVER_BUSY
-            )
-
-    def count(self, change: int) -> None:
-        """Count questions that are being answered."""
-        self.running += change
-        if self.whole is not None:
-            self.whole.count(change)
-
-    async def answer(self, method: JsonValue, params: JsonValue) -> Model:
+    async def answer(self, method: JsonValue, params: JsonValue, caller: Hashable | None) -> Model:
         """Return the answer to a question that `Offers.answers` accepts. A cancel ends the request to the model.
+
+        Args:
+            caller: whose host it is for; see `Quota`.
 
         Raises:
             RemoteProtocolError: the question breaks the rules, there are too many, or there is no answer; its text and code
                 are for the server.
         """
-        self.check_room()
-        self.count(1)
+        try:
+            self._running.take(caller)
+        except LimitExceeded as error:
+            raise RemoteProtocolError(str(error), code=SERVER_BUSY) from None
         try:
             return await (self._sample(params) if method == SAMPLE else self._form(params))
         finally:
-            self.count(-1)
+            self._running.give_back(caller)
 
-    async def answer_round(self, codec: Codec, questions: Mapping[str, JsonValue]) -> JsonObject:
+    async def answer_round(
+        self, codec: Codec, questions: Mapping[str, JsonValue], caller: Hashable | None
+    ) -> JsonObject:
         """Answer the questions of a round concurrently; the first failure cancels the others.
 
         Raises:
@@ -147,7 +123,9 @@ class Answers:
         async def answer_one(key: str, question: JsonObject) -> None:
             method = question.get("method")
             assert isinstance(method, str)
-            answers[key] = codec.encode_input_response(method, await self.answer(method, question.get("params")))
+            answers[key] = codec.encode_input_response(
+                method, await self.answer(method, question.get("params"), caller)
+            )
 
         failure: Exception | None = None
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import trio
 
 from ..errors import ProtocolError
@@ -25,11 +27,12 @@ class Asked:
     """The requests of one server that are being answered.
 
     Args:
+        caller: what the answers count for, see `Quota`.
         nursery: runs the answers; the end of the connection cancels it.
     """
 
-    def __init__(self, upstream: Upstream, answers: Answers, nursery: trio.Nursery) -> None:
-        self._upstream, self._answers, self._nursery = upstream, answers, nursery
+    def __init__(self, upstream: Upstream, answers: Answers, caller: Hashable | None, nursery: trio.Nursery) -> None:
+        self._upstream, self._answers, self._caller, self._nursery = upstream, answers, caller, nursery
         self._scopes: dict[RequestId, trio.CancelScope] = {}
 
     def are_answered_by(self, message: Received) -> bool:
@@ -71,7 +74,7 @@ class Asked:
         reply: Response | ErrorResponse
         with scope:
             try:
-                answer = await self._answers.answer(message.method, decoded(message.params))
+                answer = await self._answers.answer(message.method, decoded(message.params), self._caller)
                 reply = Response(message.id, codec.encode_result(message.method, answer))
             except ProtocolError as error:
                 reply = ErrorResponse(message.id, ErrorDetail(error.code, str(error), error.data))

@@ -17,7 +17,7 @@ again, with every member of its params or its result.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Final, cast
 
 import trio
@@ -67,6 +67,7 @@ class Passage:
     """Both directions of one connection.
 
     Args:
+        caller: what answers to requests of the server count for, see `Quota`.
         nursery: runs what the proxy answers; the end of the connection cancels it.
         shared_channel: the host has one channel for all its messages. Else it is HTTP, and each reply has an outbox.
         records: for what peers can make the proxy log.
@@ -79,6 +80,7 @@ class Passage:
         self,
         upstream: Upstream,
         answers: Answers,
+        caller: Hashable | None,
         bindings: Bindings,
         nursery: trio.Nursery,
         records: RepeatedRecords,
@@ -106,7 +108,7 @@ class Passage:
         """That of the session; None while there is none."""
         self._sent: dict[RequestId, HostRequest] = {}
         """The requests of the host that are at the server, by their id there."""
-        self._asked = Asked(upstream, answers, nursery)
+        self._asked = Asked(upstream, answers, caller, nursery)
         self._strays_until = -math.inf
         """Until then the server may send something about a request that was cancelled."""
 
@@ -420,7 +422,7 @@ class Passage:
         """Answer our part of a round, then send the request again, or the host its part."""
         with scope:
             try:
-                answers = await self._answers.answer_round(codec_for(MODERN), asked.ours)
+                answers = await self._answers.answer_round(codec_for(MODERN), asked.ours, request.caller)
                 request.scope = None
                 if asked.theirs or not asked.ours:
                     states = self._bindings.states

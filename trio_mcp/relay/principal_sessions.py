@@ -37,11 +37,11 @@ class PrincipalSessions:
     """The sessions by principal, the one that was used last at the end.
 
     Args:
-        make: makes a session, which connects to the server at its first message.
+        make: makes the session of a principal, which connects to the server at its first message.
         limit: how many there may be.
     """
 
-    def __init__(self, make: Callable[[], OneSession], limit: int) -> None:
+    def __init__(self, make: Callable[[str], OneSession], limit: int) -> None:
         self._make, self._limit = make, limit
         self._sessions: OrderedDict[str, OneSession] = OrderedDict()
 
@@ -53,7 +53,7 @@ class PrincipalSessions:
         try:
             if found is None:
                 self._make_room()
-                found = self._make()
+                found = self._make(principal)
         except LimitExceeded as error:
             problem = RemoteProtocolError(str(error), code=SERVER_BUSY)
             problem.request_id = inbound.message.id if isinstance(inbound.message, Request) else None

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -76,11 +76,13 @@ class Questions:
 
     Args:
         host: what the host can answer.
+        caller: what answers to questions of no known call count for, see `Quota`.
         several_hosts: the calls may be those of several.
     """
 
     answers: Answers
     host: Host
+    caller: Hashable | None = None
     several_hosts: bool = False
     _running: dict[Running, None] = field(default_factory=dict, init=False)
     _strays_until: float = field(default=-math.inf, init=False)
@@ -93,12 +95,13 @@ class Questions:
             PeerError: there is no answer.
         """
         wire = params.wire()
+        running = self.latest
         if self.answers.backfill.offers.answers(self.host, method, wire):
+            caller = self.caller if running is None else running.call.actor.caller
             try:
-                return await self.answers.answer(method, wire)
+                return await self.answers.answer(method, wire, caller)
             except RemoteProtocolError as error:
                 raise PeerError(error.code, str(error), error.data) from None
-        running = self.latest
         if running is None:
             why = (
                 "several calls run, or one was cancelled, and which of their hosts it is for is unknown"

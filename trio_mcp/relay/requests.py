@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -78,6 +78,12 @@ class HostRequest:
         drawn, self._drawn = self._drawn, 0
         if drawn and self.target.outbox.account is not None:
             self.target.outbox.account.give_back(drawn)
+
+    @property
+    def caller(self) -> Hashable | None:
+        """What the request counts for in the limits that callers share; see `Account`."""
+        account = self.target.outbox.account
+        return None if account is None else account.caller
 
     @property
     def method(self) -> str:

@@ -126,7 +126,6 @@ class RelayServer:
                     connect,
                     nursery.start_soon,
                     on_lost,
-                    one_of_several,
                     self._server_name,
                     self._keeps_session and not one_of_several,
                     self.max_sessions,

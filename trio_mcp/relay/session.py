@@ -16,7 +16,7 @@ revision, everything passes from then on (`passing.py`). If not, the proxy speak
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractAsyncContextManager, closing
 from functools import partial
 from typing import Final, TypeAlias
@@ -81,7 +81,6 @@ class RelaySession(ServerSession):
         connect: opens the connection to the server; called at the first message.
         start: runs a function in a task of the proxy.
         on_lost: called with the reason when the server has gone first.
-        one_of_several: the proxy has other hosts.
         name: what errors call the server.
         keeps_session: the session of a legacy host goes on in another one of the server, when that has lost it.
         max_sessions: how many principals of modern hosts over HTTP may have a connection to the server.
@@ -94,7 +93,6 @@ class RelaySession(ServerSession):
         connect: Connect,
         start: Callable[..., None],
         on_lost: Callable[[str], None],
-        one_of_several: bool,
         name: str,
         keeps_session: bool,
         max_sessions: int,
@@ -107,7 +105,10 @@ class RelaySession(ServerSession):
         self._answers, self._bindings = answers, bindings
         self._connect, self._start, self._on_lost = connect, start, on_lost
         self._shared = shared_channel
-        self._one_of_several = one_of_several
+        self._caller: Hashable | None = None if account is None else account.caller
+        if account is None and not shared_channel:
+            # Modern hosts over HTTP share the session. What is of no known request counts for all of them together.
+            self._caller = self
         self._name = name
         self._keeps_session = keeps_session
         self._principals = PrincipalSessions(self._for_principal, max_sessions)
@@ -138,11 +139,11 @@ class RelaySession(ServerSession):
             return self._principals.receive(envelope.peer.principal, envelope, outbox, inbound)
         return self.receive_own(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
 
-    def _for_principal(self) -> RelaySession:
+    def _for_principal(self, principal: str) -> RelaySession:
         """Return a session for a principal, with a separate connection to the server."""
         made = make_session(self.service, shared_channel=False)
         assert isinstance(made, RelaySession)
-        made._serves_principal = True  # noqa: SLF001  it is of this class
+        made._serves_principal, made._caller = True, principal  # noqa: SLF001  it is of this class
         return made
 
     def receive_own(
@@ -367,12 +368,10 @@ class RelaySession(ServerSession):
         with closing(RepeatedRecords(logger)) as records:
             async with trio.open_nursery() as nursery:
                 ended = partial(end_with, lost, nursery.cancel_scope)
-                # Nothing tells modern hosts apart that share a connection over HTTP.
-                is_one = self._shared or self._serves_principal or self._opening.shaken.is_set()
-                shares = self._one_of_several and is_one
                 self._passage = Passage(
                     upstream,
-                    self._answers.part() if shares else self._answers,
+                    self._answers,
+                    self._caller,
                     self._bindings,
                     nursery,
                     records,
@@ -410,6 +409,7 @@ class RelaySession(ServerSession):
             upstream.is_own_id,
             mode,
             self._answers,
+            self._caller,
             self._bindings,
             *declared,
             shared_channel=self._shared,

@@ -6,7 +6,7 @@ questions of the server. Unknown members of results survive; methods that the re
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Iterable, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass
 
@@ -61,6 +61,7 @@ async def open_translation(
     is_late: Callable[[RequestId | None], bool],
     mode: str,
     answers: Answers,
+    caller: Hashable | None,
     bindings: Bindings,
     capabilities: JsonValue,
     info: JsonValue,
@@ -71,6 +72,7 @@ async def open_translation(
     """Open a session for a host over a connection to a server of the other era; the channel stays open at the end.
 
     Args:
+        caller: what answers to questions of no known call count for, see `Quota`.
         is_late: whether an id is that of a request which found out the server's era; its answer may still come.
         mode: the server's era, as `Client.connect` takes it.
         capabilities, info: what the host declared, and who it is.
@@ -79,7 +81,7 @@ async def open_translation(
     Raises:
         McpError: the server did not open a session, or the host's declarations are malformed.
     """
-    questions = Questions(answers, host_of(capabilities), several_hosts=not shared_channel)
+    questions = Questions(answers, host_of(capabilities), caller, several_hosts=not shared_channel)
     added = answers.backfill.offers.added_to(capabilities)
     declared = validated(ClientCapabilities, capabilities if added is None else added, "capabilities")
     watched = WatchedChannel(channel, is_late)
