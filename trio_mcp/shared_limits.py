@@ -21,6 +21,7 @@ class SharedLimit(NamedTuple):
         per_caller: how many one caller may hold by default, however many others there are; None if only its share counts.
         cap: the option that sets that.
         identity: what a caller is here, if it is not the usual: a principal, or else a connection.
+        optional: there is no such limit unless `option` sets one.
     """
 
     what: str
@@ -30,6 +31,7 @@ class SharedLimit(NamedTuple):
     per_caller: int | None = None
     cap: str = ""
     identity: str = ""
+    optional: bool = False
 
 
 RUNNING_CALLS: Final = SharedLimit(
@@ -42,6 +44,13 @@ PARKED_CALLS: Final = SharedLimit(
     "Limits.parked",
     10_000,
     "Limits.parked_per_principal",
+)
+TOOL_PLACES: Final = SharedLimit(
+    "calls of one tool that run at once",
+    0,
+    "the call waits in the queue of the tool, or else gets -32000",
+    "limit",
+    optional=True,
 )
 TOOL_QUEUE: Final = SharedLimit("calls that wait for a place of one tool", 0, "-32000", "queue")
 OPEN_TASKS: Final = SharedLimit(
@@ -165,6 +174,7 @@ STORED_EVENT_BYTES: Final = SharedLimit(
 SHARED_LIMITS: Final = (
     RUNNING_CALLS,
     PARKED_CALLS,
+    TOOL_PLACES,
     TOOL_QUEUE,
     OPEN_TASKS,
     WAITING_FOR_TASKS,

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import trio
+from naming import unnamed
 from talk import Talk, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
@@ -100,6 +101,59 @@ async def test_of_calls_that_come_together_no_more_run_or_wait_than_may() -> Non
             gate.end(name)
         await wait_all_tasks_blocked()
         assert len(talk.waiting()) == 3
+
+
+async def test_a_caller_with_half_of_the_places_waits_and_others_overtake_it() -> None:
+    gate = Gate(limit=4, queue=8)
+    async with gate.server.open_service() as service:
+        alice, bob = (Talk(service, principal=name) for name in ("alice", "bob"))
+        await started(alice, *"abc")
+        assert gate.running == ["a", "b"]
+        await started(bob, *"xy")
+        assert gate.running == ["a", "b", "x"]
+        # Her own place that is free is not hers while over half are in use: bob has none too many.
+        gate.end("a")
+        await wait_all_tasks_blocked()
+        assert gate.running == ["b", "x"]
+        gate.end("b")
+        await wait_all_tasks_blocked()
+        assert gate.running == ["x", "c"]
+        gate.end("x")
+        await wait_all_tasks_blocked()
+        assert gate.running == ["c", "y"]
+        for name in "cy":
+            gate.end(name)
+
+
+async def test_a_call_over_the_share_of_its_caller_is_refused_without_a_queue_and_another_caller_runs() -> None:
+    gate = Gate(limit=8)
+    async with gate.server.open_service() as service:
+        alice, bob = (Talk(service, principal=name) for name in ("alice", "bob"))
+        refused = (await started(alice, *"abcde"))[-1]
+        error = await alice.error(refused)
+        assert error["code"] == SERVER_BUSY
+        assert unnamed(error["message"], "work", "limit", "queue", "quarter") == []
+        await started(bob, "x")
+        assert gate.running == [*"abcd", "x"]
+        for name in "abcdx":
+            gate.end(name)
+
+
+async def test_calls_that_resume_have_no_more_than_the_share_of_their_caller() -> None:
+    gate = Gate(limit=4, queue=4)
+    async with gate.server.open_service() as service:
+        alice, bob = (Talk(service, principal=name) for name in ("alice", "bob"))
+        questions = []
+        for name in "abc":
+            (asking,) = await started(alice, name, ask=True)
+            questions.append(await alice.round(asking))
+        for question in questions:
+            question.retry(True)
+            await wait_all_tasks_blocked()
+        await started(bob, "x")
+        assert gate.running == ["a", "b", "x"]
+        for name in "abcx":
+            gate.end(name)
 
 
 async def test_without_a_queue_nothing_waits() -> None:

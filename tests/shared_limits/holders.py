@@ -59,6 +59,7 @@ from trio_mcp.shared_limits import (
     STORED_RECORDS,
     SUBSCRIBED_CHARACTERS,
     SUBSCRIPTIONS,
+    TOOL_PLACES,
     TOOL_QUEUE,
     UNSETTLED,
     USED_KEYS,
@@ -145,6 +146,21 @@ def calling(tool: str, **options: Any) -> AbstractAsyncContextManager[Hold]:
             yield hold
 
     return opened()
+
+
+@asynccontextmanager
+async def tool_places() -> AsyncIterator[Hold]:
+    server = Server("s", version="1")
+    server.tool(wait, limit=LIMIT)
+    async with server.open_service() as service:
+        known = Callers(lambda caller: Talk(service, principal=caller, account=service.open_account(Peer(caller))))
+
+        async def hold(caller: str | None) -> str | None:
+            talk = await known.of(caller)
+            talk.leg("wait")
+            return await refusal(talk)
+
+        yield hold
 
 
 @asynccontextmanager
@@ -414,6 +430,7 @@ async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
 HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]]] = [
     (RUNNING_CALLS, lambda: calling("wait", actors=Limits(actors=LIMIT))),
     (PARKED_CALLS, lambda: calling("ask", actors=Limits(parked=LIMIT))),
+    (TOOL_PLACES, tool_places),
     (TOOL_QUEUE, tool_queue),
     (OPEN_TASKS, open_tasks),
     (WAITING_FOR_TASKS, waiting_for_tasks),

@@ -28,7 +28,7 @@ def table() -> Iterator[str]:
         what = f"{limit.what}; a caller is {limit.identity}" if limit.identity else limit.what
         cap = NONE if limit.per_caller in (None, limit.limit) else number(limit.per_caller)
         share = number(quarter_of(limit.limit)) if limit.limit else "a quarter"
-        cells = [what, number(limit.limit), share, cap, limit.refusal, options(limit)]
+        cells = [what, "none" if limit.optional else number(limit.limit), share, cap, limit.refusal, options(limit)]
         yield f"| {' | '.join(cells)} |"
 
 

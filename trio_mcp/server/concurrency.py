@@ -10,14 +10,17 @@
 #
 # A task that goes on, after a restart or because a call has become it, was admitted when it began. It waits like a parked call.
 #
+# Callers share the places: over half of them, a caller that has a quarter waits although some are free, and another one has room.
+#
 # A call that a tool loop of the same tool makes never waits for its first place: that could be the place of its caller, which in
 # turn waits for the call. Nor does it wait when it resumes after it was parked: it then takes a place over the limit.
 #
-#   event                       running    who goes on
+#   event                       running    what goes on
 #   a question is cancelled     +1         the call
-#   a call begins               +1         the call; if all places are taken, it waits in `_queue`
-#   a call ends, or is parked   -1         nobody waits
-#                               same       the first of `_resumed`, else the first of `_queue`: the place is handed over
+#   a call begins               +1         the call
+#                               same       no place, or none for its caller: it waits
+#   a call ends, or is parked   -1         nothing waits, or only callers that have their share
+#                               same       the first call whose caller has room: the place is handed over; resumed ones first
 
 from __future__ import annotations
 
@@ -29,8 +32,9 @@ import trio
 
 from ..errors import LimitExceeded
 from ..runtime import Actor, Lane
+from ..runtime.fair_limiter import FairLimiter
 from ..runtime.quota import Quota
-from ..shared_limits import TOOL_QUEUE
+from ..shared_limits import TOOL_PLACES, TOOL_QUEUE
 
 
 class ToolBusy(LimitExceeded):
@@ -48,13 +52,8 @@ class ConcurrencyLimit:
 
     def __init__(self, tool: str, limit: int, queue: int) -> None:
         self._tool = tool
-        self._limit = limit
         self._waiting = Quota(TOOL_QUEUE, queue)
-        self._callers: dict[trio.lowlevel.Task, Hashable | None] = {}
-        """Whose calls wait in `_queue`, by their tasks."""
-        self._running = 0
-        self._queue = trio.lowlevel.ParkingLot()
-        self._resumed = trio.lowlevel.ParkingLot()
+        self._running = FairLimiter(TOOL_PLACES, limit, self._waiting)
 
     def admit(self, caller: Hashable | None = None) -> None:
         """Raise `ToolBusy` if a call could neither run nor wait.
@@ -62,12 +61,12 @@ class ConcurrencyLimit:
         Args:
             caller: whose it is; None if that is not known yet, and it is asked again before it waits.
         """
-        if self._running < self._limit:
+        if self._running.has_room(caller):
             return
         refusal = self._waiting.refusal(caller)
         if refusal is not None:
-            runs = f"it runs {self._limit} calls at once (limit)"
-            raise ToolBusy(f"the tool {self._tool} is busy: {runs}, and {refusal}. Try again in a moment.")
+            runs = self._running.held.refusal(caller)
+            raise ToolBusy(f"the tool {self._tool} is busy: {runs}; and {refusal}. Try again in a moment.")
 
     def admit_after(self, check: Callable[[], None]) -> None:
         """Call `check`, and then `admit`."""
@@ -108,9 +107,9 @@ class ConcurrencyLimit:
         """
         self.admit(lane.actor.caller)
         actor, outer = lane.actor, place_of(lane.actor)
-        if self._running >= self._limit and outer.is_held_above(lane, self):
+        if not self._running.has_room(actor.caller) and outer.is_held_above(lane, self):
             raise ToolBusy(
-                f"the tool {self._tool} is busy: it runs {self._limit} calls at once (limit), and this call cannot wait for a "
+                f"the tool {self._tool} is busy: {self._running.held.refusal(actor.caller)}; and this call cannot wait for a "
                 f"place, because it was made by a call of {self._tool} that holds one"
             )
         place = Place(self, path=lane.path, caller=actor.caller)
@@ -126,39 +125,15 @@ class ConcurrencyLimit:
 
     async def take(self, caller: Hashable | None, *, resumed: bool) -> None:
         """Take a place, or wait for one. A cancel leaves none taken."""
-        if self._running < self._limit:
-            self._running += 1
-        elif resumed:
-            await self._resumed.park()
-        else:
-            task = trio.lowlevel.current_task()
-            self._callers[task] = caller
-            self._waiting.add(caller)
-            try:
-                await self._queue.park()
-            finally:
-                self._leave_queue(task)
+        await self._running.acquire(caller, ahead=resumed)
 
-    def _leave_queue(self, task: trio.lowlevel.Task) -> None:
-        """Count a call as waiting no longer. It may run again only later, when another could have its room in the queue."""
-        if task in self._callers:
-            self._waiting.give_back(self._callers.pop(task))
-
-    def take_over_limit(self) -> None:
+    def take_over_limit(self, caller: Hashable | None) -> None:
         """Take a place, over the limit if none is free."""
-        self._running += 1
+        self._running.add(caller)
 
-    def give_back(self) -> None:
+    def give_back(self, caller: Hashable | None) -> None:
         """Give a place back, or hand it over to the next call that waits."""
-        if self._running > self._limit:
-            self._running -= 1
-        elif self._resumed:
-            self._resumed.unpark()
-        elif self._queue:
-            for task in self._queue.unpark():
-                self._leave_queue(task)
-        else:
-            self._running -= 1
+        self._running.release(caller)
 
 
 @dataclass(slots=True, eq=False)
@@ -203,7 +178,7 @@ class Place:
         if self.held:
             self.held = False
             assert self.limit is not None
-            self.limit.give_back()
+            self.limit.give_back(self.caller)
 
     def claim(self) -> None:
         self._claim_own()
@@ -214,7 +189,7 @@ class Place:
     def _claim_own(self) -> None:
         if self.limit is not None and not self.held:
             self.held = True
-            self.limit.take_over_limit()
+            self.limit.take_over_limit(self.caller)
             if self._waiting is not None:
                 self._waiting.cancel()
 
@@ -245,7 +220,7 @@ class Place:
                     await limit.take(self.caller, resumed=resumed)
                     # Claimed in the step in which it was handed over.
                     if self.held:
-                        limit.give_back()
+                        limit.give_back(self.caller)
                     self.held = True
             finally:
                 self._taking = self._waiting = None
