@@ -15,7 +15,7 @@ from relaying import FORM, SECONDS, Json, Line, Model, ask, initialized, result
 
 from trio_mcp.relay.requests import STRAY_SECONDS
 from trio_mcp.relay.streams import MAX_UNREAD
-from trio_mcp.runtime import MemoryBudget
+from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.runtime.quota import half_of, quarter_of
 from trio_mcp.session import ServiceOptions
 from trio_mcp.shared_limits import ANSWERED_QUESTIONS
@@ -217,6 +217,36 @@ async def test_a_question_for_a_host_that_reads_no_stream_is_answered_when_too_m
 
 
 # shares
+
+
+@pytest.mark.parametrize("ends", ["answered", "cancelled", "lost"])
+async def test_a_request_counts_for_its_caller_until_it_ends_in_whichever_way(ends: str) -> None:
+    options = ServiceOptions(actors=Limits(actors=4))
+    body, headers = modern_call("look", id="one")
+    alice = {**headers, **user("alice")}
+    async with proxied(options=options, authenticate=authenticate) as hosts:
+        server = await hosts.discovered(user("alice"))
+        for _ in range(3):
+            replies = [hosts.peer.start(body, alice) for _ in range(2)]
+            sent = [await server.receive() for _ in replies]
+            refused = await hosts.peer.start(body, alice).end()
+            assert (refused.status, refused.json["error"]["code"]) == (503, -32000)
+            assert unnamed(refused.json["error"]["message"], "Limits.actors", "quarter") == []
+            match ends:
+                case "answered":
+                    for got in sent:
+                        await server.send(result(got["id"], resultType="complete"))
+                case "cancelled":
+                    for reply in replies:
+                        reply.gone.set()
+                        assert (await server.receive())["method"] == "notifications/cancelled"
+                case _:
+                    await server.leave()
+            if ends != "cancelled":
+                for reply in replies:
+                    await reply.end()
+            if ends == "lost":
+                server = await hosts.discovered(user("alice"))
 
 
 async def test_the_samples_of_one_caller_in_several_sessions_leave_room_for_another() -> None:

@@ -23,7 +23,7 @@ from talk import Talk, offering
 from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp import Context, HttpLimits, Server, TaskOptions
+from trio_mcp import Context, HttpLimits, Server, ServiceOptions, TaskOptions
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.relay import Backfill, RelayServer, followed
@@ -338,29 +338,36 @@ async def host_connections() -> AsyncIterator[Hold]:
         yield hold
 
 
-def answered_questions(*, legacy: bool) -> AbstractAsyncContextManager[Hold]:
-    """Hold the answer to a question, each in another session of the caller."""
+def relaying(
+    tool: Callable[..., Awaitable[object]], backfill: Backfill, *, legacy: bool = False, **options: Any
+) -> AbstractAsyncContextManager[Hold]:
+    """Hold a call of a tool behind a proxy with these `ServiceOptions`, each in another session of the caller."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Hold]:
-        async def answer(_: object) -> ElicitResult:
-            await trio.sleep_forever()
-
-        relay = RelayServer(partial(connect, offering(ask)), Backfill(on_form=answer, max_answering=LIMIT))
+        relay = RelayServer(partial(connect, offering(tool)), backfill, ServiceOptions(**options))
         async with relay.open_service() as service:
 
             async def hold(caller: str | None) -> str | None:
                 talk = Talk(service, principal=caller, account=service.open_account(Peer(caller)))
                 if legacy:
                     await talk.initialize(capabilities={})
-                    talk.call("ask")
+                    talk.call(tool.__name__)
                 else:
-                    talk.leg("ask", capabilities={})
+                    talk.leg(tool.__name__, capabilities={})
                 return await refusal(talk)
 
             yield hold
 
     return opened()
+
+
+async def answer_never(_: object) -> ElicitResult:
+    await trio.sleep_forever()
+    raise AssertionError
+
+
+ANSWERING = Backfill(on_form=answer_never, max_answering=LIMIT)
 
 
 # over HTTP
@@ -429,6 +436,7 @@ async def open_websocket(peer: AsgiPeer, headers: dict[str, str]) -> str | None:
 
 HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Hold]]]] = [
     (RUNNING_CALLS, lambda: calling("wait", actors=Limits(actors=LIMIT))),
+    (RUNNING_CALLS, lambda: relaying(wait, Backfill(), actors=Limits(actors=LIMIT))),
     (PARKED_CALLS, lambda: calling("ask", actors=Limits(parked=LIMIT))),
     (TOOL_PLACES, tool_places),
     (TOOL_QUEUE, tool_queue),
@@ -447,8 +455,8 @@ HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Ho
     (CONNECTIONS, connections),
     (HOST_CONNECTIONS, host_connections),
     (FOLLOWED_RESOURCES, followed_resources),
-    (ANSWERED_QUESTIONS, lambda: answered_questions(legacy=True)),
-    (ANSWERED_QUESTIONS, lambda: answered_questions(legacy=False)),
+    (ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING, legacy=True)),
+    (ANSWERED_QUESTIONS, lambda: relaying(ask, ANSWERING)),
     (STORED_RECORDS, stored_records),
 ]
 

@@ -422,7 +422,7 @@ class Passage:
         """Answer our part of a round, then send the request again, or the host its part."""
         with scope:
             try:
-                answers = await self._answers.answer_round(codec_for(MODERN), asked.ours, request.caller)
+                answers = await self._answers.answer_round(codec_for(MODERN), asked.ours, request.target.caller)
                 request.scope = None
                 if asked.theirs or not asked.ours:
                     states = self._bindings.states

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -10,7 +10,9 @@ import trio
 
 from ..protocol.jsonrpc import Encoded, ErrorDetail, Request, RequestId, decoded
 from ..runtime import CancelReason
+from ..runtime.quota import Quota
 from ..session import ReplyTarget, ServerSession
+from ..session.replies import OpenRequests
 from ..session.sizes import CALL_SIZE
 from ..types import JsonObject, ProgressToken
 from .offers import Host
@@ -80,12 +82,6 @@ class HostRequest:
             self.target.outbox.account.give_back(drawn)
 
     @property
-    def caller(self) -> Hashable | None:
-        """What the request counts for in the limits that callers share; see `Account`."""
-        account = self.target.outbox.account
-        return None if account is None else account.caller
-
-    @property
     def method(self) -> str:
         """The method of the request."""
         return self.message.method
@@ -107,6 +103,28 @@ class HostRequest:
     def finish(self, outcome: Encoded | ErrorDetail) -> None:
         """Send a reply of the proxy's own making."""
         self.target.finish(outcome)
+
+
+class CountedRequests(OpenRequests):
+    """The requests of one host that wait for a reply. Each counts as a call of its caller that runs, with those of all hosts."""
+
+    __slots__ = ("_running",)
+
+    def __init__(self, ids_in_use: set[RequestId], running: Quota) -> None:
+        super().__init__(ids_in_use)
+        self._running = running
+
+    def add(self, target: ReplyTarget) -> None:
+        """Add one for which `Quota.check` has found room."""
+        super().add(target)
+        self._running.add(target.caller)
+
+    def discard(self, target: ReplyTarget) -> None:
+        """Remove one that is over; every request comes here, however it ends. Doing it again does nothing."""
+        count = self.count
+        super().discard(target)
+        if self.count < count:
+            self._running.give_back(target.caller)
 
 
 class HandedOver:

@@ -14,6 +14,7 @@ from ..checks import check_int
 from ..http.open_access import Behind
 from ..logs import peer_logger
 from ..protocol.sealing.request_state import KeyRing
+from ..runtime.quota import Quota
 from ..server.options import check_service
 from ..server.running import tree_on_signal
 from ..session import (
@@ -25,6 +26,7 @@ from ..session import (
     serve_channel,
 )
 from ..session.event_loop import check_event_loop
+from ..shared_limits import RUNNING_CALLS
 from ..types import Implementation, ServerCapabilities
 from .answers import Answers, Backfill
 from .bindings import Bindings, audience_of
@@ -115,7 +117,7 @@ class RelayServer:
     async def _open(
         self, connect: Connect, on_lost: Callable[[str], None], *, one_of_several: bool
     ) -> AsyncIterator[Service]:
-        bindings = self._bound()
+        bindings, limits = self._bound(), self.options.actors
         async with trio.open_nursery() as nursery:
             opened = open_service({}, self.identity, ServerCapabilities(), options=self.options)
             async with opened as service:
@@ -129,6 +131,7 @@ class RelayServer:
                     self._server_name,
                     self._keeps_session and not one_of_several,
                     self.max_sessions,
+                    Quota(RUNNING_CALLS, limits.actors, limits.actors_per_principal),
                 )
                 with tree_on_signal(service):
                     yield service

@@ -42,6 +42,7 @@ from ..protocol.jsonrpc import (
     is_request_id,
 )
 from ..runtime import Account, CancelReason, Outbox
+from ..runtime.quota import Quota
 from ..session import (
     Envelope,
     MessageChannel,
@@ -61,7 +62,7 @@ from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, terms_pro
 from .passing import CANCELLED, Passage
 from .principal_sessions import PrincipalSessions
 from .probing import declared_in
-from .requests import HandedOver, HostRequest
+from .requests import CountedRequests, HandedOver, HostRequest
 from .streams import carried_size
 from .translating import Translation, open_translation
 from .upstream import Upstream
@@ -84,6 +85,7 @@ class RelaySession(ServerSession):
         name: what errors call the server.
         keeps_session: the session of a legacy host goes on in another one of the server, when that has lost it.
         max_sessions: how many principals of modern hosts over HTTP may have a connection to the server.
+        running: counts the requests of all hosts.
     """
 
     def __init__(
@@ -96,12 +98,15 @@ class RelaySession(ServerSession):
         name: str,
         keeps_session: bool,
         max_sessions: int,
+        running: Quota,
         service: Service,
         *,
         shared_channel: bool = True,
         account: Account | None = None,
     ) -> None:
         super().__init__(service, shared_channel=shared_channel, account=account)
+        self.requests = CountedRequests(self.connection.open_ids, running)
+        self._running = running
         self._answers, self._bindings = answers, bindings
         self._connect, self._start, self._on_lost = connect, start, on_lost
         self._shared = shared_channel
@@ -201,10 +206,11 @@ class RelaySession(ServerSession):
     def _receive_request(
         self, envelope: Envelope[Received], message: Request, target: ReplyTarget, inbound: Inbound | None
     ) -> RemoteProtocolError | None:
-        """Take a request; return why it is rejected if the memory budget has no room for it."""
+        """Take a request; return why it is rejected if there are too many, or the memory budget has no room for it."""
         peer = envelope.peer
         request = HostRequest(message, target, self._on_withdrawn, peer.headers, peer.principal)
         try:
+            self._running.check(target.caller)
             request.draw(envelope.size)
         except LimitExceeded as error:
             problem = RemoteProtocolError(str(error), code=SERVER_BUSY)
