@@ -45,6 +45,11 @@ PARKED_CALLS: Final = SharedLimit(
     10_000,
     "Limits.parked_per_principal",
 )
+THREADS: Final = SharedLimit(
+    "plain functions that run in threads",
+    100,
+    "the next waits; if cancelled calls hold all threads of the caller, -32000",
+)
 TOOL_PLACES: Final = SharedLimit(
     "calls of one tool that run at once",
     0,
@@ -174,6 +179,7 @@ STORED_EVENT_BYTES: Final = SharedLimit(
 SHARED_LIMITS: Final = (
     RUNNING_CALLS,
     PARKED_CALLS,
+    THREADS,
     TOOL_PLACES,
     TOOL_QUEUE,
     OPEN_TASKS,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import trio
-from naming import naming
+from naming import naming, unnamed
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.errors import LimitExceeded
@@ -187,3 +187,49 @@ def test_a_thread_that_outlived_its_loop_takes_no_place_in_the_next_one(stuck: S
     assert threads.statistics() == ThreadStatistics(running=1, abandoned=1, waiting=0, limit=2)
     stuck.free.set()
     trio.run(use_both)
+
+
+# callers
+
+
+async def test_a_caller_with_half_of_the_threads_waits_and_another_is_served(stuck: Stuck) -> None:
+    threads = ThreadLimiter(4)
+    with trio.fail_after(SOON):
+        async with trio.open_nursery() as nursery:
+            for _ in range(6):
+                nursery.start_soon(threads.run, stuck, "alice")
+            await stuck.reached(2)
+            await wait_all_tasks_blocked()
+            assert threads.statistics() == ThreadStatistics(running=2, abandoned=0, waiting=4, limit=4)
+            assert await threads.run(lambda: "served", "bob") == "served"
+            stuck.free.set()
+    assert stuck.calls == 6
+    assert threads.statistics() == ThreadStatistics(running=0, abandoned=0, waiting=0, limit=4)
+
+
+async def test_abandoned_threads_count_for_their_caller_until_they_return(stuck: Stuck) -> None:
+    threads = ThreadLimiter(4)
+    refused: list[str] = []
+
+    async def waits() -> None:
+        with pytest.raises(LimitExceeded) as caught:
+            await threads.run(lambda: None, "alice")
+        refused.append(str(caught.value))
+
+    with trio.fail_after(SOON):
+        async with trio.open_nursery() as everybody:
+            async with trio.open_nursery() as nursery:
+                for _ in range(2):
+                    nursery.start_soon(threads.run, stuck, "alice")
+                await stuck.reached(2)
+                everybody.start_soon(waits)
+                await wait_all_tasks_blocked()
+                nursery.cancel_scope.cancel()
+        # The one that waited, and one that comes now.
+        await waits()
+        assert len(refused) == 2
+        assert unnamed(refused[0] + refused[1], "4", "quarter", "abandoned") == []
+        assert await threads.run(lambda: "served", "bob") == "served"
+        stuck.free.set()
+        await settled(threads, 0)
+        assert await threads.run(lambda: "again", "alice") == "again"

@@ -9,6 +9,7 @@ principal; None is one that is alone.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
@@ -29,6 +30,7 @@ from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.relay import Backfill, RelayServer, followed
 from trio_mcp.relay.proxies import proxy
 from trio_mcp.runtime import Account, Limits, MemoryBudget
+from trio_mcp.server import registration
 from trio_mcp.session import Peer, subscriptions
 from trio_mcp.session.calls import directory, repeats, settling, url_elicitations
 from trio_mcp.session.calls.directory import CallDirectory
@@ -59,6 +61,7 @@ from trio_mcp.shared_limits import (
     STORED_RECORDS,
     SUBSCRIBED_CHARACTERS,
     SUBSCRIPTIONS,
+    THREADS,
     TOOL_PLACES,
     TOOL_QUEUE,
     UNSETTLED,
@@ -146,6 +149,35 @@ def calling(tool: str, **options: Any) -> AbstractAsyncContextManager[Hold]:
             yield hold
 
     return opened()
+
+
+@asynccontextmanager
+async def threads() -> AsyncIterator[Hold]:
+    free = threading.Event()
+
+    def work() -> None:
+        free.wait()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registration, "MAX_THREADS", LIMIT)
+        async with offering(work).open_service() as service:
+            known = Callers(lambda caller: Talk(service, principal=caller, account=service.open_account(Peer(caller))))
+
+            async def hold(caller: str | None) -> str | None:
+                talk = await known.of(caller)
+                call = talk.leg("work")
+                await wait_all_tasks_blocked()
+                if not service.statistics().threads.waiting:
+                    return None
+                # No caller reads why: its call waits.
+                talk.cancel(call)
+                await wait_all_tasks_blocked()
+                return f"{THREADS.what}: {LIMIT}, a quarter of it: {LIMIT // 4}"
+
+            try:
+                yield hold
+            finally:
+                free.set()
 
 
 @asynccontextmanager
@@ -438,6 +470,7 @@ HOLDERS: Sequence[tuple[SharedLimit, Callable[[], AbstractAsyncContextManager[Ho
     (RUNNING_CALLS, lambda: calling("wait", actors=Limits(actors=LIMIT))),
     (RUNNING_CALLS, lambda: relaying(wait, Backfill(), actors=Limits(actors=LIMIT))),
     (PARKED_CALLS, lambda: calling("ask", actors=Limits(parked=LIMIT))),
+    (THREADS, threads),
     (TOOL_PLACES, tool_places),
     (TOOL_QUEUE, tool_queue),
     (OPEN_TASKS, open_tasks),

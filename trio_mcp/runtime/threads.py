@@ -1,8 +1,8 @@
 """A limited number of threads for plain functions.
 
 A cancel ends the wait for a thread, but the thread itself cannot be stopped: it is *abandoned*. It counts against the limit until
-its function returns, since it still costs the same. If abandoned threads hold the whole limit, perhaps none of them will ever
-return. Then new calls are refused, and so are those that wait for a thread.
+its function returns, since it still costs the same. If abandoned threads hold the whole limit, or all that a caller may have,
+perhaps none of them will ever return. Then new calls are refused, and so are those that wait for a thread.
 """
 
 # A job ends on two sides that do not know of each other: the task may be cancelled in the same moment in which the function
@@ -17,12 +17,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar, cast
 
 import trio
 
 from ..errors import LimitExceeded
+from ..shared_limits import THREADS
+from .fair_limiter import FairLimiter
+from .quota import add_to
 
 T = TypeVar("T")
 
@@ -41,7 +45,9 @@ class ThreadLimiter:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._limiter = trio.CapacityLimiter(limit)
+        self._limiter = FairLimiter(THREADS, limit)
+        self._abandoned_of: dict[Hashable | None, int] = {}
+        """How many of the loop's threads that are abandoned each caller holds."""
         self._loop: trio.lowlevel.TrioToken | None = None
         self._jobs: set[Job] = set()
         """Those that a task waits for."""
@@ -51,59 +57,85 @@ class ThreadLimiter:
     def admit(self) -> None:
         """Raise `LimitExceeded` if abandoned threads hold the whole limit."""
         if self._abandoned >= self._limit:
-            raise self._refusal()
+            raise self._refusal(None)
 
-    async def run(self, fn: Callable[[], T]) -> T:
+    async def run(self, fn: Callable[[], T], caller: Hashable | None = None) -> T:
         """Call `fn()` in a thread, in which `trio.from_thread` works, and return its value.
 
         A cancel abandons the thread: it continues, and its result is dropped. If it has not started yet, `fn` is never called.
 
+        Args:
+            caller: whose thread it is. Over half of the limit, one that has a quarter waits for its own; see `FairLimiter`.
+
         Raises:
-            LimitExceeded: abandoned threads hold the whole limit.
+            LimitExceeded: abandoned threads hold the whole limit, or all that the caller may have.
         """
-        self.admit()
         limiter = self._limiter_here()
-        job = Job(fn, self._on_thread_returned)
+        if self._is_refused(caller):
+            raise self._refusal(caller)
+        share = ThreadShare(limiter, self._abandoned_of, caller)
+        job = Job(fn, self._on_thread_returned, caller)
         self._jobs.add(job)
         with job.scope:
             try:
-                return cast("T", await trio.to_thread.run_sync(job, abandon_on_cancel=True, limiter=limiter))
+                return cast(
+                    "T",
+                    await trio.to_thread.run_sync(
+                        job, abandon_on_cancel=True, limiter=cast("trio.CapacityLimiter", share)
+                    ),
+                )
             finally:
                 self._jobs.discard(job)
                 if job.abandon():
-                    self._count_abandoned()
+                    share.abandon()
+                    self._count_abandoned(caller)
         # Only `_count_abandoned` cancels the scope of a job, so this is not a cancel from outside.
-        raise self._refusal()
+        raise self._refusal(caller)
 
     def statistics(self) -> ThreadStatistics:
-        limiter, abandoned = self._limiter_here().statistics(), self._abandoned
+        limiter, abandoned = self._limiter_here(), self._abandoned
         # A thread that outlives its loop is in `abandoned` but not in the limiter of the new loop.
-        return ThreadStatistics(max(limiter.borrowed_tokens, abandoned), abandoned, limiter.tasks_waiting, self._limit)
+        return ThreadStatistics(max(limiter.held.in_use, abandoned), abandoned, limiter.waiting, self._limit)
 
-    def _limiter_here(self) -> trio.CapacityLimiter:
+    def _limiter_here(self) -> FairLimiter:
         """Return the limiter of the loop that runs now."""
         # A thread that outlives its loop cannot return its token, so the next loop needs a new limiter.
         if trio.lowlevel.in_trio_run():
             loop = trio.lowlevel.current_trio_token()
             if self._loop is not loop:
-                self._loop, self._limiter = loop, trio.CapacityLimiter(self._limit)
+                self._loop, self._limiter, self._abandoned_of = loop, FairLimiter(THREADS, self._limit), {}
         return self._limiter
 
-    def _count_abandoned(self) -> None:
-        """Count one more abandoned thread. If they now hold the whole limit, refuse the jobs that wait."""
+    def _count_abandoned(self, caller: Hashable | None) -> None:
+        """Count one more abandoned thread, and refuse the jobs that wait for no other ones now."""
         # A lock although the loop is one thread: the threads themselves count down.
         with self._lock:
             self._abandoned += 1
+        if self._is_refused(caller):
+            # Then none of these runs.
+            is_whole = self._abandoned >= self._limit
+            for job in self._jobs:
+                if is_whole or job.caller == caller:
+                    job.scope.cancel()
+
+    def _is_refused(self, caller: Hashable | None) -> bool:
+        """Return whether abandoned threads hold the whole limit, or all that a caller may have."""
         if self._abandoned >= self._limit:
-            for waiting in self._jobs:
-                waiting.scope.cancel()
+            return True
+        abandoned = self._abandoned_of.get(caller, 0)
+        return abandoned > 0 and abandoned == self._limiter.held.held(caller) and not self._limiter.has_room(caller)
 
     def _on_thread_returned(self) -> None:
         """Count one abandoned thread less; called in that thread."""
         with self._lock:
             self._abandoned -= 1
 
-    def _refusal(self) -> LimitExceeded:
+    def _refusal(self, caller: Hashable | None) -> LimitExceeded:
+        if self._abandoned < self._limit and (refusal := self._limiter.held.refusal(caller)) is not None:
+            return LimitExceeded(
+                f"no thread is free: {refusal}; all of yours are abandoned (their calls were cancelled, and their functions have "
+                "not returned)"
+            )
         return LimitExceeded(
             f"no thread is free: this server's limit is {self._limit} threads, and {self._abandoned} of them are abandoned "
             "(their calls were cancelled, and their functions have not returned)"
@@ -113,13 +145,39 @@ class ThreadLimiter:
         return f"<ThreadLimiter {self.statistics()}>"
 
 
+@dataclass(slots=True, eq=False)
+class ThreadShare:
+    """The limiter that `trio.to_thread` takes for one thread: it counts for its caller until its function returns."""
+
+    limiter: FairLimiter
+    abandoned_of: dict[Hashable | None, int]
+    caller: Hashable | None
+    is_abandoned: bool = False
+
+    async def acquire_on_behalf_of(self, _borrower: object) -> None:
+        """Take a thread, or wait for one."""
+        await self.limiter.acquire(self.caller)
+
+    def release_on_behalf_of(self, _borrower: object) -> None:
+        """Give the thread back; called in the loop."""
+        if self.is_abandoned:
+            add_to(self.abandoned_of, self.caller, -1)
+        self.limiter.release(self.caller)
+
+    def abandon(self) -> None:
+        """Count the thread as abandoned until it is given back."""
+        self.is_abandoned = True
+        add_to(self.abandoned_of, self.caller, 1)
+
+
 class Job:
     """One call of a function in a thread, and whether a task still waits for it."""
 
-    __slots__ = ("_fn", "_lock", "_on_return", "_pid", "_running", "_wanted", "scope")
+    __slots__ = ("_fn", "_lock", "_on_return", "_pid", "_running", "_wanted", "caller", "scope")
 
-    def __init__(self, fn: Callable[[], object], on_return: Callable[[], None]) -> None:
+    def __init__(self, fn: Callable[[], object], on_return: Callable[[], None], caller: Hashable | None = None) -> None:
         self._fn = fn
+        self.caller = caller
         self._on_return = on_return
         self.scope = trio.CancelScope()
         """Cancelled if no thread will become free."""

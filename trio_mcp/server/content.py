@@ -9,7 +9,7 @@ Blocks stay blocks, wherever they are: in a list beside text and data, or as mem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
 from typing import Final, NamedTuple, TypeAlias, TypeVar
@@ -182,13 +182,13 @@ def block_in_structure(owner: type, name: str) -> str:
 class FileRead(DearCheck[T]):
     """The conversion of a result with files, which has to be made in a thread."""
 
-    async def decide(self, threads: ThreadLimiter) -> T:
+    async def decide(self, threads: ThreadLimiter, caller: Hashable | None = None) -> T:
         """Read the files and convert the result. A cancel abandons a read that hangs, which counts until it returns.
 
         Raises:
             LimitExceeded: abandoned threads hold the whole limit; or a file is too large.
         """
-        return await threads.run(self._finish)
+        return await threads.run(self._finish, caller)
 
 
 def reading_files(convert: Callable[[object], T]) -> Callable[[object], T]:

@@ -79,7 +79,9 @@ class Handler:
             values, place = {**values, self.context: ctx}, ctx._lane  # noqa: SLF001  both are the handler's view of one lane
         try:
             # Awaited here and not in a method, because each coroutine more is half a kilobyte of a call that waits.
-            running = self._in_thread(values) if self.in_thread else cast("Awaitable[object]", self.function(**values))
+            running = (
+                self._in_thread(values, call) if self.in_thread else cast("Awaitable[object]", self.function(**values))
+            )
             value = await running
             # Where no context was made, nothing could ask.
             if isinstance(place, Lane) and place.unawaited:
@@ -89,7 +91,7 @@ class Handler:
             except DearCheck as check:
                 # Its traceback holds this frame, which holds it.
                 dear: DearCheck[M] = check.with_traceback(None)
-            return await dear.decide(self.threads)
+            return await dear.decide(self.threads, call.actor.caller)
         except ExceptionGroup as group:
             failure: Exception = exception_to_report(group)
         # Raised after the block, so that the group is not its context: a log would show the group first.
@@ -112,9 +114,9 @@ class Handler:
         actor.budget = actor.budget or runtime.TokenBudget(self.token_budget)
         return Context(call, lane, self.terms._replace(budget=actor.budget))
 
-    async def _in_thread(self, values: dict[str, object]) -> object:
+    async def _in_thread(self, values: dict[str, object], call: Call) -> object:
         # In a tuple, because Trio would otherwise complain about a coroutine as the value of a thread.
-        (value,) = await self.threads.run(lambda: (self.function(**values),))
+        (value,) = await self.threads.run(lambda: (self.function(**values),), call.actor.caller)
         # A decorator that is a plain function may wrap an async function.
         return await cast("Awaitable[object]", value) if isinstance(value, Awaitable) else value
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from contextlib import (
     AbstractAsyncContextManager,
     AbstractContextManager,
@@ -67,7 +67,7 @@ class Provider(NamedTuple):
 
     async def enter(self, stack: AsyncExitStack, ctx: Context, values: list[object], threads: ThreadLimiter) -> object:
         """Return the value; a context manager is entered on the stack."""
-        arguments = {name: values[place] for name, place in self.uses.items()}
+        arguments, caller = {name: values[place] for name, place in self.uses.items()}, ctx._lane.actor.caller  # noqa: SLF001
         if self.context is not None:
             arguments[self.context] = ctx
         match self.kind:
@@ -75,14 +75,14 @@ class Provider(NamedTuple):
                 return await cast("Awaitable[object]", self.function(**arguments))
             case ProviderKind.PLAIN:
                 # In a tuple, because Trio would otherwise complain about a coroutine as the value of a thread.
-                (value,) = await threads.run(lambda: (self.function(**arguments),))
+                (value,) = await threads.run(lambda: (self.function(**arguments),), caller)
                 return await cast("Awaitable[object]", value) if isinstance(value, Awaitable) else value
             case ProviderKind.ASYNC_MANAGER:
                 manager = cast("AbstractAsyncContextManager[object]", self.function(**arguments))
                 return await stack.enter_async_context(manager)
             case ProviderKind.MANAGER:
                 plain = cast("AbstractContextManager[object]", self.function(**arguments))
-                return await stack.enter_async_context(ThreadedManager(plain, threads))
+                return await stack.enter_async_context(ThreadedManager(plain, threads, caller))
 
 
 class Providers(NamedTuple):
@@ -151,10 +151,13 @@ class Providers(NamedTuple):
 class ThreadedManager(AbstractAsyncContextManager[object]):
     """A plain context manager that is entered and left in threads of the server."""
 
-    __slots__ = ("_entered", "_lock", "_manager", "_threads", "_wanted")
+    __slots__ = ("_caller", "_entered", "_lock", "_manager", "_threads", "_wanted")
 
-    def __init__(self, manager: AbstractContextManager[object], threads: ThreadLimiter) -> None:
+    def __init__(
+        self, manager: AbstractContextManager[object], threads: ThreadLimiter, caller: Hashable | None
+    ) -> None:
         self._manager = manager
+        self._caller = caller
         self._threads = threads
         self._lock = threading.Lock()
         self._entered = False
@@ -172,7 +175,7 @@ class ThreadedManager(AbstractAsyncContextManager[object]):
 
     async def __aenter__(self) -> object:
         try:
-            return await self._threads.run(self._enter)
+            return await self._threads.run(self._enter, self._caller)
         except BaseException:
             with self._lock:
                 self._wanted = False
@@ -186,7 +189,7 @@ class ThreadedManager(AbstractAsyncContextManager[object]):
         """Leave the manager, whose value was dropped, in a thread of the server. Shielded, for `CANCEL_GRACE` seconds at most."""
         with trio.move_on_after(CANCEL_GRACE, shield=True) as scope:
             try:
-                await self._threads.run(partial(self._manager.__exit__, None, None, None))
+                await self._threads.run(partial(self._manager.__exit__, None, None, None), self._caller)
             except LimitExceeded as error:
                 # The cancel is what the caller must see.
                 logger.error("a provider was not left: %s", error)
@@ -197,7 +200,7 @@ class ThreadedManager(AbstractAsyncContextManager[object]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         leave = partial(self._manager.__exit__, kind, error, traceback)
-        return await self._threads.run(leave)  # noqa: ASYNC102  `Providers.run` shields and bounds it
+        return await self._threads.run(leave, self._caller)  # noqa: ASYNC102  `Providers.run` shields and bounds it
 
 
 def providers_of(function: Callable[..., object]) -> Providers | None:

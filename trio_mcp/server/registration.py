@@ -12,6 +12,7 @@ from ..checks import check_sync_callback
 from ..runtime import ThreadLimiter
 from ..session import MessageMiddleware
 from ..session.changes import Change
+from ..shared_limits import THREADS
 from .completion import make_completer
 from .context import Context
 from .handler import Function
@@ -29,7 +30,7 @@ S = TypeVar("S")
 CallMiddlewareT = TypeVar("CallMiddlewareT", bound="server.CallMiddleware")
 MessageMiddlewareT = TypeVar("MessageMiddlewareT", bound=MessageMiddleware)
 
-MAX_THREADS = 100
+MAX_THREADS = THREADS.limit
 """Functions that are not async and may run at the same time; they have their own thread limiter."""
 
 

@@ -8,7 +8,7 @@ that other tasks go on.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
 from typing import Generic, TypeVar
@@ -37,11 +37,12 @@ class DearCheck(Exception, Generic[T]):
         super().__init__("a check takes too long for the event loop")
         self._finish = finish
 
-    async def decide(self, threads: ThreadLimiter) -> T:  # noqa: ARG002  for those that may hang
+    async def decide(self, threads: ThreadLimiter, caller: Hashable | None = None) -> T:  # noqa: ARG002  for those that may hang
         """Make the check in a thread; raises what `finish` raises.
 
         Args:
             threads: those of the server, for a check that may take any time.
+            caller: whose thread it is.
 
         A cancel ends the wait for the thread.
         """

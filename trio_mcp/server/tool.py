@@ -185,7 +185,7 @@ class Tool:
         self, check: DearCheck[dict[str, object]], call: Call, place: Actor | Lane, parent: BranchTerms | None = None
     ) -> CallToolResult:
         try:
-            values = await check.decide(self._handler.threads)
+            values = await check.decide(self._handler.threads, call.actor.caller)
         except ValueError as error:
             return self._invalid(error)
         return await self._handler.run(values, self._convert, call, place, parent)
