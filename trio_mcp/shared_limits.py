@@ -1,8 +1,8 @@
 """The limits that several callers share: what is limited, how many there may be by default, and which options set that.
 
 Each is kept by a `Quota` (`runtime/quota.py`), which has the rule for all of them: once half of a limit is in use, a caller that
-would hold more than a quarter of it is refused, or loses its own oldest things. The table of docs/limits.md is made of this one,
-and `tests/shared_limits` fills each limit by one caller and serves another.
+would hold more than a quarter of it is refused, or waits (`FairLimiter`), or loses its own oldest things. The table of
+docs/limits.md is made of this one, and `tests/shared_limits` fills each limit by one caller and serves another.
 """
 
 from __future__ import annotations

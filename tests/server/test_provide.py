@@ -3,7 +3,7 @@
 import logging
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Hashable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from typing import Annotated, Any, Protocol, TypeVar
 
@@ -343,11 +343,11 @@ class CancelledLimiter(ThreadLimiter):
         self.calls = 0
         self._has_room = has_room
 
-    async def run(self, fn: Callable[[], T]) -> T:
+    async def run(self, fn: Callable[[], T], caller: Hashable | None = None) -> T:
         self.calls += 1
         if self.calls > 1 and not self._has_room:
             raise LimitExceeded("no thread is free")
-        value = await super().run(fn)
+        value = await super().run(fn, caller)
         if self.calls == 1:
             self.scope.cancel()
             await trio.lowlevel.checkpoint()
@@ -368,7 +368,7 @@ async def test_a_manager_whose_value_was_dropped_is_left_in_a_thread_of_the_serv
 
     threads = CancelledLimiter(has_room=has_room)
     with threads.scope:
-        await ThreadedManager(connect(), threads).__aenter__()
+        await ThreadedManager(connect(), threads, None).__aenter__()
     assert threads.scope.cancelled_caught
     assert threads.calls == 2
     assert events == ["entered", "left"][: 1 + has_room]
