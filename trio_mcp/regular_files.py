@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import secrets
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -103,7 +104,8 @@ def replacing(path: Path, mode: int = 0o666) -> Generator[BinaryIO]:
         permissions = stat.S_IMODE(os.stat(path).st_mode)
     except FileNotFoundError:
         permissions = None
-    new = path.with_name(f".{path.name}.{os.getpid()}.new")
+    # Not the process ID: in a container it is always 1, and a killed process leaves its file behind.
+    new = path.with_name(f".{path.name}.{secrets.token_hex(8)}.new")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | WITHOUT_WAITING
     # Files of settings have keys in them. Others must not read them in the moment before the permissions are copied.
     descriptor = os.open(new, flags, mode if permissions is None else 0o600)

@@ -318,3 +318,17 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
         new.write(b"new")
         assert file.read_bytes() == b"old"
     assert (file.read_bytes(), stat.S_IMODE(file.stat().st_mode), [*tmp_path.iterdir()]) == (b"new", 0o640, [file])
+
+
+def test_a_file_can_be_replaced_while_one_of_the_same_process_id_is_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a container each process has the ID 1, and one that is killed leaves what it has written."""
+    monkeypatch.setattr("os.getpid", lambda: 1)
+    file = tmp_path / "x"
+    with suppress(ZeroDivisionError), replacing(file) as left:
+        left.write(b"left")
+        with replacing(file) as new:
+            new.write(b"new")
+        raise ZeroDivisionError
+    assert (file.read_bytes(), [*tmp_path.iterdir()]) == (b"new", [file])
