@@ -36,32 +36,34 @@ class ListingServer:
 
     Attributes:
         seconds: how long it takes to list.
+        channels: the open connections, the oldest first.
     """
 
     def __init__(self, name: str, kind: str, keys: Sequence[str | JsonObject], seconds: float = 0.0) -> None:
         self.name = name
         self.seconds = seconds
         self._kind = kind
-        self._channels: list[trio.abc.Channel[Envelope]] = []
+        self.channels: list[trio.abc.Channel[Envelope]] = []
         self.items = self._made(keys)
 
-    async def change(self, keys: Sequence[str | JsonObject]) -> None:
-        """List other items, and notify the clients."""
+    async def change(self, keys: Sequence[str | JsonObject], *, only_newest: bool = False) -> None:
+        """List other items, and notify the clients, or only that of the newest connection."""
         self.items = self._made(keys)
-        await self.notify(f"notifications/{self._kind.split(' ')[-1].replace('template', 'resource')}s/list_changed")
+        method = f"notifications/{self._kind.split(' ')[-1].replace('template', 'resource')}s/list_changed"
+        await self.notify(method, only_newest=only_newest)
 
-    async def notify(self, method: str, **params: Any) -> None:
-        for channel in self._channels:
+    async def notify(self, method: str, *, only_newest: bool = False, **params: Any) -> None:
+        for channel in self.channels[-1:] if only_newest else self.channels:
             await channel.send(Envelope(Notification(method, params)))
 
     async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
-        self._channels.append(channel)
+        self.channels.append(channel)
         try:
             async for envelope in channel:
                 if isinstance(envelope.message, Request):
                     await channel.send(Envelope(await self._answer(envelope.message), about=envelope.message.id))
         finally:
-            self._channels.remove(channel)
+            self.channels.remove(channel)
 
     async def _answer(self, request: Request) -> Any:
         result = await self._result(request.method, decoded(request.params))

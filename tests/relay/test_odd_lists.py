@@ -12,9 +12,10 @@ import trio
 from listing_server import MEMBERS, ListingServer, item
 from naming import unnamed
 from relaying import SECONDS
-from trio.testing import wait_all_tasks_blocked
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Client, Server, proxy
+from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE
 
 every_kind = pytest.mark.parametrize("kind", MEMBERS)
 by_name = pytest.mark.parametrize("kind", ["tool", "prompt"])
@@ -194,6 +195,25 @@ async def test_what_is_left_out_is_a_function_of_the_lists_and_not_of_their_orde
                 await wait_all_tasks_blocked()
             found.add(tuple(await listed(client, "tool")))
     assert {frozenset(each) for each in found} == {frozenset({"f_one", "f_two", "f_three"})}
+
+
+async def test_a_list_is_read_over_another_connection_if_that_of_the_notified_host_has_ended(mock_clock: MockClock) -> None:
+    far = ListingServer("far", "tool", ["one"])
+    hub = Server("hub")
+    hub.mount("f", proxy(far, name="far"))
+    async with served(hub) as client:
+        await client.call_tool("f_one")
+        for number in range(READ_AT_ONCE):
+            await far.change([f"{number}"])
+            await wait_all_tasks_blocked()
+        await far.change(["last"], only_newest=True)
+        await wait_all_tasks_blocked()
+        assert {*await listed(client, "tool")} == {f"f_{READ_AT_ONCE - 1}"}
+        await far.channels[-1].aclose()
+        await wait_all_tasks_blocked()
+        mock_clock.jump(PAUSES.first)
+        await wait_all_tasks_blocked()
+        assert {*await listed(client, "tool")} == {"f_last"}
 
 
 async def test_an_update_of_a_resource_that_cannot_be_mounted_takes_nothing_down(

@@ -348,4 +348,9 @@ class Following:
             except Exception as error:  # noqa: BLE001  whatever a server in this process raises; the next change may be read
                 why = single_exception(error)
                 logger.info("the %s of %s were not listed again: %s", kind, self._mirror.whose, why)
+                # The connection of a host may end before its list is read. The lister reads all lists when it connects again.
+                lister = self._lister
+                if lister is not None and lister is not client and not client.link.is_connected:
+                    self._note_stale(lister, kind)
+                    continue
             self._paces[kind].note_reading()
