@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,11 @@ import pytest
 import trio
 from asgi_peer import served
 from naming import naming
+from trio.testing import MockClock
 
 from trio_mcp import Client, HttpOptions, Server, proxy
 from trio_mcp.errors import ConfigurationError
+from trio_mcp.http.open_access import Behind
 from trio_mcp.relay import Backfill, Proxy, RelayServer
 from trio_mcp.relay.behind import checked_command
 from trio_mcp.session import SharedServer
@@ -197,6 +199,46 @@ async def test_what_is_mounted_after_the_application_was_made_counts() -> None:
         async with served(app):
             raise AssertionError("it has started")
     assert isinstance(app.failure, ConfigurationError)
+
+
+def chain_of(*checks: Callable[[], Awaitable[bool]]) -> RelayServer:
+    """Return a proxy in front of one for each check, which finds out whether the server of a command asks."""
+    inner = RelayServer(never, Backfill())
+    for number, check in enumerate(checks):
+        inner = RelayServer(never, Backfill(), behind=Behind(inner, command=f"command {number}", check=check))
+    return inner
+
+
+async def asks_nothing() -> bool:
+    await trio.sleep(30)
+    return True
+
+
+async def cannot_say() -> bool:
+    await trio.sleep(30)
+    return False
+
+
+async def asks() -> bool:
+    raise ConfigurationError("it asks")
+
+
+async def test_slow_commands_are_asked_at_the_same_time(autojump_clock: MockClock) -> None:
+    app = asgi_app(chain_of(asks_nothing, cannot_say, asks_nothing, cannot_say))
+    started = trio.current_time()
+    async with app.serving():
+        assert trio.current_time() - started == 30
+        assert app.unknown == ["command 3", "command 1"]
+
+
+async def test_one_error_says_that_the_servers_of_two_commands_ask_and_the_others_are_not_waited_for(
+    autojump_clock: MockClock,
+) -> None:
+    started = trio.current_time()
+    with pytest.raises(ConfigurationError, match="it asks"):
+        async with asgi_app(chain_of(asks, asks_nothing, asks)).serving():
+            raise AssertionError("it is served")
+    assert trio.current_time() == started
 
 
 async def test_it_is_served_in_memory_as_ever() -> None:

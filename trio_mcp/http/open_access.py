@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, NamedTuple
 
+import trio
+
 from ..errors import ConfigurationError
 from ..session.transport import authenticates
 from ..types import Implementation
@@ -58,12 +60,25 @@ async def check_open_commands(server: object) -> list[str]:
     Returns:
         the commands of which it is not known whether their servers ask for authentication.
     """
-    unknown: list[str] = []
-    for each in all_within(server):
-        behind = behind_of(each)
-        if behind.command and (behind.check is None or not await behind.check()):
-            unknown.append(behind.command)
-    return unknown
+    commands = [behind for each in all_within(server) if (behind := behind_of(each)).command]
+    silent: set[int] = set()
+    failures: list[Exception] = []
+
+    async def check(number: int, behind: Behind) -> None:
+        try:
+            if behind.check is None or not await behind.check():
+                silent.add(number)
+        except Exception as error:  # noqa: BLE001  it is raised after the nursery, without a group
+            failures.append(error)
+            nursery.cancel_scope.cancel()
+
+    # At the same time: each may take half a minute, and a whole server has not much longer to start.
+    async with trio.open_nursery() as nursery:
+        for number, behind in enumerate(commands):
+            nursery.start_soon(check, number, behind)
+    if failures:
+        raise failures.pop(0)
+    return [behind.command for number, behind in enumerate(commands) if number in silent]
 
 
 def all_within(server: object) -> Iterator[object]:
