@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import trio
 
@@ -24,6 +24,8 @@ LISTS = {
     "resources/templates/list": "resourceTemplates",
 }
 
+Connection: TypeAlias = trio.abc.Channel[Envelope]
+
 
 def item(kind: str, key: str, description: str = "") -> JsonObject:
     """Return an item as a server lists it."""
@@ -43,20 +45,20 @@ class ListingServer:
         self.name = name
         self.seconds = seconds
         self._kind = kind
-        self.channels: list[trio.abc.Channel[Envelope]] = []
+        self.channels: list[Connection] = []
         self.items = self._made(keys)
 
-    async def change(self, keys: Sequence[str | JsonObject], *, only_newest: bool = False) -> None:
-        """List other items, and notify the clients, or only that of the newest connection."""
+    async def change(self, keys: Sequence[str | JsonObject], to: Sequence[Connection] | None = None) -> None:
+        """List other items, and notify the clients, or those of some connections."""
         self.items = self._made(keys)
-        method = f"notifications/{self._kind.split(' ')[-1].replace('template', 'resource')}s/list_changed"
-        await self.notify(method, only_newest=only_newest)
+        plural = self._kind.split(" ")[-1].replace("template", "resource") + "s"
+        await self.notify(f"notifications/{plural}/list_changed", to)
 
-    async def notify(self, method: str, *, only_newest: bool = False, **params: Any) -> None:
-        for channel in self.channels[-1:] if only_newest else self.channels:
+    async def notify(self, method: str, to: Sequence[Connection] | None = None, **params: Any) -> None:
+        for channel in self.channels if to is None else to:
             await channel.send(Envelope(Notification(method, params)))
 
-    async def serve_channel(self, channel: trio.abc.Channel[Envelope]) -> None:
+    async def serve_channel(self, channel: Connection) -> None:
         self.channels.append(channel)
         try:
             async for envelope in channel:

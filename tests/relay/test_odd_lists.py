@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,6 +16,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Client, Server, proxy
 from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE
+from trio_mcp.relay.server_client import ServerClient
+from trio_mcp.types import Tool
 
 every_kind = pytest.mark.parametrize("kind", MEMBERS)
 by_name = pytest.mark.parametrize("kind", ["tool", "prompt"])
@@ -197,7 +199,9 @@ async def test_what_is_left_out_is_a_function_of_the_lists_and_not_of_their_orde
     assert {frozenset(each) for each in found} == {frozenset({"f_one", "f_two", "f_three"})}
 
 
-async def test_a_list_is_read_over_another_connection_if_that_of_the_notified_host_has_ended(mock_clock: MockClock) -> None:
+async def test_a_list_is_read_over_another_connection_if_that_of_the_notified_host_has_ended(
+    mock_clock: MockClock,
+) -> None:
     far = ListingServer("far", "tool", ["one"])
     hub = Server("hub")
     hub.mount("f", proxy(far, name="far"))
@@ -206,7 +210,7 @@ async def test_a_list_is_read_over_another_connection_if_that_of_the_notified_ho
         for number in range(READ_AT_ONCE):
             await far.change([f"{number}"])
             await wait_all_tasks_blocked()
-        await far.change(["last"], only_newest=True)
+        await far.change(["last"], far.channels[-1:])
         await wait_all_tasks_blocked()
         assert {*await listed(client, "tool")} == {f"f_{READ_AT_ONCE - 1}"}
         await far.channels[-1].aclose()
@@ -214,6 +218,35 @@ async def test_a_list_is_read_over_another_connection_if_that_of_the_notified_ho
         mock_clock.jump(PAUSES.first)
         await wait_all_tasks_blocked()
         assert {*await listed(client, "tool")} == {"f_last"}
+
+
+async def test_a_host_that_connects_while_a_list_changes_learns_the_new_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    far = ListingServer("far", "tool", ["old"])
+    hub = Server("hub")
+    hub.mount("f", proxy(far, name="far"))
+    original, learned = ServerClient.learn_in_steps, dict[ServerClient, list[str]]()
+    has_learned, goes_on = trio.Event(), trio.Event()
+
+    async def learn_slowly(client: ServerClient, tools: Sequence[Tool]) -> list[Tool]:
+        found = await original(client, tools)
+        learned.setdefault(client, []).extend(tool.name for tool in tools)
+        if client is not next(iter(learned)):  # which is that of the lists
+            has_learned.set()
+            await goes_on.wait()
+        return found
+
+    async with served(hub) as client, trio.open_nursery() as nursery:
+        monkeypatch.setattr(ServerClient, "learn_in_steps", learn_slowly)
+        await far.change(["old"])
+        await wait_all_tasks_blocked()
+        nursery.start_soon(client.call_tool, "f_old")
+        await has_learned.wait()
+        await far.change(["new"], far.channels[:1])
+        await wait_all_tasks_blocked()
+        assert {*await listed(client, "tool")} == {"f_new"}
+        goes_on.set()
+        await wait_all_tasks_blocked()
+        assert [names[-1] for names in learned.values()] == ["new", "new"]
 
 
 async def test_an_update_of_a_resource_that_cannot_be_mounted_takes_nothing_down(

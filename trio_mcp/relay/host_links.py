@@ -163,7 +163,7 @@ class HostLinks:
 
     async def learn(self, tools: list[Tool]) -> None:
         """Let all clients know the tools of the server."""
-        # First: a client that is opened meanwhile learns these.
+        # First: a client that is being opened learns these before it is used.
         self.tools = tools
         for client in self._clients():
             await client.learn_in_steps(tools)
@@ -191,7 +191,11 @@ class HostLinks:
             logger.info("the server %r could not be reached: %s", self._name, failure)
             text = f"the server {self._name!r} cannot be reached: {failure}"
             raise RemoteProtocolError(text, code=INTERNAL_ERROR) from None
-        await client.learn_in_steps(self.tools)
+        learned: list[Tool] | None = None
+        # `learn` passes over a client that is not in its link yet, and other tasks run between the steps.
+        while learned is not self.tools:
+            learned = self.tools
+            await client.learn_in_steps(learned)
         client.watch_lists()
         self.watch_all(client)
         return client
