@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import trio
 import trio.testing
 from asgi_peer import Reply, legacy_call, modern_call, modern_request
@@ -9,6 +12,10 @@ from hosts import progress, proxied
 from relaying import HELLO, SECONDS, Json, Model, ask, result
 
 from trio_mcp.protocol.meta import SUBSCRIPTION_ID
+from trio_mcp.relay import Backfill, RelayServer
+from trio_mcp.runtime import CancelReason
+from trio_mcp.session import make_session
+from trio_mcp.testing.sweep.census import only_new_objects
 
 
 async def test_each_session_has_a_connection_to_the_server() -> None:
@@ -200,6 +207,19 @@ async def test_a_session_that_is_deleted_closes_its_connection() -> None:
         headers, server = await hosts.open_session()
         assert (await hosts.peer.post(b"", headers, method="DELETE")).status == 204
         await server.ends()
+
+
+async def test_a_session_that_has_ended_is_in_no_reference_cycle() -> None:
+    def unused() -> Any:
+        raise AssertionError("nothing connects")
+
+    async with RelayServer(unused, Backfill()).open_service() as service:
+        with only_new_objects():
+            session = make_session(service, shared_channel=False)
+            session.close(CancelReason.CLIENT)
+            ended = weakref.ref(session)
+            del session
+            assert ended() is None
 
 
 async def test_a_request_that_says_too_little_of_itself_is_rejected_with_400() -> None:

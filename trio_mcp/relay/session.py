@@ -113,10 +113,10 @@ class RelaySession(ServerSession):
         self._caller: Hashable | None = None if account is None else account.caller
         if account is None and not shared_channel:
             # Modern hosts over HTTP share the session. What is of no known request counts for all of them together.
-            self._caller = self
+            self._caller = object()
         self._name = name
         self._keeps_session = keeps_session
-        self._principals = PrincipalSessions(self._for_principal, max_sessions)
+        self._principals = PrincipalSessions(partial(self._for_principal, service), max_sessions)
         self._opening = Opening()
         self._scope = trio.CancelScope()
         self._serves_principal = False
@@ -144,9 +144,11 @@ class RelaySession(ServerSession):
             return self._principals.receive(envelope.peer.principal, envelope, outbox, inbound)
         return self.receive_own(envelope, outbox, owns_outbox=owns_outbox, inbound=inbound)
 
-    def _for_principal(self, principal: str) -> RelaySession:
+    @staticmethod
+    def _for_principal(service: Service, principal: str) -> RelaySession:
         """Return a session for a principal, with a separate connection to the server."""
-        made = make_session(self.service, shared_channel=False)
+        # A method of the session would be a reference cycle, since its `PrincipalSessions` keep it.
+        made = make_session(service, shared_channel=False)
         assert isinstance(made, RelaySession)
         made._serves_principal, made._caller = True, principal  # noqa: SLF001  it is of this class
         return made
