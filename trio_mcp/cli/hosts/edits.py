@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import os
 import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import BinaryIO
 
 from ...json_value import JsonValue
 from ...regular_files import MAX_CONFIGURATION, read_regular, replacing
@@ -86,13 +84,7 @@ def back_up(path: Path) -> Path:
     stamp = time.strftime("%Y%m%d-%H%M%S")
     names = (f"{path.name}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
     backup = next(each for name in names if not (each := path.with_name(name)).exists())
-    with private_file(backup) as file:
+    with replacing(backup, 0o600) as file:
         file.write(read_regular(path, MAX_CONFIGURATION))
     shutil.copystat(path, backup)
     return backup
-
-
-def private_file(path: Path) -> BinaryIO:
-    """Create a file that only its owner may read, until it gets the permissions of the file that it is a copy of."""
-    # The files of hosts have keys in them. Others must not read them in the moment before the permissions are copied.
-    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
