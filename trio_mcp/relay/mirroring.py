@@ -139,6 +139,7 @@ class Mirror:
     Attributes:
         name: of the server, for errors.
         registry: what the server offers.
+        left_out: logs what is not offered, and names the server in the log.
     """
 
     def __init__(self, name: str, forward: Forward) -> None:
@@ -146,7 +147,7 @@ class Mirror:
         self._forward = forward
         self.registry = Registry(lambda _change: None, f"the server {name!r}")
         made, left_out = self.registry, LeftOut(logger, f"the server {name!r}")
-        self._left_out = left_out
+        self.left_out = left_out
         made.kept = forwarding_reader(forward)
         self._tools: MirroredList[Tool, ToolModel] = MirroredList(
             "tool", made.tools, attrgetter("name"), lambda model: forwarded_tool(model, forward), left_out
@@ -165,15 +166,6 @@ class Mirror:
             left_out,
         )
         self._completions = made.completions = ForwardedCompletions(made.prompts, made.resources, made.templates)
-
-    @property
-    def whose(self) -> str:
-        """The server, in the log; with the prefix under which it is mounted."""
-        return self._left_out.whose
-
-    @whose.setter
-    def whose(self, whose: str) -> None:
-        self._left_out.whose = whose
 
     def declare(self, capabilities: ServerCapabilities) -> None:
         """Note whether the server has completions."""
@@ -279,7 +271,7 @@ class Following:
                     # The place is of interest if the failure is neither an answer of the server nor an error of the system.
                     trace = None if isinstance(why, McpError | OSError) else why
                     text = "the lists of %s cannot be read, which is tried again: %s"
-                    logger.log(level, text, self._mirror.whose, why, exc_info=trace)
+                    logger.log(level, text, self._mirror.left_out.whose, why, exc_info=trace)
                     failures += 1
                     self.has_failed = True
                 await trio.sleep(BACKOFF.delay(failures))
@@ -305,7 +297,7 @@ class Following:
         except McpError as error:
             if client.link.is_connected:
                 raise
-            logger.info("the connection to %s has ended: %s", self._mirror.whose, error)
+            logger.info("the connection to %s has ended: %s", self._mirror.left_out.whose, error)
         finally:
             await close(client)  # noqa: ASYNC102  it is shielded and bounded itself
 
@@ -329,7 +321,7 @@ class Following:
                 if not client.link.is_connected:
                     raise
                 # The other lists may still be readable.
-                logger.warning("the %s of %s cannot be listed: %s", kind, self._mirror.whose, error)
+                logger.warning("the %s of %s cannot be listed: %s", kind, self._mirror.left_out.whose, error)
 
     async def _read_stale(self) -> None:
         """Read the lists that have changed, each when its pace allows it; until cancelled."""
@@ -347,7 +339,7 @@ class Following:
                 await self._read(client, [kind])
             except Exception as error:  # noqa: BLE001  whatever a server in this process raises; the next change may be read
                 why = single_exception(error)
-                logger.info("the %s of %s were not listed again: %s", kind, self._mirror.whose, why)
+                logger.info("the %s of %s were not listed again: %s", kind, self._mirror.left_out.whose, why)
                 # The connection of a host may end before its list is read. The lister reads all lists when it connects again.
                 lister = self._lister
                 if lister is not None and lister is not client and not client.link.is_connected:

@@ -180,7 +180,7 @@ class Proxy(RelayServer):
     def add_outer(self, mount: MountPoint, outer: Composition, /) -> None:
         """Note a server in which it is mounted."""
         # The name of a command is its last word, which may say little.
-        self._mirror.whose = mount.source
+        self._mirror.left_out.whose = mount.source
         self._outer.append((mount, outer))
 
     @asynccontextmanager
@@ -203,7 +203,7 @@ class Proxy(RelayServer):
             await state.listed.wait()
             return
         if not state.has_failed:
-            logger.warning("%s has not answered yet: what it offers is added when it does", self._mirror.whose)
+            logger.warning("%s has not answered yet: what it offers is added when it does", self._mirror.left_out.whose)
 
     def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
         """Return what its calls need of a service: the connections to the server."""
