@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
-from typing import Protocol
 
 from ..runtime.quota import Quota, add_to
 from ..shared_limits import FOLLOWED_RESOURCES
-
-
-class Watching(Protocol):
-    """What is needed of a connection to the server; it is a `ServerClient`."""
-
-    def watch(self, uri: str) -> None: ...
-
-    def unwatch(self, uri: str) -> None: ...
+from .server_client import ServerClient
 
 
 class Followed:
@@ -26,7 +18,7 @@ class Followed:
         clients: returns the connections that are open. All of them subscribe, since a process reports only its own changes.
     """
 
-    def __init__(self, clients: Callable[[], Iterable[Watching]]) -> None:
+    def __init__(self, clients: Callable[[], Iterable[ServerClient]]) -> None:
         self._clients = clients
         self._quota = Quota(FOLLOWED_RESOURCES)
         self._callers: dict[str, dict[Hashable | None, int]] = {}
