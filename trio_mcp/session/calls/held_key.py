@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...storage import Change, Expect, Store
+from .log import Holding
 from .stored_keys import KEY_KIND, Claim, StoredKey
 
 
 @dataclass(slots=True, eq=False)
-class HeldKey:
-    """Says that this process runs the call of a key that it has claimed (`Holding`).
+class HeldKey(Holding):
+    """Says that this process runs the call of a key that it has claimed.
 
     Args:
         on_lost: called when another process runs it.
@@ -25,9 +26,6 @@ class HeldKey:
 
     def held(self) -> Sequence[Change]:
         return [] if self._is_over else [Expect(KEY_KIND, self._claim.name, self._claim.record.version)]
-
-    def kept(self, changes: Sequence[Change]) -> None:
-        """Nothing: the record stays as it is."""
 
     async def renew(self) -> bool:
         found = await self._store.read(KEY_KIND, self._claim.name)

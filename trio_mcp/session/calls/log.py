@@ -66,12 +66,15 @@ class TakenOver(StoreConflict):
 class Holding(Protocol):
     """What says that this process runs a call: a record that another process puts anew when it takes the call over."""
 
+    __slots__ = ()
+
     def held(self) -> Sequence[Change]:
         """Return the changes that are a conflict once another process has it."""
         ...
 
-    def kept(self, changes: Sequence[Change]) -> None:
-        """These changes, which `held` returned, were made."""
+    def kept(self, changes: Sequence[Change]) -> None:  # noqa: ARG002
+        """Note that these changes, which `held` returned, were made. Does nothing here: most records stay as they are."""
+        return
 
     async def renew(self) -> bool:
         """Look it up after a conflict; return False if another process has it. Raises `StoreError`."""

@@ -6,21 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...storage import Change, Expect
+from ..calls.log import Holding
 from .open_task import OpenTask
 from .record import KIND, stored_key
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTask:
-    """Says that this process runs a task (`Holding`)."""
+class HeldTask(Holding):
+    """Says that this process runs a task."""
 
     _task: OpenTask
 
     def held(self) -> Sequence[Change]:
         return [Expect(KIND, stored_key(self._task.record), self._task.version)]
-
-    def kept(self, changes: Sequence[Change]) -> None:
-        """Nothing: the record stays as it is."""
 
     async def renew(self) -> bool:
         return await self._task.home.catch_up(self._task)
