@@ -22,7 +22,7 @@ from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.session.calls import stored_keys
-from trio_mcp.session.tasks.record import NOBODY
+from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
 from trio_mcp.storage import Change, Put, StoreError, StoreFull, StoreTimeout
 from trio_mcp.types import ToolAnnotations
 
@@ -206,7 +206,7 @@ async def test_a_task_that_was_taken_back_keeps_none_from_being_made() -> None:
         store.write = write_late  # type: ignore[method-assign]
         await talk.round(answered(asked, talk))
         (left,) = [record for (kind, _), record in shop.disk.records.items() if kind == "task"]
-        assert left.owner in Vault(KEYS).names(NOBODY)
+        assert left.owner in Vault(KEYS).names(TAKEN_BACK_OWNER)
         # It went on without a task, in a step: while it lives, no other process carries the call on.
         store.crash()
         other = await stack.enter_async_context(talk_to(shop.process()[1]))

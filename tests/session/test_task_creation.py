@@ -18,7 +18,7 @@ from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits, MemoryBudget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.session.tasks.record import NOBODY
+from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
 from trio_mcp.storage import Change, Put, StoreError, StoreFull, StoreTimeout
 
 BUSY = -32000
@@ -55,9 +55,13 @@ class Place:
     @property
     def stored(self) -> int:
         """Records of tasks, without those that say for a minute that a task was taken back."""
-        nobody = Vault(self.keys).names(NOBODY)
+        taken_back = Vault(self.keys).names(TAKEN_BACK_OWNER)
         return len(
-            [kind for (kind, _), record in self.disk.records.items() if kind == "task" and record.owner not in nobody]
+            [
+                kind
+                for (kind, _), record in self.disk.records.items()
+                if kind == "task" and record.owner not in taken_back
+            ]
         )
 
 

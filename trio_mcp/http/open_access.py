@@ -1,7 +1,7 @@
 """Whether a server may be served over a network to callers that are not authenticated: not one that asks for authentication.
 
-A server asks for it if it has `authenticate`, and a proxy if the server behind it does, or gets credentials from the proxy: they
-would be those of everybody. What a server is made of counts, too: what is mounted in it, and what is behind a proxy.
+A server asks for it if it has `authenticate`, and a proxy if the server behind it does, or gets credentials from the proxy: every
+caller would have what they give access to. What is mounted in a server, and what is behind a proxy, counts too.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ def check_open(server: object) -> None:
         behind = behind_of(each)
         if authenticates(each):
             raise ConfigurationError(
-                f"the server {name_of(each)!r} authenticates its callers, and would be served here to everybody. {CURE}"
+                f"the server {name_of(each)!r} authenticates its callers, and would be reachable here without "
+                f"authentication. {CURE}"
             )
         if behind.credentials:
             raise ConfigurationError(
                 f"the proxy {name_of(each)!r} sends credentials ({behind.credentials}) to the server behind it, and would be "
-                f"served here to everybody, who would have what they give access to. {CURE}"
+                f"reachable here without authentication: every caller would have what they give access to. {CURE}"
             )
 
 

@@ -133,7 +133,7 @@ async def asks_nothing(command: Sequence[str], options: Mapping[str, object], sh
     with trio.move_on_after(CHECK_SECONDS):
         async with open_target(command, options) as opened:
             channel = as_message_channel(opened)
-            # The process ends by itself. The end of a pipe comes before the news how.
+            # The process ends by itself. The pipe closes before the exit status is known.
             while channel.close_reason is None:
                 try:
                     await channel.receive()
@@ -144,7 +144,7 @@ async def asks_nothing(command: Sequence[str], options: Mapping[str, object], sh
     if status == str(ASKS):
         raise ConfigurationError(
             f"the server of {shown} asks for authentication, or sends credentials of its own to another server, and would be "
-            f"served here to everybody. {CURE}"
+            f"reachable here without authentication. {CURE}"
         )
     if is_file and status not in (str(ASKS_NOTHING), str(UNKNOWN)):
         why = reason or f"it takes more than {CHECK_SECONDS:g} seconds"

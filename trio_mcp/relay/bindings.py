@@ -222,8 +222,7 @@ def with_related_task(holder: JsonObject, change: Rename) -> JsonObject:
 
 def key_of(audience: str, principal: str, key: str) -> str:
     """Return the idempotency key of one principal as the server gets it: no key of another principal is the same."""
-    # Without the keys of the ring, although they tell proxies apart: whichever of them were used, a rotation would end its use at
-    # some moment, and the repeat of a call from before it would run a second time.
+    # Not keyed by the ring: after a rotation, a repeat of an earlier call would run again.
     owner = text_digest(f"{audience} {principal}", OWNER_BYTES)
     # The sign tells a digest from a key that looks like one.
     whole = f"{owner}.{key}"

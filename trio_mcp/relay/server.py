@@ -35,7 +35,7 @@ from .session import Connect, RelaySession
 logger = peer_logger("trio_mcp.relay")
 
 NAME = "trio-mcp backfill"
-UNKNOWN: Final = Behind()
+NOTHING_KNOWN: Final = Behind()
 MAX_SESSIONS: Final = 100
 """Sessions of a proxy with several hosts: for each it may start a process."""
 
@@ -74,7 +74,7 @@ class RelayServer:
         max_sessions: int = MAX_SESSIONS,
         name: str | None = None,
         keeps_session: bool = False,
-        behind: Behind = UNKNOWN,
+        behind: Behind = NOTHING_KNOWN,
         leads_to: Sequence[str] = (),
     ) -> None:
         self.behind = behind

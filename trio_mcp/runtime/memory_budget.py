@@ -270,7 +270,7 @@ class TableAccount:
         return self._budget.is_over_share(size, caller)
 
     def is_used_up(self, size: int) -> bool:
-        """Return whether there is no room for these bytes, whoever holds how much."""
+        """Return whether these bytes exceed the total, whatever the shares."""
         return self._budget.drawn + size > self._budget.total
 
     def check(self, size: int, caller: Hashable | None) -> None:

@@ -46,7 +46,7 @@ class OldestFirst(Generic[K, V]):
         self._make_room(caller)
 
     def grow(self, key: K, size: int) -> None:
-        """Count so many bytes more for an entry, and evict what there is no room for."""
+        """Add `size` bytes to an entry; evict until the limits hold."""
         value, caller, before = self._entries[key]
         self._entries[key] = value, caller, before + size
         for limit in self._limits[1:]:

@@ -30,7 +30,7 @@ class PiecesInTurns:
 
     @property
     def are_too_small(self) -> bool:
-        """Whether there are so many of so few bytes that a body which is wanted whole should be given up."""
+        """Whether there are over `MANY_PIECES` pieces of under `MEAN_PIECE` bytes on average: too many to read a whole body."""
         return self._count > MANY_PIECES and self._size < MEAN_PIECE * self._count
 
     def __aiter__(self) -> AsyncIterator[bytes]:

@@ -28,7 +28,7 @@ def quarter_of(limit: int) -> int:
 class Quota:
     """What is held of one limit, in total and by each caller; a caller that holds nothing takes no memory.
 
-    A caller is whatever tells it from others. None is one that is alone, as on stdio: it may have all, unless `per_caller` is not
+    A caller is any hashable key. None is one that is alone, as on stdio: it may have all, unless `per_caller` is not
     the default.
 
     Args:
@@ -52,7 +52,7 @@ class Quota:
         self._held: dict[Hashable | None, int] = {}
 
     def take(self, caller: Hashable | None, size: int = 1) -> None:
-        """Count one more for a caller, or so many. Raises as `check` does; then nothing is counted."""
+        """Count `size` more for a caller. Raises as `check` does; then nothing is counted."""
         held, in_use = self._held.get(caller, 0) + size, self.in_use + size
         # Nearly always there is room for every caller, and every call comes here.
         if in_use > self._half or held > self._cap:
@@ -105,12 +105,12 @@ class Quota:
         return self._held.get(caller, 0)
 
     def add(self, caller: Hashable | None, size: int = 1) -> None:
-        """Count so much more for a caller, whether or not it may have that."""
+        """Add `size` to what a caller holds, without a check."""
         self.in_use += size
         add_to(self._held, caller, size)
 
     def give_back(self, caller: Hashable | None, size: int = 1) -> None:
-        """Count so much less for a caller."""
+        """Subtract `size` from what a caller holds."""
         self.in_use -= size
         add_to(self._held, caller, -size)
 

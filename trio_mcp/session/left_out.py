@@ -1,4 +1,4 @@
-"""What of the lists of a server cannot be offered beside others, and why: its items without a name, or with one twice."""
+"""Why listed items cannot be offered: no name, or a name that is taken."""
 
 from __future__ import annotations
 

@@ -200,7 +200,7 @@ class Subscriptions:
                     del self._by_task[task_id]
 
     def follow_with(self, followers: Sequence[Follower]) -> None:
-        """Let these know of all subscriptions, in place of others. What they refuse is not followed."""
+        """Replace the followers and register all subscriptions with them; ignore refusals."""
         known = [(subscriber.caller, uri) for uri, found in self._by_uri.items() for subscriber in found]
         for caller, uri in known:
             for each in self._followers:

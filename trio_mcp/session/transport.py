@@ -35,7 +35,7 @@ OWNS_PROCESS: Final = ContextVar("OWNS_PROCESS", default=False)
 
 
 class CannotListen(OSError):
-    """An address that a transport was told to listen on is taken, or is none of this machine; its text says which."""
+    """The address to listen on is in use or not local; the text says which."""
 
 
 @contextmanager

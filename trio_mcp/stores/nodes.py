@@ -96,7 +96,7 @@ class Nodes:
             os.close(file)
 
     def remake(self) -> None:
-        """Make the files of this process anew that are not at their places any more.
+        """Recreate the removed lock files of this process.
 
         Raises:
             OSError: one cannot be made, or it cannot be seen whether it is there.
@@ -107,7 +107,7 @@ class Nodes:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._held[node] = _locked(path, locks())
                 os.close(file)
-                logger.warning("%s was removed while this process lived; it was made anew", path)
+                logger.warning("%s was removed while in use; it was recreated", path)
 
     def leave(self) -> None:
         """Say that this process is done with the store."""

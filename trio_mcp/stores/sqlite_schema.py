@@ -87,7 +87,7 @@ def open_database(path: Path) -> sqlite3.Connection:
 
 
 def check_files_beside(path: Path) -> None:
-    """Raise `ConfigurationError` if a file that SQLite keeps beside a database is no regular file: opening a FIFO has no end."""
+    """Raise `ConfigurationError` if a file that SQLite keeps beside a database is no regular file: opening a FIFO would block."""
     for beside in files_beside(path):
         try:
             check_kind(beside)

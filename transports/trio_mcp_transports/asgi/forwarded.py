@@ -124,7 +124,7 @@ class TrustedProxies:
 
 @cache
 def trusted(proxies: tuple[str, ...]) -> TrustedProxies:
-    """Return these proxies, for who asks at each connection."""
+    """Return the cached `TrustedProxies` of these addresses."""
     return TrustedProxies(proxies)
 
 
@@ -200,7 +200,7 @@ def address_of(text: str) -> IpAddress | None:
 
 
 def caller_at(address: IpAddress) -> Hashable:
-    """Return what tells the clients at an address from others; in IPv6 one client has a network of them (RFC 6177)."""
+    """Return the quota key of an address: in IPv6 its /64 network (RFC 6177)."""
     if isinstance(address, IPv6Address):
         return ip_network((address, CLIENT_NETWORK), strict=False)
     return address

@@ -16,7 +16,7 @@ from .target import PythonTarget, Target
 
 
 def check(target: Target, headers: Mapping[str, str]) -> int:
-    """Return the exit status that says so. The proxy that asks says what is wrong, and how to mend it.
+    """Return the exit status that says whether the server asks for authentication. The error for the user is that of the proxy.
 
     Raises:
         CommandError: the target cannot be loaded.

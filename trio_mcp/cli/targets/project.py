@@ -65,7 +65,7 @@ def project_of(path: Path) -> Project:
 
 
 def has_project(folder: Path) -> bool:
-    """Return whether a folder has a `pyproject.toml`; what is not a file, and cannot be read, is one too."""
+    """Return whether a folder has a `pyproject.toml`, readable or not."""
     path = folder / "pyproject.toml"
     return os.path.lexists(path) and not path.is_dir()
 

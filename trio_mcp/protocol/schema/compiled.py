@@ -94,7 +94,7 @@ class CompiledSchema:
         # `multipleOf` divides, and an integer of 640 digits is not a float.
         except ArithmeticError:
             return f"{root or 'the value'} holds a number that is too large to be checked"
-        except BaseException as error:  # noqa: ASYNC103, ASYNC104  what is no panic is raised again
+        except BaseException as error:  # noqa: ASYNC103, ASYNC104  re-raised unless it is a Rust panic
             if not _is_panic(error):
                 raise
             return _too_deep(root)  # noqa: ASYNC104

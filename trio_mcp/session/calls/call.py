@@ -358,7 +358,7 @@ class Call(ABC, Generic[OriginT_co]):
         copies: Iterable[ReplyTarget],
     ) -> bool:
         """Keep an outcome under the key of the call; return whether it is sent from there, once it is stored."""
-        # A repeat goes on in the next process with what this one has recorded, or hears that its outcome is not known.
+        # A repeat goes on in the next process with what this one has recorded, or gets the unknown-outcome error.
         goes_on = keyed.stored is not None and self.actor.cancel_reason is CancelReason.SHUTDOWN
         targets = [*(() if target is None else (target,)), *copies]
         if not keyed.end_leg(None if goes_on else outcome, targets):

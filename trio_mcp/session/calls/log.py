@@ -64,7 +64,7 @@ class TakenOver(StoreConflict):
 
 
 class Holding(Protocol):
-    """What says that this process runs a call: a record that another process puts anew when it takes the call over."""
+    """Proof that this process runs a call: a record whose version changes when another process takes the call over."""
 
     __slots__ = ()
 
@@ -128,7 +128,7 @@ class CallLog:
     Attributes:
         opening: the changes that are made with the first commit: they make the record of the call, under the same key.
         on_opened: called when they are made.
-        is_uncertain: something is being written, or may have been: the store did not say so.
+        is_uncertain: a write is running, or its outcome is unknown.
     """
 
     __slots__ = (

@@ -40,7 +40,7 @@ class OutcomeRoom:
         now = self._clock()
         while self._taken and self._taken[0][0] <= now:
             self._quota.give_back(*self._taken.popleft()[1:])
-        # Callers without a principal are no one caller, and share what one may have.
+        # Callers without a principal share one caller's part.
         holder = ANYBODY if owner is None else owner
         if self._quota.refusal(holder, size) is not None:
             return False

@@ -383,7 +383,7 @@ class KeyedCalls(Generic[C]):
             now = trio.current_time()
             while (until := self._first_outcome_until()) is not None and until <= now:
                 self._kept.evict_oldest()
-            # Those of a caller over its share came early, and are behind none that is over earlier by more than the grace period.
+            # Keys whose outcomes were evicted early are removed late by at most the grace period.
             while (until := self._first_key_until()) is not None and until <= now:
                 over = self._used.pop(next(iter(self._used)))
                 self._account.give_back(KEY_SIZE, None if over is None else over[1])

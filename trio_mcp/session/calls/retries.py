@@ -104,9 +104,9 @@ class Retry(NamedTuple):
             else:
                 await self._claim_and_replay(plan, payload)
         except Exception as error:  # noqa: BLE001  there is no caller that could answer the request
-            told = store_failure(self.services.records, error) if isinstance(error, StoreError) else error
+            public_error = store_failure(self.services.records, error) if isinstance(error, StoreError) else error
             if not self.target.finished:
-                self.target.finish(error_detail(self.services.failures, self.facts, told))
+                self.target.finish(error_detail(self.services.failures, self.facts, public_error))
 
     async def _claim_and_replay(self, plan: Plan, payload: StatePayload) -> None:
         """Replay a call if no other process runs it, and give its claim back if nothing starts here after all."""

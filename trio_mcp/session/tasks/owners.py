@@ -21,7 +21,7 @@ def owner_of(facts: RequestFacts) -> str:
 
 
 def principal_of(owner: str) -> str | None:
-    """Return the principal that is an owner; None if that is a session, or anybody."""
+    """Return the principal that is an owner; None for a session or an anonymous owner."""
     return owner.removeprefix(PRINCIPAL) if owner.startswith(PRINCIPAL) else None
 
 

@@ -27,7 +27,7 @@ from .ids import storage_key
 KIND: Final = "task"
 """The kind of the records in a store."""
 
-NOBODY: Final = "nobody"
+TAKEN_BACK_OWNER: Final = "nobody"
 """The owner of the record of a task that was not created; no owner has this form."""
 
 
@@ -196,12 +196,12 @@ def taken_back(record: TaskRecord, until: float) -> TaskRecord:
     It is over, and its owner is no principal.
     """
     ttl = until - record.created_at
-    return record._replace(owner=NOBODY, tool="", ttl=ttl, message=None, call=None, outcome=TaskOutcome())
+    return record._replace(owner=TAKEN_BACK_OWNER, tool="", ttl=ttl, message=None, call=None, outcome=TaskOutcome())
 
 
 def is_taken_back(stored: Record) -> bool:
     """Return whether a record of a store is that of a task that was not created."""
     try:
-        return TaskRecord.decode(stored.value).owner == NOBODY
+        return TaskRecord.decode(stored.value).owner == TAKEN_BACK_OWNER
     except ValueError:
         return False

@@ -108,7 +108,7 @@ class LegacyEndpoint:
 
     async def _store_and_respond(self, entry: LegacySession, send_response: Respond) -> None:
         if entry.session.has_answers and not await entry.session.commit_answers():
-            # Acknowledged it would not be sent again, and the next process would wait for it for as long as its call may take.
+            # A client does not resend an acknowledged answer; the next process would wait for it.
             raise HttpRejection(503, NOT_RECORDED, code=SERVER_BUSY)
         if entry.place is not None and entry.session.changes != entry.place.saved:
             await self.sessions.save(entry)

@@ -16,7 +16,7 @@ PAGE: Final = 64
 """Events that are read at once."""
 
 MOST_EVENTS: Final = 1 << 40
-"""More events than any stream has: what is not found below is not there."""
+"""Larger than the number of any event."""
 
 
 @dataclass(slots=True)

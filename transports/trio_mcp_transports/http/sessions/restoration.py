@@ -64,7 +64,7 @@ class Restoration:
         """Go on with a stream; return the keys of its calls that have their answers."""
         owed = [resumable(call, said) for call in calls if call.record.id not in said.answered]
         if not said.is_whole and not self.entry.streams.log.is_in(self.home.store):
-            # Their answers may have been among what is no longer known.
+            # The lost events may have contained their answers.
             owed = [replace(call, run=EarlierRun(is_readable=False)) for call in owed]
         if owed:
             stream = self.new_stream(self.entry, peer)
