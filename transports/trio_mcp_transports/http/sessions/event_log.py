@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from trio_mcp.session import Call
     from trio_mcp.session.calls.services import CallServices
 
-STORE_SECONDS: Final = 5.0
+STORE_SECONDS: Final = 6.0
 """How long a store may take for one thing."""
 
 PAGE: Final = 64

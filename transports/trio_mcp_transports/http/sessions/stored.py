@@ -63,10 +63,10 @@ GIVE_BACK_SECONDS: Final = 1.0
 
 GIVE_BACK_ATTEMPTS: Final = 3
 
-OPEN_SECONDS: Final = 5.0
-"""How long the store may take to keep a new session."""
+OPEN_SECONDS: Final = 6.0
+"""How long the store may take to keep a new session: longer than the store waits, whose error says more."""
 
-CLAIM_SECONDS: Final = 5.0
+CLAIM_SECONDS: Final = 6.0
 """How long the store may take to give back a session with its calls."""
 
 PAGE: Final = 100
