@@ -16,6 +16,7 @@ from ..client import Client
 from ..client.target import connectable, open_target
 from ..errors import ConfigurationError
 from ..http.open_access import CURE, Behind
+from ..masking import masked
 from ..session import as_message_channel
 from .credentials import credentials_of
 
@@ -52,7 +53,7 @@ def behind_target(target: object, options: Mapping[str, object]) -> Behind:
     words = [os.fspath(cast("str", word)) for word in found]
     # The words of a file are ours, and it is served by this version.
     is_file = found is not target
-    shown = str(target) if is_file else shlex.join(words)
+    shown = str(target) if is_file else shlex.join(masked(plain_words(words)))
     checked = checked_command(words)
     if checked is None:
         return Behind(command=shown)

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,7 +28,7 @@ server = Server("notes", http=HttpOptions(authenticate=authenticate))
 async def secret() -> str: return "SECRET"
 """
 OPEN = NOTES.replace(", http=HttpOptions(authenticate=authenticate)", "").replace("SECRET", "open")
-COMMAND = [sys.executable, "-c", "import time; time.sleep(60)"]
+COMMAND = [sys.executable, "-c", "import time; time.sleep(60)", "--token", "hunter2"]
 FILES = {
     "command.py": f"from trio_mcp import proxy\nserver = proxy({COMMAND!r})",
     "notes.py": NOTES,
@@ -64,6 +65,10 @@ COMMANDS = {
     "serve a command with backfill": [
         "serve",
         f"{sys.executable} -m trio_mcp backfill -- {sys.executable} -m trio_mcp run far.py",
+    ],
+    "serve a command with a token": [
+        "serve",
+        f"{sys.executable} -m trio_mcp run {URL} --header authorization=hunter2",
     ],
     "dev": ["dev", "hub.py"],
     "backfill a file": [*BACKFILL, "notes.py"],
@@ -134,6 +139,7 @@ def test_no_command_serves_it(arguments: list[str]) -> None:
     (line,) = done.stderr.splitlines()
     assert unnamed(line, "authenticate=", "run", "mount") == []
     assert "Bearer" not in line
+    assert "hunter2" not in line
 
 
 async def test_a_command_is_served_to_the_network_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
@@ -143,9 +149,39 @@ async def test_a_command_is_served_to_the_network_with_one_warning(caplog: pytes
         caplog.clear()
         with trio.fail_after(START), caplog.at_level(logging.WARNING, "trio_mcp.http"):
             async with served(target, **options):
+                assert "hunter2" not in caplog.text
                 return sum("authenticate=" in record.getMessage() for record in caplog.records)
 
     for target in (proxy(COMMAND), far("command.py")):
         assert await warnings(target, **network) == 1
         assert await warnings(target, **network, authenticate=authenticate) == 0
         assert await warnings(target) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "warnings"),
+    [(["--host", "0.0.0.0", "--allowed-host", "mcp.example.com"], 1), ([], 0)],
+    ids=["to the network", "to the machine"],
+)
+def test_backfill_serves_a_command_to_the_network_with_one_warning(options: list[str], warnings: int) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trio_mcp", *BACKFILL, *options, "--", *COMMAND],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **IMPORTS},
+    )
+    limit = threading.Timer(START, process.kill)
+    limit.start()
+    try:
+        assert process.stderr is not None
+        said = [next(line for line in process.stderr if "serves MCP at" in line)]
+        process.terminate()
+        said += process.stderr
+        assert process.wait() == 0
+    finally:
+        limit.cancel()
+        process.kill()
+        process.communicate()
+    assert sum("authenticate=" in line for line in said) == warnings
+    assert "hunter2" not in "".join(said)

@@ -8,11 +8,11 @@ from typing import NamedTuple
 
 import click
 
+from ...masking import MASK, masked, masked_url
 from ...mcp_json import CommandServer, HostServer
 from ..command import command
 from ..errors import CommandError, Status
 from ..hosts import HOSTS, Host, Location, read_entries
-from ..hosts.masking import MASK, masked, masked_url
 from ..options import json_option
 from ..terminal.output import note, show_json, show_table
 

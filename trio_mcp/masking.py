@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from ...printable import SECRET_NAME, is_secret_name, shown_url
+from .printable import SECRET_NAME, is_secret_name, shown_url
 
 MASK: Final = "***"
 PAIRS: Final = frozenset({"--header", "--env", "--environment", "-H", "-e"})
@@ -16,7 +16,8 @@ USERS: Final = frozenset({"--user", "-u"})
 IS_URL: Final = re.compile(r"[A-Za-z][\w+.-]*://\S*$")
 PAIR: Final = re.compile(r"(?P<name>[A-Za-z_][\w.-]*)(?P<sign>=|:\s*)(?P<value>.*)", re.DOTALL)
 INSIDE: Final = re.compile(
-    rf"(?:{SECRET_NAME})[\w.-]*\\?[\"']?\s*(?:=\s*|:\s*(?!/))(?=\S)|://[^/@\s]*:(?=[^/@\s]*@)|-H\s*[\w-]+:\s*(?=\S)",
+    rf"(?:{SECRET_NAME})[\w.-]*\\?[\"']?\s*(?:=\s*|:\s*(?!/))(?=\S)|://[^/@\s]*:(?=[^/@\s]*@)|-H\s*[\w-]+:\s*(?=\S)"
+    rf"|--?[\w-]*(?:{SECRET_NAME})[\w-]*\s+(?=[^\s-])",
     re.IGNORECASE,
 )
 """What comes before a secret in a longer text, such as JSON, a connection string or the line of a shell."""

@@ -1,4 +1,4 @@
-"""What `trio-mcp discover` shows of commands: no word that looks like a secret."""
+"""What `trio-mcp discover`, errors and the log show of commands: no word that looks like a secret."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from trio_mcp.cli.hosts.masking import masked
+from trio_mcp.masking import masked
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,7 @@ from trio_mcp.cli.hosts.masking import masked
         ('npx cli --config \'{"apiKey":"hidden"}\'', "npx cli --config '{\"apiKey\":***'"),
         ('npx cli --config=\'{"api_key": "hidden"}\'', "npx cli '--config={\"api_key\": ***'"),
         ("sh -c 'export TOKEN=hidden; server'", "sh -c 'export TOKEN=***'"),
+        ("sh -c 'cd /srv && server --token hidden'", "sh -c 'cd /srv && server --token ***'"),
         ("sh -c 'server --db postgres://me:hidden@db/shop'", "sh -c 'server --db postgres://me:***'"),
         ("server 'Server=db;User Id=me;Password=hidden;'", "server 'Server=db;User Id=me;Password=***'"),
         ("curl '-HAuthorization: Bearer hidden'", "curl '-HAuthorization: ***'"),
