@@ -57,7 +57,7 @@ chaos: $(STAMPS)/dev  ## let everything go wrong with two processes on one store
 	$(BIN)/python -m pytest -o faulthandler_timeout=0 tests/long/test_chaos.py --chaos-seconds $(CHAOS_SECONDS) $(CHAOS_FLAGS)
 
 long: $(STAMPS)/dev  ## run the tests that take hours: the whole contract everywhere, mutants
-	TRIO_MCP_RUNS=5000 $(BIN)/python -m pytest $(PYTEST_FLAGS) -o faulthandler_timeout=0 --hypothesis-profile long -m 'long or hypothesis'
+	TRIO_MCP_RUNS=10000 $(BIN)/python -m pytest $(PYTEST_FLAGS) -o faulthandler_timeout=0 --hypothesis-profile long -m 'long or hypothesis'
 	$(MAKE) sweep
 	$(MAKE) fuzz FUZZ_SECONDS=14400
 	$(MAKE) mutants

@@ -2,7 +2,7 @@
 
 One example is one list of actions, run on a separate clock in one Trio run. After each action the machine knows exactly
 which requests have had a reply, what each reply says, and what every run of a tool has done so far. The number of examples
-comes from the environment: `TRIO_MCP_RUNS=5000`; that takes more than a minute, so the watchdog has to be off
+comes from the environment: `TRIO_MCP_RUNS=10000`; that takes more than a minute, so the watchdog has to be off
 (`-o faulthandler_timeout=0`). `--hypothesis-seed` repeats a run.
 """
 
