@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import json
 import zlib
-from collections.abc import AsyncIterator, Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Any, ClassVar
 
 import httpx2
 import pytest
 import trio
-from naming import unnamed
+from naming import naming, unnamed
 from recorded_api import BOUND, Api, Json, operation, param, target
 from talk import Talk, talk_to
 from trio.testing import MockClock
 
 from trio_mcp import Caller, CallHandler, CallRequest, CallResult, Client, Server, ServiceOptions, ToolError
+from trio_mcp.errors import PeerError
 from trio_mcp.openapi import Credentials, OpenApiLimits
 from trio_mcp.openapi.encodings import ENCODINGS, PIECE, decoded
 from trio_mcp.runtime import MemoryBudget
@@ -473,6 +476,51 @@ async def test_a_resource_that_is_text_is_read_as_a_result_is() -> None:
         (contents,) = (await client.read_resource("openapi://api/x")).contents
     assert isinstance(contents, TextResourceContents)
     assert contents.text == "ü" * 100_000
+
+
+class Slow(codecs.IncrementalDecoder):
+    """Decodes the first piece until what waits for it is cancelled, and notes each piece."""
+
+    pieces: ClassVar[list[object]] = []
+
+    def decode(self, piece: object, final: bool = False) -> str:
+        self.pieces.append(piece)
+        if len(self.pieces) == 1:
+            with suppress(trio.Cancelled):
+                trio.from_thread.run(trio.sleep_forever)
+        return ""
+
+
+@pytest.fixture
+def slow_pieces(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """What is decoded of bodies in the encoding `slow`."""
+
+    def found(name: str) -> codecs.CodecInfo | None:
+        if name != "slow":
+            return None
+        return codecs.CodecInfo(codecs.utf_8_encode, codecs.utf_8_decode, incrementaldecoder=Slow)
+
+    monkeypatch.setattr(Slow, "pieces", [])
+    monkeypatch.setitem(ENCODINGS, "slow", "slow")
+    codecs.register(found)
+    yield Slow.pieces
+    codecs.unregister(found)
+
+
+@pytest.mark.parametrize("kind", ["tool", "resource"])
+async def test_reading_a_large_response_ends_with_the_timeout_of_its_call(kind: str, slow_pieces: list[object]) -> None:
+    # With the real clock: what reads is in a thread, which has to end by itself.
+    api = always(content=b"x" * 10 * PIECE, headers={"content-type": "text/plain; charset=slow"})
+    server = api.server(operation(), resources=True).with_options(ServiceOptions(max_seconds=0.5))
+    with trio.fail_after(BOUND):
+        async with Client.connect(server) as client:
+            if kind == "tool":
+                assert unnamed((await client.call_tool("run")).text, "0.5 seconds") == []
+            else:
+                with pytest.raises(PeerError, match=naming("0.5 seconds")):
+                    await client.read_resource("openapi://api/x")
+    # None, where it took all the time to come so far.
+    assert len(slow_pieces) < 2
 
 
 BLOCKS: list[tuple[str, dict[str, str], bytes, str]] = [
