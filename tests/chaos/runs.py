@@ -12,10 +12,14 @@ from typing import Final
 import pytest
 import trio
 
+from chaos.operations import KINDS, Operation
 from chaos.world import BrokenPromises, World
 
 RUN_SECONDS: Final = 15.0
 """Seconds of faults in one run. It takes some more until all operations have ended."""
+
+MINUTE: Final = 60.0
+"""Seconds in which some operations of each kind have to succeed."""
 
 
 def runs(folder: Path, config: pytest.Config, seconds: float) -> None:
@@ -23,7 +27,7 @@ def runs(folder: Path, config: pytest.Config, seconds: float) -> None:
     seconds = config.getoption("--chaos-seconds") or seconds
     seed = config.getoption("--chaos-seed")
     seed = SystemRandom().randrange(2**32) if seed is None else seed
-    end, ends = time.monotonic() + seconds, Counter[str]()
+    end, ends, results = time.monotonic() + seconds, Counter[str](), set[type[Operation]]()
     # The rest of a run is none.
     while (left := end - time.monotonic()) > 0.1 * RUN_SECONDS:
         home = folder / str(seed)
@@ -34,6 +38,10 @@ def runs(folder: Path, config: pytest.Config, seconds: float) -> None:
         except BrokenPromises as broken:
             pytest.fail(f"{broken}\n\nthe logs are in {home}; again: --chaos-seed {seed}", pytrace=False)
         ends += world.ends
+        results |= world.results
         shutil.rmtree(home)
         seed += 1
     print("\n".join(f"{count:6} {end}" for end, count in sorted(ends.items())))
+    without = {kind.kind for kind in KINDS if kind not in results}
+    assert results, "no operation has had a result"
+    assert not without or seconds < MINUTE, f"no operation of these kinds has had a result: {without}"

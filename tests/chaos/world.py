@@ -26,7 +26,7 @@ from serving import IMPORTS
 
 from chaos.faults import harm
 from chaos.ledger import Ledger
-from chaos.operations import KINDS, Operation
+from chaos.operations import KINDS, End, Operation
 from chaos.story import Story, merged
 
 SERVER: Final = Path(__file__).parent / "server.py"
@@ -241,10 +241,15 @@ class World:
             await process.start()
 
     def check(self) -> None:
-        """Raise `BrokenPromises` unless the ledger has what the clients were promised."""
+        """Raise `BrokenPromises` unless the ledger has what the clients were promised, and each process has ended in time."""
         broken = [(each, why) for each in self.operations if (why := each.broken_promise(self.ledger.of(each.name)))]
         crashes = [status for process in self.processes for status in process.crashes]
-        assert not crashes, f"processes have ended by themselves: {crashes}"
+        slow_ends = sum(process.slow_ends for process in self.processes)
+        if crashes or slow_ends:
+            what = (
+                f"processes have ended by themselves: {crashes}, or not within {DRAIN:g} s after SIGTERM: {slow_ends}"
+            )
+            raise BrokenPromises(f"{what}\n{merged([self.story], self.begin)}")
         if broken:
             raise BrokenPromises("\n\n".join(self._told(operation, why) for operation, why in broken))
 
@@ -254,6 +259,11 @@ class World:
         for effect in self.ledger.of(operation.name):
             effects.lines.append((effect.at, f"{effect.name} in process {effect.process}"))
         return f"{operation.name}: {why}\n{merged([operation.story, self.story, effects], self.begin)}"
+
+    @property
+    def results(self) -> set[type[Operation]]:
+        """The kinds of operations of which one at least has had its result."""
+        return {type(each) for each in self.operations if each.outcome.end is End.RESULT}
 
     @property
     def ends(self) -> Counter[str]:
