@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 import trio
 from serving import served
 
-from trio_mcp import Client, Context, PeerError, Server, accept, proxy
+from trio_mcp import Change, Client, Context, PeerError, Server, accept, proxy
+from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
+from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.relay import Proxy
+from trio_mcp.session import MessageFacts
 from trio_mcp.types import ResourceLink, TextResourceContents
 
 BOUND = 30.0
@@ -19,15 +24,41 @@ wires = pytest.mark.parametrize(
     ("transport", "mode"),
     [("http", "legacy"), ("http", "modern"), ("websocket", "legacy"), ("websocket", "modern"), ("sse", "legacy")],
 )
-fronts = pytest.mark.parametrize("behind", ["http", "websocket", "proxy"])
+FRONTS = ("http", "websocket", "proxy")
+fronts = pytest.mark.parametrize("behind", FRONTS)
+all_fronts = pytest.mark.parametrize("behind", [*FRONTS, "other era", "mount"])
+"""With a server that speaks only the era that the hosts do not, and with a proxy that is mounted, whose hosts share more."""
 
 
 async def authenticate(headers: Mapping[str, str]) -> str | None:
     return headers.get("authorization")
 
 
-def shop() -> Server:
+class Meeting:
+    """Holds up those of two who come first."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._is_full = trio.Event()
+
+    async def all_are_there(self, name: str) -> None:
+        self._names.add(name)
+        if len(self._names) == 2:
+            self._is_full.set()
+        await self._is_full.wait()
+
+
+def shop(missing: str = "") -> Server:
+    """The server; of requests of the era that it misses it knows the first as little as others do."""
     server = Server("shop")
+
+    @server.message_middleware
+    def reject(message: MessageFacts) -> None:
+        if missing == "legacy" and message.method == "initialize":
+            raise RemoteProtocolError("too old", code=-32022, data={"supported": [MODERN], "requested": "x"})
+        if missing == "modern" and message.method == "server/discover":
+            raise RemoteProtocolError("what?", code=-32601)
+
     receipts: list[int] = []
 
     @server.tool
@@ -43,16 +74,51 @@ def shop() -> Server:
     async def job(ctx: Context) -> str:
         return str((await ctx.elicit("who?", str)).content)
 
+    thinking = Meeting()
+
+    @server.tool
+    async def think(name: str, ctx: Context) -> str:
+        await thinking.all_are_there(name)
+        return (await ctx.sample("who?")).text
+
+    @server.tool
+    async def change(uris: list[str]) -> None:
+        for uri in uris:
+            server.resource_updated(uri)
+
+    server.add_resource("note://{name}", lambda name: name)
     return server
 
 
 @asynccontextmanager
-async def hosts(transport: str, mode: str, behind: str) -> AsyncIterator[tuple[Client, Client]]:
-    """Clients of two principals, of one proxy of a server at a URL."""
+async def hosts(
+    transport: str, mode: str, behind: str, heard: list[tuple[str, str | None]] | None = None
+) -> AsyncIterator[tuple[Client, Client]]:
+    """Clients of two principals, of one proxy of a server at a URL. Each answers what it is asked with its name.
+
+    Args:
+        heard: is given the name of each that is told of a change, and the resource.
+    """
+    asked = Meeting()
+
+    def note(name: str, change: Change) -> None:
+        if heard is not None:
+            heard.append((name, change.uri))
+
+    async def answer(name: str) -> str:
+        await asked.all_are_there(name)
+        return name
+
     with trio.fail_after(BOUND):
-        async with served(shop(), "websocket" if behind == "websocket" else "http") as url:
+        server = shop(missing=mode if behind == "other era" else "")
+        async with served(server, "websocket" if behind == "websocket" else "http") as url:
             async with served(proxy(url), authenticate=authenticate) as inner:
-                target = proxy(inner, headers={"authorization": "the outer proxy"}) if behind == "proxy" else proxy(url)
+                target: Server | Proxy = proxy(url)
+                if behind == "proxy":
+                    target = proxy(inner, headers={"authorization": "the outer proxy"})
+                elif behind == "mount":
+                    target = Server("hub")
+                    target.mount("far", proxy(url))
                 async with served(target, transport, authenticate=authenticate) as outer:
                     alice, bob = (
                         Client.connect(
@@ -60,6 +126,8 @@ async def hosts(transport: str, mode: str, behind: str) -> AsyncIterator[tuple[C
                             mode=mode,
                             headers={"authorization": name},
                             on_elicit=lambda _question, name=name: accept(value=name),
+                            on_sample=lambda _question, name=name: answer(name),
+                            on_change=partial(note, name),
                         )
                         for name in ("alice", "bob")
                     )
@@ -96,3 +164,36 @@ async def test_a_task_asks_the_user_of_its_principal(transport: str, mode: str, 
         for name, client in zip(("alice", "bob"), principals, strict=True):
             nursery.start_soon(run, name, client)
     assert found == {"alice": "alice", "bob": "bob"}
+
+
+@wires
+@all_fronts
+async def test_a_sample_is_answered_by_the_host_of_its_principal(transport: str, mode: str, behind: str) -> None:
+    prefix = "far_" if behind == "mount" else ""
+    async with hosts(transport, mode, behind) as principals, trio.open_nursery() as nursery:
+        found: dict[str, str] = {}
+
+        async def run(name: str, client: Client) -> None:
+            found[name] = (await client.call_tool(f"{prefix}think", {"name": name})).text
+
+        for name, client in zip(("alice", "bob"), principals, strict=True):
+            nursery.start_soon(run, name, client)
+    assert found == {"alice": "alice", "bob": "bob"}
+
+
+@wires
+@all_fronts
+async def test_a_subscription_is_that_of_its_principal(transport: str, mode: str, behind: str) -> None:
+    heard: list[tuple[str, str | None]] = []
+    tool, notes = ("far_change", "note://far/") if behind == "mount" else ("change", "note://")
+    async with hosts(transport, mode, behind, heard) as (alice, bob):
+        async with bob.listen(uris=[f"{notes}bob", f"{notes}all"]) as of_bob:
+            async with alice.listen(uris=[f"{notes}alice", f"{notes}all"]) as of_alice:
+                # Those of one stream come in their order.
+                await alice.call_tool(tool, {"uris": ["note://bob", "note://alice"]})
+                assert (await anext(of_alice)).uri == f"{notes}alice"
+                assert (await anext(of_bob)).uri == f"{notes}bob"
+            await bob.call_tool(tool, {"uris": ["note://all"]})
+            assert (await anext(of_bob)).uri == f"{notes}all"
+    # A change may be told twice: a proxy has several connections.
+    assert {*heard} == {("alice", f"{notes}alice"), ("bob", f"{notes}all"), ("bob", f"{notes}bob")}
