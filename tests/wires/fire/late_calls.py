@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import trio
+from late_sqlite import LONG_TIMEOUT, MOST_LATE
 
 from trio_mcp import OutcomeUnknown, PeerError
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
@@ -18,9 +19,19 @@ from trio_mcp.types import JsonObject
 T = TypeVar("T")
 
 
-def make_late(home: Path, in_time: int) -> None:
-    """Let the writes of the server be late, but for so many of each process."""
-    (home / "late").write_text(f"{in_time} {in_time}")
+def make_late(home: Path, in_time: int, timeout: float) -> None:
+    """Let the writes of the server be late, but for so many of each process; each is given up after so many seconds."""
+    # A server may look at any time.
+    (home / "late.new").write_text(f"{in_time} {in_time} {timeout}")
+    (home / "late.new").rename(home / "late")
+
+
+async def has_landed(home: Path) -> None:
+    """Wait until what is late is made, if anything is and its process lives."""
+    with trio.move_on_after(MOST_LATE + LONG_TIMEOUT):
+        # It is in another process.
+        while (home / "late").exists() and not (home / "landed").exists():  # noqa: ASYNC110
+            await trio.sleep(0.02)
 
 
 def works_again(home: Path) -> None:

@@ -16,21 +16,28 @@ from pathlib import Path
 
 import pytest
 import trio
-from late_calls import assert_once, ended, make_late, new_key
+from late_calls import assert_once, ended, has_landed, make_late, new_key
+from late_sqlite import LONG_TIMEOUT, TIMEOUT
 from serving import IMPORTS, HttpProcess, http_process
 
 from trio_mcp import Client, OutcomeUnknown
 from trio_mcp.client import accept
 from trio_mcp.errors import Unreachable
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.types import ElicitResult
 
 SERVER = Path(__file__).parent / "effects_server.py"
 BOUND = 60.0
 KEYS = {"TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()}
 
 ERAS = (NEWEST_LEGACY, MODERN)
-LATE = [("stdio", ERAS[in_time % 2], in_time) for in_time in range(4)]
-"""With a store that is late, but for so many writes of each process: the wire makes no difference to it."""
+LATE = [
+    *(("stdio", ERAS[in_time % 2], in_time) for in_time in range(4)),
+    *(("http", NEWEST_LEGACY, in_time) for in_time in (0, 3)),
+    ("http", MODERN, 1),
+]
+"""With a store that is late, but for so many writes of each process. What is kept of legacy calls, sessions and streams is kept
+over HTTP alone: there the store is late once the client is connected. A call that asks is kept with its fourth write."""
 
 STORES = [("stdio", mode, None) for mode in ERAS] + LATE
 wires = pytest.mark.parametrize(
@@ -62,11 +69,16 @@ async def connected(home: Path, wire: str, mode: str, in_time: int | None = None
     Args:
         in_time: writes of each process that are not late; None if the store works.
     """
-    environment = KEYS
-    if in_time is not None:
-        environment = {**KEYS, "LATE": "1"}
-        make_late(home, in_time)
-    connect = partial(Client.connect, mode=mode, on_elicit=lambda _params: accept(value=True))
+    environment = KEYS if in_time is None else {**KEYS, "LATE": "1"}
+    if in_time is not None and wire == "stdio":
+        make_late(home, in_time, TIMEOUT)
+
+    async def answer(_question: object) -> ElicitResult:
+        # So that the process that dies with the answer leaves what was late.
+        await has_landed(home)
+        return accept(value=True)
+
+    connect = partial(Client.connect, mode=mode, on_elicit=answer)
     with trio.fail_after(BOUND):
         if wire == "stdio":
             async with connect([sys.executable, str(SERVER), str(home)], env={**IMPORTS, **environment}) as client:
@@ -77,6 +89,8 @@ async def connected(home: Path, wire: str, mode: str, in_time: int | None = None
             nursery.start_soon(start_whenever_killed, server)
             async with connect(server.url.replace("http", wire, 1)) as client:
                 await list_tools(client)
+                if in_time is not None:
+                    make_late(home, in_time, LONG_TIMEOUT)
                 yield client
             nursery.cancel_scope.cancel()
 
