@@ -11,8 +11,10 @@ import trio
 from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, initialize, legacy_call, served
 from crashing_store import CrashingStore, Disk, plain_text
 from late_store import NEVER, Lateness, LateStore
+from naming import unnamed
 
 from trio_mcp import Context, Server
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
@@ -898,6 +900,27 @@ async def test_two_requests_for_a_session_that_cannot_be_claimed_get_the_same_re
         second.store.failing = True
         requests = [second.peer.start(request("ping", number), headers) for number in (3, 4)]
         assert [(await each.end()).status for each in requests] == [503, 503]
+
+
+async def test_a_session_that_cannot_be_claimed_as_the_store_fails_is_rejected_with_the_name_of_the_store(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        async with process(disk, shop) as second:
+            held = await second.peer.start(request("ping", 3), headers).end()
+            assert unnamed(held.json["error"]["message"], "another process") == []
+    async with process(disk, shop) as second:
+        second.store.failing = True
+        failed = await second.peer.start(request("ping", 3), headers).end()
+        second.store.failing, second.store.hang = False, trio.Event()
+        slow = await second.peer.start(request("ping", 4), headers).end(seconds=20)
+        second.store.hang.set()
+    for reply in (held, failed, slow):
+        assert (reply.status, reply.json["error"]["code"]) == (503, SERVER_BUSY)
+    for reply in (failed, slow):
+        assert unnamed(reply.json["error"]["message"], "store") == []
+        assert unnamed(reply.json["error"]["message"], "another process") == ["another process"]
 
 
 async def test_an_id_that_was_made_up_ends_no_session(disk: Disk, shop: Shop) -> None:

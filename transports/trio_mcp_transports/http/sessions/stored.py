@@ -276,7 +276,8 @@ class SessionHome:
             raise self.busy() from None
         except Exception as error:  # noqa: BLE001  whatever a store raises
             self._records.log(NOT_READ, level=logging.ERROR, exc_info=error)
-            raise self.busy() from None
+            text = "The store of this server cannot give back the session now. Try again in a moment."
+            raise HttpRejection(503, text, code=SERVER_BUSY) from None
 
     async def _claim(self, key: str, principal: str | None, make_room: Callable[[], None]) -> LeftSession | None:
         record = await self.store.read(SESSION_KIND, key)
