@@ -396,13 +396,16 @@ def threads_in_turns() -> Iterator[None]:
     run_sync = trio.to_thread.run_sync
 
     async def scripted(fn: Callable[[], object], *, limiter: trio.CapacityLimiter, **_options: object) -> object:
-        async with limiter:
-            try:
-                await trio.sleep(1)
-            except trio.Cancelled:  # no task waits any more, but no thread knows that
-                fn()
-                raise
+        await limiter.acquire_on_behalf_of(fn)
+        try:
+            await trio.sleep(1)
+        except trio.Cancelled:  # no task waits any more, but no thread knows that
+            fn()
+            raise
+        else:
             return fn()
+        finally:
+            limiter.release_on_behalf_of(fn)
 
     trio.to_thread.run_sync = scripted  # type: ignore[assignment]
     try:

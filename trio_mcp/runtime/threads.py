@@ -99,11 +99,13 @@ class ThreadLimiter:
 
     def _limiter_here(self) -> FairLimiter:
         """Return the limiter of the loop that runs now."""
-        # A thread that outlives its loop cannot return its token, so the next loop needs a new limiter.
         if trio.lowlevel.in_trio_run():
             loop = trio.lowlevel.current_trio_token()
             if self._loop is not loop:
-                self._loop, self._limiter, self._abandoned_of = loop, FairLimiter(THREADS, self._limit), {}
+                self._loop = loop
+                # A thread that outlives its loop cannot return its token, so the next loop needs a new limiter.
+                if self._limiter.held.in_use:
+                    self._limiter, self._abandoned_of = FairLimiter(THREADS, self._limit), {}
         return self._limiter
 
     def _count_abandoned(self, caller: Hashable | None) -> None:
