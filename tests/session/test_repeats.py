@@ -14,7 +14,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
 from trio_mcp.protocol.meta import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.runtime import Limits, MemoryBudget
+from trio_mcp.runtime import CancelReason, Limits, MemoryBudget
 from trio_mcp.server import Context, Server
 from trio_mcp.session import TaskOptions
 from trio_mcp.session.calls import repeats
@@ -37,6 +37,7 @@ class Runs:
         server.tool(annotations=self.hints)(self.work)
         server.tool(annotations=self.hints)(self.wait)
         server.tool(self.ask)
+        server.tool(self.wait_and_ask)
         return server
 
     async def work(self, step: int = 1) -> str:
@@ -49,6 +50,10 @@ class Runs:
         await self.go_on.wait()
         await ctx.progress(2)
         return f"run {self.count}"
+
+    async def wait_and_ask(self, ctx: Context) -> str:
+        await self.go_on.wait()
+        return await self.ask(ctx)
 
     async def ask(self, ctx: Context) -> str:
         self.count += 1
@@ -318,6 +323,43 @@ async def test_an_open_question_is_asked_again_on_the_connection_of_the_repeat()
             other.answer(question, accept(value=True))
             assert await other.text(again) == "run 1: accept"
             await other.silence()
+
+
+@pytest.mark.parametrize("closes", [True, False], ids=["its connection closes", "its response is lost"])
+async def test_when_the_repeat_goes_an_open_question_is_asked_again_on_the_connection_before_it(closes: bool) -> None:
+    runs = Runs()
+    async with play(runs.server(), Legacy) as player:
+        await player.call("ask", meta=KEY)
+        await player.question()
+        other = await connection(player, Legacy)
+        with other.outbox:
+            again = send(other, Legacy, "ask")
+            await other.question()
+            leave(other, again, closes=closes)
+        await player.question()
+        await player.answer(accept(value=True))
+        assert await player.text() == "run 1: accept"
+
+
+@pytest.mark.parametrize("closes", [True, False], ids=["its connection closes", "its response is lost"])
+async def test_when_the_repeat_has_gone_the_next_question_goes_to_the_connection_before_it(closes: bool) -> None:
+    runs = Runs()
+    async with play(runs.server(), Legacy) as player:
+        await player.call("wait_and_ask", meta=KEY)
+        other = await connection(player, Legacy)
+        with other.outbox:
+            leave(other, send(other, Legacy, "wait_and_ask"), closes=closes)
+        runs.go_on.set()
+        await player.question()
+        await player.answer(accept(value=True))
+        assert await player.text() == "run 1: accept"
+
+
+def leave(talk: Talk, request: int, *, closes: bool) -> None:
+    if closes:
+        talk.session.close(CancelReason.DISCONNECT)
+    else:
+        talk.session.disconnect(talk.listeners[request])
 
 
 async def test_on_the_same_connection_the_earlier_question_is_withdrawn() -> None:

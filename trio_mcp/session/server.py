@@ -247,11 +247,12 @@ class ServerSession:
         """Cancel every running call of a connection that has ended. Parked calls belong to no connection (M-ST-2c)."""
         self.connection.close()
         self._state.close(reason)
+        # Before their questions are forgotten: a call that another connection waits for asks them again there.
+        for target in list(self.requests):
+            withdraw(target, reason)
         self._asks.close()
         if self._records is not None:
             self._records.close()
-        for target in list(self.requests):
-            withdraw(target, reason)
 
     def attach(self, outbox: Outbox[Envelope] | None) -> None:
         """Set the outbox for messages that belong to no request, such as changes of lists; None removes it.

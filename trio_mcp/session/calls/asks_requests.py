@@ -143,7 +143,20 @@ class CallByRequests(Call[PendingAsks]):
 
         The client has lost the response that brought them, and with it the prompts that its user saw.
         """
+        if self.target is not None:
+            self._origins = {**(self._origins or {}), self.target: self._origin}
         self.take_over(facts, target)
+        self._ask_on(asks)
+
+    def _remove(self, target: ReplyTarget) -> None:
+        super()._remove(target)
+        if self._origins is not None:
+            self._origins.pop(target, None)
+            if self.target is not None and (asks := self._origins.pop(self.target, None)) is not None:
+                self._ask_on(asks)
+
+    def _ask_on(self, asks: PendingAsks) -> None:
+        """Ask on this connection from now on, and ask what is open again there."""
         earlier = self._origin
         open_asks = [request_id for request_id, actor in earlier.actors.items() if actor is self.actor]
         for request_id in open_asks:

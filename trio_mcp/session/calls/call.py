@@ -115,6 +115,8 @@ class Call(ABC, Generic[OriginT_co]):
     """Records answers and step results; None for a call that is never replayed, so that nothing is asked of it."""
     _copies: dict[ReplyTarget, RequestFacts | None] = field(default_factory=dict, init=False)
     """Further requests that get the same reply; the first takes the place of `target`, with its own facts if it has any here."""
+    _origins: dict[ReplyTarget, OriginT_co] | None = field(default=None, init=False)
+    """The connections of the copies whose place a repeat has taken; None before the first repeat of a call that needs them."""
     keyed: calls.repeats.KeyedCall[Call] | None = field(default=None, init=False)
     """What is known of it under its idempotency key; None without one."""
     _reports: ProgressReports | None = field(default=None, init=False)
