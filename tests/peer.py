@@ -16,8 +16,7 @@ from typing import Any
 import trio
 
 from trio_mcp.protocol.jsonrpc import Answers, Batch, Message, RequestId, dump, parse
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 from trio_mcp.session import AnyChannel, Envelope
 
 Json = dict[str, Any]

@@ -16,7 +16,7 @@ from trio_mcp.client import Client
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http.client.channel import HttpChannel
-from trio_mcp_transports.httpx.limits import POST_TIMEOUT, ClientLimits
+from trio_mcp_transports.httpx import POST_TIMEOUT, ClientLimits
 
 BOUND = 1000
 """Virtual seconds that any wait may take."""

@@ -22,8 +22,7 @@ from wire_oracle import WireOracle
 
 from trio_mcp.protocol.connection import Rejected
 from trio_mcp.protocol.jsonrpc import RequestId, dump
-from trio_mcp.protocol.meta import LOG_LEVEL
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
+from trio_mcp.protocol.revisions import LOG_LEVEL, NEWEST_LEGACY
 from trio_mcp.protocol.strict_json import DEFAULT_LIMITS
 from trio_mcp.runtime import Account
 from trio_mcp.server import Server

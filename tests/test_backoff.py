@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.backoff import Backoff
+from trio_mcp.base.backoff import Backoff
 
 
 @pytest.mark.parametrize(("failures", "expected"), [(0, 0.5), (1, 1.0), (2, 2.0), (5, 16.0), (6, 30.0), (10_000, 30.0)])

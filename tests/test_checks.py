@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from trio_mcp.checks import (
+from trio_mcp.base.checks import (
     check_callable,
     check_choice,
     check_instance,

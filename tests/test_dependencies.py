@@ -22,7 +22,7 @@ SOURCES = [ROOT / "trio_mcp", ROOT / "transports" / "trio_mcp_transports"]
 EXTRAS = {
     "anthropic": "trio_mcp/providers/anthropic_client.py",
     "openai": "trio_mcp/providers/openai_client.py",
-    "yaml": "trio_mcp/openapi/yaml_text.py",
+    "yaml": "trio_mcp/openapi/documents.py",
     "goose": "trio_mcp/cli/hosts/yaml_files.py",
 }
 """The only file that may import what an extra installs."""

@@ -16,10 +16,10 @@ from pages import Names, Page
 from programs import Programs, programs
 
 from trio_mcp import Client, ClientGroup, Context
-from trio_mcp.client import agent
+from trio_mcp.client.agent import agent
 from trio_mcp.protocol.conversation import conversation_problem
 from trio_mcp.providers import ScriptedProvider
-from trio_mcp.session import tool_loop
+from trio_mcp.session import token_usage
 from trio_mcp.testing import tool_use
 from trio_mcp.types import ToolResultContent
 
@@ -77,8 +77,8 @@ async def test_the_text_is_shown(
 @pytest.mark.parametrize(
     "text",
     [
-        f"`max_iterations` ({tool_loop.MAX_ITERATIONS})",
-        f"No answer has more than {tool_loop.MAX_CALLS} calls",
+        f"`max_iterations` ({token_usage.MAX_ITERATIONS})",
+        f"No answer has more than {token_usage.MAX_CALLS} calls",
         f"at most `max_parallel` of them ({agent.MAX_PARALLEL})",
         f"`max_result` bytes ({agent.MAX_RESULT // 1024**2} MiB)",
         f"`max_tokens` ({agent.MAX_TOKENS:,} for one answer)",

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from floors import PAGES, floors, with_table
 
 from tests.test_eras import MAY_DECIDE
 
@@ -29,6 +30,19 @@ def test_every_module_that_the_page_names_exists() -> None:
     names = NAME.findall(PAGE)
     assert names
     assert [name for name in names if not is_there(name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_floors_are_those_that_the_linter_checks(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert with_table(text) == text, "write the pages: python docs/site/floors.py"
+
+
+def test_every_package_is_on_one_floor() -> None:
+    found = {f"trio_mcp.{path.stem}" for path in (ROOT / "trio_mcp").iterdir() if path.suffix == ".py" or path.is_dir()}
+    names = [name for floor in floors() for name in floor]
+    apart = {"trio_mcp.__init__", "trio_mcp.__main__", "trio_mcp.__pycache__"}
+    assert sorted(names) == sorted({*found - apart, "trio_mcp_transports"})
 
 
 @pytest.mark.parametrize("package", ["runtime", "session", "client", "relay", "providers", "openapi", "stores", "cli"])

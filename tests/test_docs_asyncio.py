@@ -11,8 +11,7 @@ from pages import Names, Page
 from serving import ROOT
 
 from trio_mcp import Client, Server
-from trio_mcp.session.event_loop import ASYNCIO_ERRORS
-from trio_mcp.session.event_loop import PAGE as ADVICE
+from trio_mcp.session.event_loop import ASYNCIO_ERRORS, PAGE as ADVICE
 
 PAGE = Page("asyncio")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -7,8 +7,8 @@ import trio
 from pages import Page
 
 from trio_mcp import Client
+from trio_mcp.base.shared_limits import ANSWERED_QUESTIONS
 from trio_mcp.relay import RelayServer
-from trio_mcp.shared_limits import ANSWERED_QUESTIONS
 
 PAGE = Page("backfill")
 

@@ -8,7 +8,7 @@ from pages import Page
 
 from trio_mcp import Client
 from trio_mcp.cli.commands.dev import command_line
-from trio_mcp.server.differences import IDENTITY
+from trio_mcp.server.generations import IDENTITY
 from trio_mcp.server.lifespan import LIFESPAN_EXIT_SECONDS
 
 PAGE = Page("dev")

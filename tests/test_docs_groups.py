@@ -11,8 +11,8 @@ from pages import Names, Page
 from programs import Programs, programs
 
 from trio_mcp import ClientGroup, Context, Server
-from trio_mcp.backoff import STABLE_AFTER
-from trio_mcp.client import group, group_listing, group_member
+from trio_mcp.base.backoff import STABLE_AFTER
+from trio_mcp.client.group import group, lists, member
 from trio_mcp.mcp_json.entries import ALIASES, KNOWN
 
 __all__ = ["programs"]
@@ -124,11 +124,11 @@ def test_the_page_has_every_member_of_a_file() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        f"up to {group_member.ATTEMPTS} attempts",
-        f"at most {group_member.BACKOFF.longest:g} seconds apart",
+        f"up to {member.ATTEMPTS} attempts",
+        f"at most {member.BACKOFF.longest:g} seconds apart",
         f"at most `open_timeout` seconds ({group.OPEN_TIMEOUT:g})",
         f"a connection of {STABLE_AFTER:g} seconds",
-        f"`timeout` seconds ({group_listing.LIST_TIMEOUT:g})",
+        f"`timeout` seconds ({lists.LIST_TIMEOUT:g})",
     ],
 )
 def test_the_page_has_the_limits_of_the_code(text: str) -> None:

@@ -9,10 +9,10 @@ import pytest
 from pages import Page
 
 from trio_mcp import HttpLimits, ServiceOptions, TaskOptions
+from trio_mcp.base.shared_limits import RUNNING_CALLS
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Limits
 from trio_mcp.runtime.quota import Quota
-from trio_mcp.shared_limits import RUNNING_CALLS
 from trio_mcp_transports.hypercorn.config import ConnectionLimits
 
 PAGE = Page("limits")

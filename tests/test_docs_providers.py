@@ -14,7 +14,7 @@ from pages import Names, Page
 from trio_mcp import ProviderError, SamplingProvider
 from trio_mcp.errors import ProviderErrorKind
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider
-from trio_mcp.providers.attempts import MAX_RETRIES, MAX_WAIT, PASSING, RETRY_BACKOFF, TIMEOUT
+from trio_mcp.providers.api import MAX_RETRIES, MAX_WAIT, PASSING, RETRY_BACKOFF, TIMEOUT
 from trio_mcp.types import CreateMessageRequestParams, SamplingMessage, TextContent
 
 PAGE = Page("providers")

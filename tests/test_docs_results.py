@@ -9,8 +9,8 @@ import trio
 from pages import Names, Page
 
 from trio_mcp import Client
-from trio_mcp.server.media import MAX_FILE
-from trio_mcp.server.plain_schemas import MAX_INLINED
+from trio_mcp.server.values.media import MAX_FILE
+from trio_mcp.server.values.schemas import MAX_INLINED
 from trio_mcp.session import ServiceOptions
 from trio_mcp.types import CallToolResult
 

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 import trio
 from pages import Names, Page
-from talk import accept as answer
-from talk import talk_to
+from talk import accept as answer, talk_to
 
 from trio_mcp import Client, Server, ServiceOptions, accept
 from trio_mcp.client import MAX_ROUNDS

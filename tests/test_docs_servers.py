@@ -8,7 +8,7 @@ from pages import Names, Page
 from talk import Talk, talk_to
 
 from trio_mcp import Client, Context, accept
-from trio_mcp.server.completion import MAX_VALUES
+from trio_mcp.server.data.completion import MAX_VALUES
 
 PAGE = Page("servers")
 BOUND = 20.0

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pages import Names, Page
 
+from trio_mcp.base.shared_limits import STORED_RECORDS
 from trio_mcp.protocol.sealing.request_state import KeyRing, to_base64url
-from trio_mcp.shared_limits import STORED_RECORDS
 from trio_mcp.stores import opening
 from trio_mcp.stores.sealed import SECONDS
 from trio_mcp.stores.sqlite import SWEEP_SECONDS

@@ -9,7 +9,7 @@ import trio
 from pages import Names, Page
 
 from trio_mcp import Client, ToolSearch
-from trio_mcp.server.search_index import MAX_TERMS
+from trio_mcp.server.tools.search_index import MAX_TERMS
 
 PAGE = Page("tool-search")
 BOUND = 20.0

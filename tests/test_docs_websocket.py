@@ -15,8 +15,8 @@ from trio_mcp_transports.http import HttpLimits
 from trio_mcp_transports.hypercorn.config import DEFAULT_CONNECTION_LIMITS, guarded_config
 from trio_mcp_transports.hypercorn.connection import MAX_RECV
 from trio_mcp_transports.hypercorn.inbox import MAX_QUEUED_BYTES, MAX_QUEUED_MESSAGES
-from trio_mcp_transports.websocket.byte_stream import MAX_HANDSHAKE
 from trio_mcp_transports.websocket.client import INBOX, connect
+from trio_mcp_transports.websocket.handshake import MAX_HANDSHAKE
 
 PAGE = Page("websocket")
 BOUND = 20.0

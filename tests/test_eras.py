@@ -29,11 +29,9 @@ MAY_DECIDE = {
     "trio_mcp_transports.asgi.modern": "what is checked of a modern POST, and its HTTP statuses",
     "trio_mcp_transports.http.server.app": "the HTTP router: routes a POST by its era, by body and header",
     "trio_mcp.session.client": "encodes as the newest legacy revision until the dialect is chosen",
-    "trio_mcp.relay.probing": "finds out the era of a server, for a proxy",
-    "trio_mcp.relay.opening": "finds out whether a host and a server speak one revision",
+    "trio_mcp.relay.opening": "finds out the era of a server for a proxy, and whether the host speaks the same revision",
     "trio_mcp.relay.passing": "a proxy adds what it answers to the handshake of a session, or to each request",
-    "trio_mcp.client.opening": "finds out the era of a server",
-    "trio_mcp.client.dialects": "what the client does in each era",
+    "trio_mcp.client.dialects": "finds out the era of a server, and what the client does in each era",
 }
 
 NAME_ERAS_TO_PEOPLE = ("trio_mcp.cli.", "trio_mcp.testing.")

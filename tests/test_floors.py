@@ -55,7 +55,7 @@ def test_the_files_of_hosts_are_read_without_trio_or_a_client() -> None:
 def test_a_client_of_one_server_loads_no_group_and_no_agent() -> None:
     modules = loaded("trio_mcp", then="trio_mcp.Client")
     assert modules.isdisjoint(
-        {"trio_mcp.client.group", "trio_mcp.client.agent", "trio_mcp.model_formats", "trio_mcp.mcp_json"}
+        {"trio_mcp.client.group.group", "trio_mcp.client.agent.agent", "trio_mcp.model_formats", "trio_mcp.mcp_json"}
     )
 
 
@@ -141,26 +141,24 @@ NOT_NEEDED = {
     "trio_mcp.protocol.conversation",
     "trio_mcp.protocol.uri.expressions",
     "trio_mcp.protocol.uri.matching",
-    "trio_mcp.protocol.uri.template",
     "trio_mcp.relay",
     "trio_mcp.runtime.budget",
-    "trio_mcp.server.asking",
-    "trio_mcp.server.builder",
+    "trio_mcp.server.elicit.exchanges",
+    "trio_mcp.server.tools.builder",
     "trio_mcp.server.concurrency",
-    "trio_mcp.server.elicitation",
-    "trio_mcp.server.elicits",
-    "trio_mcp.server.forms",
-    "trio_mcp.server.handoff",
+    "trio_mcp.server.elicit.elicitation",
+    "trio_mcp.server.elicit.elicits",
+    "trio_mcp.server.elicit.forms",
+    "trio_mcp.server.tools.handoff",
     "trio_mcp.server.large_results",
     "trio_mcp.server.middleware",
     "trio_mcp.server.nested",
-    "trio_mcp.server.prompts",
-    "trio_mcp.server.resources",
+    "trio_mcp.server.data.prompts",
+    "trio_mcp.server.data.resources",
     "trio_mcp.server.sampling.answers",
     "trio_mcp.server.sampling.loop",
-    "trio_mcp.server.sampling.model",
-    "trio_mcp.server.step_results",
-    "trio_mcp.server.url_elicitation",
+    "trio_mcp.server.values.step_results",
+    "trio_mcp.server.elicit.url",
     "trio_mcp.session.batch",
     "trio_mcp.session.calls.asks_rounds",
     "trio_mcp.session.calls.earlier",
@@ -171,8 +169,8 @@ NOT_NEEDED = {
     "trio_mcp.session.kept_results",
     "trio_mcp.session.keyed_requests",
     "trio_mcp.session.listen_requests",
-    "trio_mcp.session.snapshot",
-    "trio_mcp.session.statistics",
+    "trio_mcp.session.recovery.snapshot",
+    "trio_mcp.session.observing",
     "trio_mcp.session.tasks.requests",
     "trio_mcp.session.tasks.tasks",
     "trio_mcp.session.token_usage",

@@ -7,7 +7,7 @@ import gc
 import pytest
 import trio
 
-from trio_mcp.groups import (
+from trio_mcp.base.groups import (
     UnwrappedErrors,
     cause_chain,
     first_leaf,

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from trio_mcp import configure_logging
-from trio_mcp.log_context import LOG_CONTEXT, LogContext
-from trio_mcp.log_setup import LOG_FORMATS, LOG_LEVELS, LogFormat
+from trio_mcp.base.log_setup import LOG_CONTEXT, LOG_FORMATS, LOG_LEVELS, LogContext, LogFormat
 
 ESCAPE = "\x1b[31m\u202e"
 

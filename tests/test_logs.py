@@ -8,7 +8,7 @@ import re
 import pytest
 from naming import unnamed
 
-from trio_mcp.logs import (
+from trio_mcp.base.logs import (
     MAX_CHARACTERS,
     MAX_KINDS,
     MAX_TRACEBACKS,

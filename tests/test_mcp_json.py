@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from naming import naming, unnamed
 
+from trio_mcp.base.regular_files import MAX_CONFIGURATION
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.mcp_json import CommandServer, McpJson, UrlServer, parse_mcp_json, read_mcp_json
-from trio_mcp.regular_files import MAX_CONFIGURATION
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,7 @@ from spec_schemas import (
     validator,
 )
 
-from trio_mcp.protocol.meta import PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
 Message = dict[str, Any]
 

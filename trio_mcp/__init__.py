@@ -7,225 +7,156 @@ that asks takes several requests: each result with questions, and the request th
 Docstrings cite rules of the MCP specification by id, such as L-HTTP-7s (L for legacy, M for modern; `tests/requirements/` lists
 them), and proposals for the specification by number, such as SEP-1034.
 
-The public names are defined in the packages named below and, but for the errors, are loaded when they are first used. A server
+The public names are defined in the packages named below, and loaded when they are first used. A server
 therefore loads no client, and `trio_mcp.protocol` loads no Trio.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from . import late as _late
-from .errors import (
-    BranchElicitNotAllowed,
-    BranchLimit,
-    CapabilityError,
-    Disconnected,
-    ElicitationCancelled,
-    ElicitationDeclined,
-    ElicitationInvalid,
-    LimitExceeded,
-    McpError,
-    OutcomeUnknown,
-    PeerError,
-    ProtocolError,
-    ProviderError,
-    RequestTimeout,
-    ResourceNotFound,
-    SampleRefused,
-    ServerUnavailable,
-    SessionLost,
-    TaskCancelled,
-    ToolError,
-    ToolFailed,
-    UrlElicitationRequired,
-)
-from .process_memory import no_collection as _no_collection
+from .base import late as _late
+from .base.process_memory import no_collection as _no_collection
 
 if TYPE_CHECKING:
+    from .base.log_setup import configure_logging as configure_logging
     from .client import (
-        Change,
-        Client,
-        ClientTask,
-        ConnectKeywords,
-        ElicitRouter,
-        ResponseCache,
-        accept,
-        accept_defaults,
-        decline,
-        dismiss,
+        Change as Change,
+        Client as Client,
+        ClientTask as ClientTask,
+        ConnectKeywords as ConnectKeywords,
+        ElicitRouter as ElicitRouter,
+        ResponseCache as ResponseCache,
+        accept as accept,
+        accept_defaults as accept_defaults,
+        decline as decline,
+        dismiss as dismiss,
     )
-    from .client.agent import AgentResult, run_agent
-    from .client.agent_calls import AgentCall
-    from .client.group import ClientGroup
-    from .client.group_member import ServerState, ServerStatus
-    from .client.group_servers import GroupServer
-    from .client.model_tools import ModelTools, list_model_tools
-    from .http import HttpLimits, HttpOptions, HttpRequest, HttpResponse, Tls
-    from .log_setup import configure_logging
-    from .relay import proxy
-    from .runtime import CancelReason
-    from .sampling import SamplingProvider
+    from .client.agent.agent import AgentResult as AgentResult, run_agent as run_agent
+    from .client.agent.calls import AgentCall as AgentCall
+    from .client.agent.model_tools import ModelTools as ModelTools, list_model_tools as list_model_tools
+    from .client.group.group import ClientGroup as ClientGroup
+    from .client.group.member import ServerState as ServerState, ServerStatus as ServerStatus
+    from .client.group.servers import GroupServer as GroupServer
+    from .errors import (
+        BranchElicitNotAllowed as BranchElicitNotAllowed,
+        BranchLimit as BranchLimit,
+        CapabilityError as CapabilityError,
+        Disconnected as Disconnected,
+        ElicitationCancelled as ElicitationCancelled,
+        ElicitationDeclined as ElicitationDeclined,
+        ElicitationInvalid as ElicitationInvalid,
+        LimitExceeded as LimitExceeded,
+        McpError as McpError,
+        OutcomeUnknown as OutcomeUnknown,
+        PeerError as PeerError,
+        ProtocolError as ProtocolError,
+        ProviderError as ProviderError,
+        RequestTimeout as RequestTimeout,
+        ResourceNotFound as ResourceNotFound,
+        SampleRefused as SampleRefused,
+        ServerUnavailable as ServerUnavailable,
+        SessionLost as SessionLost,
+        TaskCancelled as TaskCancelled,
+        ToolError as ToolError,
+        ToolFailed as ToolFailed,
+        UrlElicitationRequired as UrlElicitationRequired,
+    )
+    from .http import (
+        HttpLimits as HttpLimits,
+        HttpOptions as HttpOptions,
+        HttpRequest as HttpRequest,
+        HttpResponse as HttpResponse,
+        Tls as Tls,
+    )
+    from .relay import proxy as proxy
+    from .runtime import CancelReason as CancelReason
+    from .sampling import SamplingProvider as SamplingProvider
     from .server import (
-        Accepted,
-        Audio,
-        BreakToolLoop,
-        CallHandler,
-        CallMiddleware,
-        CallRequest,
-        CallResult,
-        ClientTools,
-        Context,
-        Declined,
-        Dismissed,
-        Elicit,
-        Elicited,
-        ElicitExchange,
-        File,
-        Image,
-        Mirrored,
-        Provide,
-        Sampled,
-        SampleExchange,
-        SampleInvalid,
-        Server,
-        Titled,
-        ToolLoopResult,
-        ToolResult,
-        ToolSearch,
-        UrlAccepted,
+        Accepted as Accepted,
+        Audio as Audio,
+        BreakToolLoop as BreakToolLoop,
+        CallHandler as CallHandler,
+        CallMiddleware as CallMiddleware,
+        CallRequest as CallRequest,
+        CallResult as CallResult,
+        ClientTools as ClientTools,
+        Context as Context,
+        Declined as Declined,
+        Dismissed as Dismissed,
+        Elicit as Elicit,
+        Elicited as Elicited,
+        ElicitExchange as ElicitExchange,
+        File as File,
+        Image as Image,
+        Mirrored as Mirrored,
+        Provide as Provide,
+        Sampled as Sampled,
+        SampleExchange as SampleExchange,
+        SampleInvalid as SampleInvalid,
+        Server as Server,
+        Titled as Titled,
+        ToolLoopResult as ToolLoopResult,
+        ToolResult as ToolResult,
+        ToolSearch as ToolSearch,
+        UrlAccepted as UrlAccepted,
     )
-    from .server.builder import tool
-    from .session import Caller, ChannelServer, MessageFacts, MessageMiddleware, ServiceOptions, TaskOptions
+    from .server.tools.builder import tool as tool
+    from .session import (
+        Caller as Caller,
+        ChannelServer as ChannelServer,
+        MessageFacts as MessageFacts,
+        MessageMiddleware as MessageMiddleware,
+        ServiceOptions as ServiceOptions,
+        TaskOptions as TaskOptions,
+    )
+else:
+    _load, _, __all__ = _late.exports(
+        __name__,
+        {
+            "base.log_setup": "configure_logging",
+            "client": (
+                "Change Client ClientTask ConnectKeywords ElicitRouter ResponseCache accept accept_defaults "
+                "decline dismiss"
+            ),
+            # Not in `client`, so that a client which runs no agent does not load it.
+            "client.agent.agent": "AgentResult run_agent",
+            "client.agent.calls": "AgentCall",
+            "client.agent.model_tools": "ModelTools list_model_tools",
+            # Nor does one of a single server load the group.
+            "client.group.group": "ClientGroup",
+            "client.group.member": "ServerState ServerStatus",
+            "client.group.servers": "GroupServer",
+            "errors": (
+                "BranchElicitNotAllowed BranchLimit CapabilityError Disconnected ElicitationCancelled "
+                "ElicitationDeclined ElicitationInvalid LimitExceeded McpError OutcomeUnknown PeerError "
+                "ProtocolError ProviderError RequestTimeout ResourceNotFound SampleRefused ServerUnavailable "
+                "SessionLost TaskCancelled ToolError ToolFailed UrlElicitationRequired"
+            ),
+            "http": "HttpLimits HttpOptions HttpRequest HttpResponse Tls",
+            "relay": "proxy",
+            "runtime": "CancelReason",
+            "sampling": "SamplingProvider",
+            "server": (
+                "Accepted Audio BreakToolLoop CallHandler CallMiddleware CallRequest CallResult ClientTools "
+                "Context Declined Dismissed Elicit ElicitExchange Elicited File Image Mirrored Provide "
+                "SampleExchange SampleInvalid Sampled Server Titled ToolLoopResult ToolResult ToolSearch "
+                "UrlAccepted"
+            ),
+            # Not in `server`, where the package `tools` has the module.
+            "server.tools.builder": "tool",
+            "session": "Caller ChannelServer MessageFacts MessageMiddleware ServiceOptions TaskOptions",
+        },
+    )
 
-__all__ = [
-    "Accepted",
-    "AgentCall",
-    "AgentResult",
-    "Audio",
-    "BranchElicitNotAllowed",
-    "BranchLimit",
-    "BreakToolLoop",
-    "CallHandler",
-    "CallMiddleware",
-    "CallRequest",
-    "CallResult",
-    "Caller",
-    "CancelReason",
-    "CapabilityError",
-    "Change",
-    "ChannelServer",
-    "Client",
-    "ClientGroup",
-    "ClientTask",
-    "ClientTools",
-    "ConnectKeywords",
-    "Context",
-    "Declined",
-    "Disconnected",
-    "Dismissed",
-    "Elicit",
-    "ElicitExchange",
-    "ElicitRouter",
-    "ElicitationCancelled",
-    "ElicitationDeclined",
-    "ElicitationInvalid",
-    "Elicited",
-    "File",
-    "GroupServer",
-    "HttpLimits",
-    "HttpOptions",
-    "HttpRequest",
-    "HttpResponse",
-    "Image",
-    "LimitExceeded",
-    "McpError",
-    "MessageFacts",
-    "MessageMiddleware",
-    "Mirrored",
-    "ModelTools",
-    "OutcomeUnknown",
-    "PeerError",
-    "ProtocolError",
-    "Provide",
-    "ProviderError",
-    "RequestTimeout",
-    "ResourceNotFound",
-    "ResponseCache",
-    "SampleExchange",
-    "SampleInvalid",
-    "SampleRefused",
-    "Sampled",
-    "SamplingProvider",
-    "Server",
-    "ServerState",
-    "ServerStatus",
-    "ServerUnavailable",
-    "ServiceOptions",
-    "SessionLost",
-    "TaskCancelled",
-    "TaskOptions",
-    "Titled",
-    "Tls",
-    "ToolError",
-    "ToolFailed",
-    "ToolLoopResult",
-    "ToolResult",
-    "ToolSearch",
-    "UrlAccepted",
-    "UrlElicitationRequired",
-    "accept",
-    "accept_defaults",
-    "configure_logging",
-    "decline",
-    "dismiss",
-    "list_model_tools",
-    "proxy",
-    "run_agent",
-    "tool",
-]
+    def __getattr__(name: str) -> object:
+        if name not in __all__:
+            raise _missing(name, _late.importing_module())
+        with _no_collection():
+            return _load(name)
 
-# Every other name of `__all__` that is loaded late is in `server`. Errors are small, and loaded with this package.
-_PACKAGES = {
-    # Not in `client`, so that a client which runs no agent does not load it.
-    "client.agent": ("AgentResult", "run_agent"),
-    "client.agent_calls": ("AgentCall",),
-    # Nor does one of a single server load the group.
-    "client.group": ("ClientGroup",),
-    "client.group_member": ("ServerState", "ServerStatus"),
-    "client.group_servers": ("GroupServer",),
-    "client.model_tools": ("ModelTools", "list_model_tools"),
-    "client": (
-        "Change",
-        "Client",
-        "ClientTask",
-        "ConnectKeywords",
-        "ElicitRouter",
-        "ResponseCache",
-        "accept",
-        "accept_defaults",
-        "decline",
-        "dismiss",
-    ),
-    "http": ("HttpLimits", "HttpOptions", "HttpRequest", "HttpResponse", "Tls"),
-    "log_setup": ("configure_logging",),
-    "relay": ("proxy",),
-    "runtime": ("CancelReason",),
-    "sampling": ("SamplingProvider",),
-    # Not in `server`, where the module `tool` has the name.
-    "server.builder": ("tool",),
-    "session": ("Caller", "ChannelServer", "MessageFacts", "MessageMiddleware", "ServiceOptions", "TaskOptions"),
-}
-_PACKAGE_OF = {name: package for package, names in _PACKAGES.items() for name in names}
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise _missing(name, _late.importing_module())
-    package = _PACKAGE_OF.get(name, "server")
-    with _no_collection():
-        value: object = getattr(import_module(f".{package}", __name__), name)
-    globals()[name] = value
-    return value
+    def __dir__() -> list[str]:
+        # Without the names of the code here, such as `import_module`: this is what a user sees who explores the package.
+        return [*__all__, *(name for name in globals() if name.startswith("__"))]
 
 
 def _missing(name: str, importer: str | None) -> AttributeError | ImportError:
@@ -240,8 +171,3 @@ def _missing(name: str, importer: str | None) -> AttributeError | ImportError:
     if hint and importer is not None:
         return ImportError(f"cannot import name {name!r} from {__name__!r}: {hint}", name=__name__, path=__file__)
     return AttributeError(f"module {__name__!r} has no attribute {name!r}{': ' if hint else ''}{hint}")
-
-
-def __dir__() -> list[str]:
-    # Without the names of the code above, such as `import_module`: this is what a user sees who explores the package.
-    return [*__all__, *(name for name in globals() if name.startswith("__"))]

@@ -47,10 +47,10 @@ from enum import StrEnum
 from os import urandom
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
-from .printable import printable
+from .base.values import printable
 
 if TYPE_CHECKING:
-    from .json_value import JsonValue
+    from .base.values import JsonValue
 
 E = TypeVar("E", bound=Exception)
 

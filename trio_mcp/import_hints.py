@@ -51,6 +51,6 @@ def hint(name: str) -> str:
     if name in OF_OTHERS:
         return OF_OTHERS[name]
     package = next((package for package, names in PACKAGES.items() if name in names.split()), None)
-    if package is None and name in types.__all__:
+    if package is None and name in vars(types)["__all__"]:
         package = "trio_mcp.types"
     return "" if package is None else f"it is in {package}"

@@ -4,7 +4,7 @@ The suite is written in Python 2, and runs under CPython 2.7 only: $PYTHON27 or 
 with its own pip into a separate folder, once. Three agents echo what it sends:
 
 - `server`: an ASGI application behind our connection class,
-- `server-direct`: one that reads its WebSocket itself, as our own endpoint does (`MessageSocket` in `asgi/fast_path.py`),
+- `server-direct`: one that reads its WebSocket itself, as our own endpoint does (`MessageSocket` in `asgi/messages.py`),
 - `client`: trio-websocket as our client opens it.
 
 Cases 1 to 7, 9.1.1, 9.2.1 and 10: the rest are compression, which neither end speaks, and sizes over our limits. A case fails
@@ -31,11 +31,10 @@ import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 
 from trio_mcp_transports.asgi.direct import DirectApp, DirectRequest
-from trio_mcp_transports.asgi.fast_path import WEBSOCKET_KEY, Binary, MessageSocket
+from trio_mcp_transports.asgi.messages import WEBSOCKET_KEY, Binary, MessageSocket
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.hypercorn.serve import serve_asgi
-from trio_mcp_transports.websocket.byte_stream import Address, open_wire
-from trio_mcp_transports.websocket.handshake import open_socket
+from trio_mcp_transports.websocket.handshake import Address, open_socket, open_wire
 
 ROOT = Path(__file__).parents[2]
 INSTALLED = ROOT / ".venv" / "autobahn"

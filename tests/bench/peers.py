@@ -18,8 +18,7 @@ import trio
 from trio_websocket import open_websocket_url
 
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, PROTOCOL_VERSION
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

@@ -26,8 +26,7 @@ import trio
 from chaos.ledger import Effect, counted
 from chaos.story import Story
 from chaos.wire import Event, Json, Lost, Wire
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF, TASKS_EXTENSION
-from trio_mcp.protocol.revisions import NEWEST_LEGACY
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, NEWEST_LEGACY, OUTCOME_UNKNOWN, REPEAT_OF, TASKS_EXTENSION
 
 FORM: Final[Json] = {"elicitation": {"form": {}}}
 TASKS: Final[Json] = {**FORM, "extensions": {TASKS_EXTENSION: {}}}

@@ -6,11 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
+from trio_mcp.base.values import JsonValue
 from trio_mcp.cli.hosts import HOSTS, ConfigFile, read_file, with_server, without_server
-from trio_mcp.json_value import JsonValue
 from trio_mcp.mcp_json import find_comments, parse_jsonc
 
 OURS: dict[str, JsonValue] = {"command": "python", "args": ["é", "{}"]}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trio_mcp.cli.terminal import progress
-from trio_mcp.cli.terminal.messages import show_progress
-from trio_mcp.cli.terminal.progress import ProgressDisplay
+from trio_mcp.cli.terminal import messages
+from trio_mcp.cli.terminal.messages import ProgressDisplay, show_progress
 from trio_mcp.types import JsonObject, ProgressNotificationParams
 
 
@@ -32,8 +31,8 @@ class Screen:
 @pytest.fixture
 def screen(monkeypatch: pytest.MonkeyPatch) -> Screen:
     screen = Screen()
-    monkeypatch.setattr(progress, "is_terminal", lambda: True)
-    monkeypatch.setattr(progress, "rich_screen", lambda: screen)
+    monkeypatch.setattr(messages, "is_terminal", lambda: True)
+    monkeypatch.setattr(messages, "rich_screen", lambda: screen)
     return screen
 
 

@@ -15,11 +15,10 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client
+from trio_mcp.cli.dev.file_watch import Restarts
 from trio_mcp.cli.dev.project_modules import ProjectModules
 from trio_mcp.cli.dev.reloading import Reloader
-from trio_mcp.cli.dev.restarts import Restarts
-from trio_mcp.cli.targets.loading import load_python
-from trio_mcp.cli.targets.own_files import project_roots
+from trio_mcp.cli.targets.loading import load_python, project_roots
 from trio_mcp.cli.targets.target import PythonTarget
 from trio_mcp.server.replaceable import ReplaceableServer
 

@@ -10,9 +10,9 @@ from types import ModuleType
 
 import pytest
 
+from trio_mcp.cli.dev.file_watch import Restarts
 from trio_mcp.cli.dev.project_modules import ProjectModules
-from trio_mcp.cli.dev.restarts import Restarts
-from trio_mcp.cli.targets.own_files import project_roots
+from trio_mcp.cli.targets.loading import project_roots
 
 
 @pytest.fixture

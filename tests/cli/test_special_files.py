@@ -15,11 +15,7 @@ from types import FrameType
 
 import pytest
 
-from trio_mcp.cli.commands.read import save
-from trio_mcp.cli.errors import CommandError, Status
-from trio_mcp.cli.hosts import HOSTS
-from trio_mcp.cli.program import MODULES, main
-from trio_mcp.regular_files import (
+from trio_mcp.base.regular_files import (
     MAX_CONFIGURATION,
     NotRegularFile,
     open_regular,
@@ -27,6 +23,10 @@ from trio_mcp.regular_files import (
     replacing,
     write_regular,
 )
+from trio_mcp.cli.commands.read import save
+from trio_mcp.cli.errors import CommandError, Status
+from trio_mcp.cli.hosts import HOSTS
+from trio_mcp.cli.program import MODULES, main
 from trio_mcp.types import ReadResourceResult, TextResourceContents
 
 BOUND = 10
@@ -299,7 +299,7 @@ def test_a_file_that_becomes_a_fifo_before_it_is_opened_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     os.mkfifo(tmp_path / "x")
-    monkeypatch.setattr("trio_mcp.regular_files.check_kind", lambda path: None)
+    monkeypatch.setattr("trio_mcp.base.regular_files.check_kind", lambda path: None)
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(NotRegularFile):
         open_regular(tmp_path / "x", os.O_RDONLY)

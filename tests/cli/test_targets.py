@@ -11,9 +11,8 @@ import pytest
 from naming import unnamed
 
 from trio_mcp.cli.errors import CommandError
-from trio_mcp.cli.targets.code import code_of
 from trio_mcp.cli.targets.loading import load_server
-from trio_mcp.cli.targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target
+from trio_mcp.cli.targets.target import CommandTarget, PythonTarget, Target, UrlTarget, code_of, read_target
 
 
 @pytest.fixture(autouse=True)

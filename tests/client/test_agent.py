@@ -28,8 +28,7 @@ from trio_mcp.client import agent_tools
 from trio_mcp.client.agent_tools import model_name
 from trio_mcp.errors import ConfigurationError, Disconnected, ProviderErrorKind, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.conversation import conversation_problem
-from trio_mcp.session.token_usage import TokenUsage
-from trio_mcp.session.tool_loop import MAX_CALLS
+from trio_mcp.session.token_usage import MAX_CALLS, TokenUsage
 from trio_mcp.types import (
     AudioContent,
     CreateMessageRequestParams,

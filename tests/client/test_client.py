@@ -30,8 +30,7 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp.client import decline
 from trio_mcp.errors import Disconnected, LocalProtocolError, PeerError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, LOG_LEVEL, MODERN, PROTOCOL_VERSION
 
 # calling
 

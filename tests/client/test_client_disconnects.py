@@ -10,7 +10,7 @@ from programs import Programs, programs
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client, Server
-from trio_mcp.backoff import RECONNECT_BACKOFF
+from trio_mcp.base.backoff import RECONNECT_BACKOFF
 
 __all__ = ["programs"]
 

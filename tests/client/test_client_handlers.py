@@ -28,7 +28,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, Server
 from trio_mcp.client import Handlers, decline
-from trio_mcp.client.rounds import Rounds
+from trio_mcp.client.handlers import Rounds
 from trio_mcp.errors import Disconnected, LimitExceeded
 from trio_mcp.protocol.codec import codec_for
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY

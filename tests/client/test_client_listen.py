@@ -17,7 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import Change, Changes, changes
 from trio_mcp.errors import Disconnected, PeerError, RequestTimeout
-from trio_mcp.protocol.meta import SUBSCRIPTION_ID
+from trio_mcp.protocol.revisions import SUBSCRIPTION_ID
 from trio_mcp.types import SubscriptionFilter
 
 CHANGED = {

@@ -17,7 +17,7 @@ from trio.testing import wait_all_tasks_blocked
 from trio_mcp.client import Change, Changes, Client
 from trio_mcp.errors import Disconnected, McpError, PeerError, RequestRejected
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.meta import SUBSCRIPTION_ID
+from trio_mcp.protocol.revisions import SUBSCRIPTION_ID
 
 CHANGED = event({"method": "notifications/prompts/list_changed"})
 

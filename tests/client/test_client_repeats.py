@@ -17,11 +17,10 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import accept
 from trio_mcp.client import Client
-from trio_mcp.client.repeats import ATTEMPTS
+from trio_mcp.client.requester import ATTEMPTS
 from trio_mcp.errors import Disconnected, OutcomeUnknown, PeerError, RequestTimeout, Unreachable, without_traceback
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY
-from trio_mcp.protocol.meta import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
-from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.revisions import IDEMPOTENCY, IDEMPOTENCY_KEY, MODERN, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.types import PromptReference
 
 KEYED: Json = {**OFFERS, "experimental": {IDEMPOTENCY: {"instance": "one"}}}

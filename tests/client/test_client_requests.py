@@ -14,7 +14,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.client import lists
 from trio_mcp.errors import CapabilityError, LimitExceeded, RequestTimeout
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, LOG_LEVEL
 from trio_mcp.types import PromptReference, ResourceTemplateReference, TextContent, TextResourceContents
 
 LISTS = {

@@ -32,7 +32,7 @@ from trio_mcp import (
     accept,
 )
 from trio_mcp.client import agent_tools
-from trio_mcp.client.group_member import ATTEMPTS, BACKOFF
+from trio_mcp.client.group.member import ATTEMPTS, BACKOFF
 from trio_mcp.errors import ConfigurationError, Disconnected, RemoteProtocolError
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, error_response
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY

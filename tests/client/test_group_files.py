@@ -11,7 +11,7 @@ from naming import naming, unnamed
 from programs import Programs, programs
 
 from trio_mcp import ClientGroup, Server
-from trio_mcp.client.group_servers import as_group_servers
+from trio_mcp.client.group.servers import as_group_servers
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.mcp_json import UrlServer
 

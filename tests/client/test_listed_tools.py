@@ -12,7 +12,7 @@ from scripted import HINTS, Json, as_legacy, as_modern, conversation, list_tools
 from scripted_http import modern_http
 
 from trio_mcp.client.dialects import ModernDialect
-from trio_mcp.client.listed_tools import ListedTools
+from trio_mcp.client.lists import ListedTools
 from trio_mcp.errors import PeerError, RemoteProtocolError
 from trio_mcp.types import JsonObject, Tool
 
@@ -65,7 +65,7 @@ async def test_a_call_whose_headers_were_refused_is_made_once_more_with_the_tool
 def test_a_tool_with_headers_is_kept_when_tools_with_schemas_alone_fill_the_table(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("trio_mcp.client.listed_tools.MAX_TOOLS", 2)
+    monkeypatch.setattr("trio_mcp.client.lists.MAX_TOOLS", 2)
     plain: JsonObject = {"type": "object"}
     tools = [Tool(name="first", input_schema=REGION)]
     tools += [Tool(name=name, input_schema=plain, output_schema=plain) for name in ("second", "third", "fourth")]

@@ -31,8 +31,7 @@ from trio_mcp.protocol.jsonrpc import (
     MISSING_CAPABILITY,
     UNSUPPORTED_VERSION,
 )
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 from trio_mcp.session import Envelope
 
 LEGACY_VERSIONS = ["2024-11-05", "2025-03-26", "2025-06-18", NEWEST_LEGACY]

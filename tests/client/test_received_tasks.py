@@ -8,7 +8,7 @@ from scripted import FORM, ROOTS_QUESTION, SAMPLE, Json, Thinker, Wire, as_legac
 
 from trio_mcp.client import Client, accept
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, SERVER_BUSY
-from trio_mcp.protocol.meta import RELATED_TASK
+from trio_mcp.protocol.revisions import RELATED_TASK
 from trio_mcp.session import received_tasks, server_requests
 
 NEWS = "notifications/tasks/status"

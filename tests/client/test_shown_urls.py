@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from trio_mcp import Client
+from trio_mcp.base.values import shown_url
 from trio_mcp.errors import Disconnected
-from trio_mcp.printable import shown_url
 from trio_mcp_transports.sse.client import connect_sse
 
 

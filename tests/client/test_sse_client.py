@@ -29,8 +29,7 @@ from trio_mcp.session import Envelope
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.entry_points import sse as transport
 from trio_mcp_transports.http import HttpLimits
-from trio_mcp_transports.httpx.connection import ServerConnection
-from trio_mcp_transports.httpx.limits import INBOX, ClientLimits
+from trio_mcp_transports.httpx import INBOX, ClientLimits, ServerConnection
 from trio_mcp_transports.sse.client import SseChannel, connect_sse
 
 URL = "http://scripted.test/sse"

@@ -9,7 +9,7 @@ import trio
 
 from trio_mcp.client.known_task import KnownTask
 from trio_mcp.client.link import Link
-from trio_mcp.client.task_watch import ask_state
+from trio_mcp.client.tasks.watch import ask_state
 from trio_mcp.types import DetailedTask, GetTaskResult, InputRequest, Model
 
 TIME = "2026-11-24T00:00:00Z"

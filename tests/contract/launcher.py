@@ -1,4 +1,4 @@
-"""What the client of the contract starts as its server: `launcher.py PATH PORT`. See `forks.py`."""
+"""What the client of the contract starts as its server: `launcher.py PATH PORT`. See `supervisor.py`."""
 
 import os
 import signal

@@ -12,8 +12,7 @@ import httpx2
 import trio
 from checks import Oracle, check, records
 from dressing import DRESSES, standalone
-from hypothesis import note
-from hypothesis import strategies as st
+from hypothesis import note, strategies as st
 from hypothesis.errors import InvalidArgument
 from literals import literal
 from mutations import KINDS, Mutation, copied, mutated
@@ -28,13 +27,12 @@ from trio_mcp import Client, accept
 from trio_mcp.client import ClientOptions, Handlers
 from trio_mcp.errors import LocalProtocolError, McpError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import METHOD_NOT_FOUND, ErrorResponse, Malformed, Response, parse
-from trio_mcp.protocol.meta import PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN, REVISIONS
+from trio_mcp.protocol.revisions import MODERN, PROTOCOL_VERSION, REVISIONS
 from trio_mcp.session import AnyChannel
 from trio_mcp.types import Implementation, PromptReference, Root
 from trio_mcp_transports.background import open_background
 from trio_mcp_transports.http.client.channel import HttpChannel
-from trio_mcp_transports.httpx.limits import ClientLimits
+from trio_mcp_transports.httpx import ClientLimits
 from trio_mcp_transports.memory import MemoryChannel
 
 TIMEOUT = 20.0

@@ -19,8 +19,7 @@ from talk import Talk
 from trio.testing import wait_all_tasks_blocked
 from wire_oracle import general_definition, result_definition
 
-from trio_mcp.protocol.meta import PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.session import ServiceStatistics
 

@@ -11,12 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import mutations
-from against_client import ClientCase
-from against_client import cases as client_cases
-from against_client import run as run_against_client
-from against_server import ServerCase
-from against_server import cases as server_cases
-from against_server import run as run_against_server
+from against_client import ClientCase, cases as client_cases, run as run_against_client
+from against_server import ServerCase, cases as server_cases, run as run_against_server
 from checks import Failed
 from hypothesis import HealthCheck, Phase, given, seed, settings
 

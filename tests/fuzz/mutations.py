@@ -10,8 +10,14 @@ from typing import Any, NamedTuple
 from peer import Json
 from spec_schemas import VERSIONS
 
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROTOCOL_VERSION, SUBSCRIPTION_ID
-from trio_mcp.protocol.revisions import MODERN, REVISIONS
+from trio_mcp.protocol.revisions import (
+    CLIENT_CAPABILITIES,
+    LOG_LEVEL,
+    MODERN,
+    PROTOCOL_VERSION,
+    REVISIONS,
+    SUBSCRIPTION_ID,
+)
 
 METHODS = sorted({name for revision in REVISIONS.values() for name in (*revision.requests, *revision.notifications)})
 

@@ -15,8 +15,7 @@ from samples import NOTIFICATIONS, PARAMS, REQUEST_META, RESULTS
 from spec_schemas import SPEC_DIR, VERSIONS
 
 from trio_mcp.protocol.codec import codec_for
-from trio_mcp.protocol.meta import LOG_LEVEL, SUBSCRIPTION_ID
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
+from trio_mcp.protocol.revisions import LOG_LEVEL, MODERN, NEWEST_LEGACY, REVISIONS, SUBSCRIPTION_ID
 
 LEGACY_VERSIONS = tuple(version for version in VERSIONS if version != MODERN)
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from conversations import AUDIO, IMAGE, TEXT, assistant, results, spaced, user
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionMessage, ChatCompletionMessageParam
 from pydantic import TypeAdapter
 

@@ -14,8 +14,7 @@ from anthropic.types import (
     Usage,
 )
 from conversations import IMAGE, NAMES, TEXT, TEXTS, assistant, made, results, user
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from pydantic import TypeAdapter
 
 from trio_mcp.model_formats import anthropic_request, anthropic_result, from_anthropic, to_anthropic

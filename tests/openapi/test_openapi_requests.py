@@ -7,8 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 import trio
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from recorded_api import Api, Json, operation, param, target
 
 COLOURS = ["blue", "light red"]

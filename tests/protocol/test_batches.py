@@ -28,8 +28,7 @@ from trio_mcp.protocol.jsonrpc import (
     dump,
     parse,
 )
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN, REVISIONS, SUPPORTED, Era, Side
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, PROTOCOL_VERSION, REVISIONS, SUPPORTED, Era, Side
 from trio_mcp.types import EmptyResult, RequestParams
 
 BATCHING = "2025-03-26"

@@ -8,8 +8,7 @@ import re
 from collections.abc import Callable
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from naming import naming
 from samples import LINK
 

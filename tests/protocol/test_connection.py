@@ -41,8 +41,7 @@ from trio_mcp.protocol.jsonrpc import (
     dump,
     parse,
 )
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, SUPPORTED, Side
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION, SUPPORTED, Side
 from trio_mcp.types import (
     CallToolRequestParams,
     CallToolResult,

@@ -5,12 +5,11 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from naming import naming
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.sealing.cursors import Cursors
+from trio_mcp.protocol.sealing.owned_names import Cursors
 from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
 
 KEY, OTHER_KEY = bytes(range(32)), bytes(range(32, 64))

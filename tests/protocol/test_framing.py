@@ -6,8 +6,7 @@ import tracemalloc
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from naming import naming, unnamed
 
 from trio_mcp.protocol.framing import EXCERPT, Line, LineDecoder, LineTooLong, LongLineEnded

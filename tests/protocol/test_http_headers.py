@@ -5,15 +5,13 @@ from __future__ import annotations
 import base64
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import check_headers, decode_value, encode_value, headers_for, headers_of
 from trio_mcp.protocol.jsonrpc import Request
-from trio_mcp.protocol.meta import PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.revisions import MODERN, PROTOCOL_VERSION
 from trio_mcp.types import (
     CallToolRequestParams,
     JsonObject,

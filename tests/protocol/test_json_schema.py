@@ -10,8 +10,7 @@ from collections.abc import Callable
 from unittest.mock import Mock
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from json_strategies import json_values
 from naming import unnamed
 

@@ -7,14 +7,16 @@ import pytest
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.codec.reading import MAX_KNOWN, RequestTerms, classify, modern_terms
 from trio_mcp.protocol.jsonrpc import Request, decoded
-from trio_mcp.protocol.meta import (
+from trio_mcp.protocol.revisions import (
     CLIENT_CAPABILITIES,
     CLIENT_INFO,
     LOG_LEVEL,
+    MODERN,
     PROGRESS_TOKEN,
     PROTOCOL_VERSION,
+    SUPPORTED,
+    Era,
 )
-from trio_mcp.protocol.revisions import MODERN, SUPPORTED, Era
 from trio_mcp.types import ClientCapabilities, Implementation, JsonObject, JsonValue, SamplingCapability
 
 LEAST: JsonObject = {PROTOCOL_VERSION: MODERN, CLIENT_CAPABILITIES: {}}

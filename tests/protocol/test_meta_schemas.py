@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from jsonschema import Draft7Validator, Draft202012Validator
 
-from trio_mcp.protocol.schema.meta_schemas import in_one_piece
+from trio_mcp.protocol.schema.compiled import in_one_piece
 
 OFFICIAL = Draft202012Validator(Draft202012Validator.META_SCHEMA)
 OURS = Draft202012Validator(in_one_piece(Draft202012Validator.META_SCHEMA))

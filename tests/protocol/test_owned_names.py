@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from trio_mcp.protocol.sealing.owned_names import OwnedNames
 from trio_mcp.protocol.sealing.request_state import KeyRing, from_base64url

@@ -5,12 +5,11 @@ from __future__ import annotations
 import tracemalloc
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from naming import naming, unnamed
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.http.parameter_headers import MAX_MIRRORED, ParameterHeaders
+from trio_mcp.protocol.http.headers import MAX_MIRRORED, ParameterHeaders
 from trio_mcp.types import JsonObject, JsonValue
 
 STRING: JsonObject = {"type": "string", "x-mcp-header": "Region"}

@@ -6,8 +6,7 @@ import json
 import math
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from json_strategies import json_values
 
 from trio_mcp.errors import RemoteProtocolError

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from json_strategies import json_values
 from naming import naming
 

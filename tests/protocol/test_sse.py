@@ -6,8 +6,7 @@ import re
 from itertools import pairwise
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from naming import naming
 
 from trio_mcp.errors import RemoteProtocolError

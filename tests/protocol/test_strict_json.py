@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from json_strategies import json_values
 from naming import naming
 

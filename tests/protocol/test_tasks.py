@@ -15,9 +15,21 @@ from trio_mcp.protocol.codec import Codec, codec_for
 from trio_mcp.protocol.codec.tasks import TaskState
 from trio_mcp.protocol.connection import Connection, ReplyIn
 from trio_mcp.protocol.jsonrpc import Encoded, ErrorDetail, Response
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, IMMEDIATE_RESPONSE, RELATED_TASK, SERVER_INFO, TASKS_EXTENSION
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPORTED, TASKS_GATE, Side, TaskStyle
-from trio_mcp.protocol.task_capabilities import with_tasks
+from trio_mcp.protocol.revisions import (
+    CLIENT_CAPABILITIES,
+    IMMEDIATE_RESPONSE,
+    MODERN,
+    NEWEST_LEGACY,
+    RELATED_TASK,
+    REVISIONS,
+    SERVER_INFO,
+    SUPPORTED,
+    TASKS_EXTENSION,
+    TASKS_GATE,
+    Side,
+    TaskStyle,
+    with_tasks,
+)
 from trio_mcp.types import (
     CallToolRequestParams,
     CallToolResult,

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
-from trio_mcp.protocol.uri.parts import MAX_LEVELS, ancestor_uris, is_part_of
+from trio_mcp.protocol.uri.uris import MAX_LEVELS, ancestor_uris, is_part_of
 
 URIS = st.text("ab:/?#", max_size=12)
 

@@ -6,8 +6,7 @@ The name of a member counts as a value: to read an object of so many members tak
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from naming import unnamed
 
 from trio_mcp.errors import RemoteProtocolError

@@ -8,9 +8,9 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from trio_mcp.backoff import Backoff
+from trio_mcp.base.backoff import Backoff
 from trio_mcp.errors import ProviderError, ProviderErrorKind
-from trio_mcp.providers.attempts import MAX_WAIT, Attempts
+from trio_mcp.providers.api import MAX_WAIT, Attempts
 
 EVEN = Backoff(first=1, factor=2, longest=3, jitter=0)
 

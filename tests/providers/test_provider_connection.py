@@ -12,7 +12,7 @@ import trio
 from naming import naming
 from trio.testing import MockClock
 
-from trio_mcp.backoff import Backoff
+from trio_mcp.base.backoff import Backoff
 from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider
 from trio_mcp.providers.connection import CLOSE_SECONDS, Connection, read_rest

@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from trio_mcp.errors import ProviderError
-from trio_mcp.providers.endpoint import HIDDEN, Endpoint, Vendor
-from trio_mcp.providers.failures import MAX_EXCERPT, malformed, read_object, rejected_with
+from trio_mcp.providers.endpoint import HIDDEN, MAX_EXCERPT, Endpoint, Vendor, malformed, read_object, rejected_with
 
 KEY = "sk-of-the-test"
 ENDPOINT = Endpoint(Vendor("Model", "https://127.0.0.1", "KEY", "URL"), "https://127.0.0.1", KEY, is_named=True)

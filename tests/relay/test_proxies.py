@@ -13,17 +13,16 @@ import pytest
 import trio
 from naming import naming, unnamed
 from relaying import SECONDS
-from talk import ERAS as TALK_ERAS
-from talk import Legacy, Modern, play
+from talk import ERAS as TALK_ERAS, Legacy, Modern, play
 from trio.testing import MockClock, memory_stream_pair, wait_all_tasks_blocked
 
 from trio_mcp import Client, Context, PeerError, Server, ToolError, accept, proxy
+from trio_mcp.base.shared_limits import FOLLOWED_RESOURCES
 from trio_mcp.client.options import ClientOptions
 from trio_mcp.errors import ConfigurationError, LimitExceeded, RemoteProtocolError
 from trio_mcp.protocol.revisions import MODERN
 from trio_mcp.relay import Proxy
-from trio_mcp.relay.followed import Followed
-from trio_mcp.relay.host_links import IDLE_SECONDS
+from trio_mcp.relay.host_links import IDLE_SECONDS, Followed
 from trio_mcp.relay.mirroring import PAUSES, READ_AT_ONCE, Mirror
 from trio_mcp.relay.proxies import START_SECONDS
 from trio_mcp.relay.server_client import STEP
@@ -39,7 +38,6 @@ from trio_mcp.session import (
     as_message_channel,
     serve_channel,
 )
-from trio_mcp.shared_limits import FOLLOWED_RESOURCES
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import (
     CallToolResult,
@@ -53,9 +51,9 @@ from trio_mcp.types import (
     Root,
     TextContent,
     TextResourceContents,
+    Tool as ToolModel,
     ToolAnnotations,
 )
-from trio_mcp.types import Tool as ToolModel
 from trio_mcp_transports.stdio.channel import LineChannel
 
 ERAS = ("legacy", "modern")
@@ -480,7 +478,7 @@ async def test_a_resource_over_the_limit_is_refused_and_those_before_it_stay(
 ) -> None:
     if way == "alone" and host == server:
         pytest.skip("messages pass as they are, and the server has limits of its own")
-    monkeypatch.setattr("trio_mcp.relay.followed.FOLLOWED_RESOURCES", FOLLOWED_RESOURCES._replace(limit=2))
+    monkeypatch.setattr("trio_mcp.relay.host_links.FOLLOWED_RESOURCES", FOLLOWED_RESOURCES._replace(limit=2))
     far, prefix = Far(server), "note://f/of/" if way == "mounted" else "note://of/"
     async with near(way, host, far) as found:
         async with found.client.listen(uris=[f"{prefix}monday", f"{prefix}tuesday"]) as changes:

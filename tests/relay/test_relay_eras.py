@@ -19,22 +19,21 @@ from relaying import (
     Json,
     Model,
     Relayed,
+    ask as question,
     initialize,
     initialized,
     modern,
     relayed,
 )
-from relaying import ask as question
 from scripted import FOLLOWS_TASKS
 
 from trio_mcp import Client, Context, Server, accept
 from trio_mcp.errors import PeerError, ProviderError, ProviderErrorKind, RemoteProtocolError
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, SERVER_INFO
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, CLIENT_INFO, MODERN, NEWEST_LEGACY, SERVER_INFO
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.session import MessageFacts, find_transport
-from trio_mcp.session.changes import Change
+from trio_mcp.session.subscriptions import Change
 from trio_mcp.types import (
     CreateMessageRequestParams,
     ElicitRequestFormParams,

@@ -11,7 +11,7 @@ from asgi_peer import Reply, legacy_call, modern_call, modern_request
 from hosts import progress, proxied
 from relaying import HELLO, SECONDS, Json, Model, ask, result
 
-from trio_mcp.protocol.meta import SUBSCRIPTION_ID
+from trio_mcp.protocol.revisions import SUBSCRIPTION_ID
 from trio_mcp.relay import Backfill, RelayServer
 from trio_mcp.runtime import CancelReason
 from trio_mcp.session import make_session

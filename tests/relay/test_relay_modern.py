@@ -25,7 +25,7 @@ from relaying import (
 )
 
 from trio_mcp.errors import ProviderError, ProviderErrorKind
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES
 from trio_mcp.relay.rounds import MAX_ROUNDS, PREFIX
 from trio_mcp.types import CreateMessageResult, ElicitRequestFormParams, ElicitResult
 

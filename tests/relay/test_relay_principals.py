@@ -14,7 +14,7 @@ from principals import TALKS, Principal, authenticate, one_era, principals
 from relaying import ALL_SECONDS, FORM, PROMPT, Json, Line, ask, initialized
 
 from trio_mcp import Client, Context, Server, proxy
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, RELATED_TASK
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, RELATED_TASK
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.relay.behind import words_of
 from trio_mcp.relay.bindings import audience_of

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 from naming import naming
 
+from trio_mcp.base.shared_limits import FINISHED_BYTES, FINISHED_CALLS
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import MemoryBudget, process_budget
-from trio_mcp.runtime.machine_memory import control_group_limits, machine_memory, usable_memory
-from trio_mcp.runtime.memory_budget import LEAST_SHARE, TableAccount
+from trio_mcp.runtime.memory_budget import (
+    LEAST_SHARE,
+    TableAccount,
+    control_group_limits,
+    machine_memory,
+    usable_memory,
+)
 from trio_mcp.runtime.oldest_first import OldestFirst
 from trio_mcp.runtime.quota import Quota
-from trio_mcp.shared_limits import FINISHED_BYTES, FINISHED_CALLS
 
 MIB = 1024 * 1024
 

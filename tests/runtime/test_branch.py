@@ -10,8 +10,8 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp.base.logs import MAX_TRACEBACKS, FailureLog
 from trio_mcp.errors import BranchLimit
-from trio_mcp.logs import MAX_TRACEBACKS, FailureLog
 from trio_mcp.runtime import MAX_DEPTH, Actor, Branch, Branches, CancelReason, Lane, branch, race, run_branch
 from trio_mcp.runtime.branch import MAX_BRANCHES
 

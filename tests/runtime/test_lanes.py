@@ -13,8 +13,7 @@ from random import Random
 import pytest
 import trio
 import trio.lowlevel
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 from trio.testing import MockClock, wait_all_tasks_blocked
 

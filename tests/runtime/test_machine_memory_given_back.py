@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trio_mcp.runtime import MemoryBudget, memory_budget
-from trio_mcp.runtime.machine_memory import give_back_free_memory
+from trio_mcp.runtime.memory_budget import give_back_free_memory
 
 
 def test_over_half_free_memory_is_given_back_for_every_part_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

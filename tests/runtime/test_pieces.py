@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 import trio
 
-from trio_mcp.runtime.pieces import MANY_PIECES, MEAN_PIECE, PIECES_IN_TURN, PiecesInTurns
+from trio_mcp.runtime.loop_turn import MANY_PIECES, MEAN_PIECE, PIECES_IN_TURN, PiecesInTurns
 
 
 async def pieces(count: int, size: int) -> AsyncIterator[bytes]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from naming import naming, unnamed
 
+from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime.quota import Quota
-from trio_mcp.shared_limits import SharedLimit
 
 CUPS = SharedLimit("cups", 8, "none", "Kitchen.cups", cap="Kitchen.cups_per_guest")
 

@@ -16,9 +16,8 @@ from actors import Ended, forever, quick
 from naming import unnamed
 from trio.testing import MockClock
 
-from trio_mcp import late
-from trio_mcp.runtime import Actor, CancelReason, Supervisor, open_supervisor
-from trio_mcp.runtime import watchdog as module
+from trio_mcp.base import late
+from trio_mcp.runtime import Actor, CancelReason, Supervisor, open_supervisor, watchdog as module
 
 SOON = 10.0
 PERIOD = 0.02

@@ -19,8 +19,8 @@ from talk import Json, talk_to
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Audio, Client, File, Image, LimitExceeded, Server, ToolResult
-from trio_mcp.server.media import MAX_FILE, FileToRead, media_block
-from trio_mcp.server.results import return_spec
+from trio_mcp.server.values.media import MAX_FILE, FileToRead, media_block
+from trio_mcp.server.values.results import return_spec
 from trio_mcp.session import Service
 from trio_mcp.types import (
     Annotations,

@@ -25,8 +25,8 @@ from trio_mcp import (
     PeerError,
     Server,
     ServiceOptions,
+    accept as user_accepts,
 )
-from trio_mcp import accept as user_accepts
 from trio_mcp.testing import replay_tool
 from trio_mcp.types import (
     CallToolResult,

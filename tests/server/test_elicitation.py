@@ -26,8 +26,8 @@ from trio_mcp import (
     RequestTimeout,
     Server,
     Titled,
+    accept as user_accepts,
 )
-from trio_mcp import accept as user_accepts
 from trio_mcp.server import FormError
 from trio_mcp.types import ElicitRequestFormParams, ElicitResult
 

@@ -8,13 +8,12 @@ from enum import Enum, IntEnum
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from naming import naming
 from pydantic import BaseModel, EmailStr, Field, create_model, field_validator
 
 from trio_mcp.server import FormError, Titled
-from trio_mcp.server.forms import form_of
+from trio_mcp.server.elicit.forms import form_of
 from trio_mcp.types import JsonObject
 
 

@@ -24,9 +24,9 @@ from trio_mcp import (
     Server,
     ServiceOptions,
     ToolError,
+    accept as yes,
     tool,
 )
-from trio_mcp import accept as yes
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
 from trio_mcp.testing import MockClient, replay_tool

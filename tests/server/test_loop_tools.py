@@ -37,9 +37,9 @@ from trio_mcp.types import (
     CreateMessageResult,
     SamplingMessage,
     TextContent,
+    Tool as ToolModel,
     ToolResultContent,
 )
-from trio_mcp.types import Tool as ToolModel
 
 both_eras = pytest.mark.parametrize("era", ["modern", "legacy"])
 

@@ -11,9 +11,9 @@ from one_tool import failure_of
 
 from trio_mcp import Caller, Client, Context, PeerError, Server, tool
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.server.meant_names import MAX_KNOWN, meant
-from trio_mcp.server.prompts import find_prompt
-from trio_mcp.server.tool import MAX_LOOKED_AT
+from trio_mcp.server.data.prompts import find_prompt
+from trio_mcp.server.other_names import MAX_KNOWN, meant
+from trio_mcp.server.tools.tool import MAX_LOOKED_AT
 
 
 @dataclass
@@ -111,6 +111,6 @@ def test_another_thread_may_add_prompts_while_names_are_compared(
         server.add_prompt(slots, name="revise")
         return str([first, *names])
 
-    monkeypatch.setattr("trio_mcp.server.meant_names.nearest", nearest_while_changed)
+    monkeypatch.setattr("trio_mcp.server.other_names.nearest", nearest_while_changed)
     with pytest.raises(RemoteProtocolError, match="review"):
         find_prompt(server.registry.prompts, "revue")

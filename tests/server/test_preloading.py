@@ -84,15 +84,16 @@ def test_a_call_that_asks_loads_nothing_more_of_the_server() -> None:
 
 async def test_a_service_of_many_connections_has_loaded_it_when_it_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    monkeypatch.setattr(preloading, "MODULES", ("module_to_load_ahead", "sys"))
+    monkeypatch.setattr(preloading, "modules_in_calls", lambda: ["module_of_a_table"])
+    monkeypatch.setattr(preloading, "OTHERS", ("module_to_load_ahead",))
     monkeypatch.setattr(preloading, "import_module", loaded.append)
     async with Server("x").open_service():
-        assert loaded == ["module_to_load_ahead"]
+        assert loaded == ["module_of_a_table", "module_to_load_ahead"]
 
 
 async def test_a_service_of_one_channel_loads_nothing_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[str] = []
-    monkeypatch.setattr(preloading, "MODULES", ("module_to_load_ahead",))
+    monkeypatch.setattr(preloading, "OTHERS", ("module_to_load_ahead",))
     monkeypatch.setattr(preloading, "import_module", loaded.append)
     async with Client.connect(Server("x")):
         assert loaded == []

@@ -12,7 +12,7 @@ from talk import Json, talk_to
 
 from trio_mcp import Context, ResourceNotFound, Server
 from trio_mcp.protocol.uri.uris import MAX_URI
-from trio_mcp.server.resources import MAX_MATCH_STEPS
+from trio_mcp.server.data.resources import MAX_MATCH_STEPS
 from trio_mcp.types import Annotations, BlobResourceContents, Icon, ReadResourceResult, TextResourceContents
 
 

@@ -8,7 +8,7 @@ import trio
 from trio_mcp import SampleInvalid
 from trio_mcp.runtime.loop_turn import DEAR_VALUES
 from trio_mcp.server.sampling import sampler, structured
-from trio_mcp.server.sampling.history import answered
+from trio_mcp.server.sampling.answers import answered
 from trio_mcp.testing import MockClient, tool_use
 from trio_mcp.types import ClientCapabilities, JsonObject, SamplingCapability, SamplingMessage, ToolUseContent
 

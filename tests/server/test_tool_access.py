@@ -12,7 +12,7 @@ from peer import text_of
 from talk import ERAS, Legacy, Modern, Talk, accept, play
 
 from trio_mcp import Caller, Context, Mirrored, Server
-from trio_mcp.server.tool_access import RestrictedTools
+from trio_mcp.server.tool_options import RestrictedTools
 from trio_mcp.session import Peer
 
 ALICE = Caller("alice", ["books:read", "books:write"], {"team": "blue"})

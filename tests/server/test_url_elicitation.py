@@ -10,9 +10,18 @@ from typing import Any
 import pytest
 import trio
 from naming import unnamed
-from talk import DECLINE, DISMISS, ERAS, Json, Legacy, Talk, offering, talk_to
-from talk import play as play_as
-from talk import session_with as session_as
+from talk import (
+    DECLINE,
+    DISMISS,
+    ERAS,
+    Json,
+    Legacy,
+    Talk,
+    offering,
+    play as play_as,
+    session_with as session_as,
+    talk_to,
+)
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import (
@@ -25,11 +34,11 @@ from trio_mcp import (
     UrlElicitationRequired,
     accept,
 )
+from trio_mcp.base.shared_limits import AWAITED_PAGES, LEFT_PAGES
 from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.server.options import ResumePolicy
 from trio_mcp.session.calls.url_elicitations import MAX_SESSION_PAGES, SessionPages, UrlElicitations
 from trio_mcp.session.sizes import PAGE_SIZE
-from trio_mcp.shared_limits import AWAITED_PAGES, LEFT_PAGES
 from trio_mcp.types import ElicitRequestURLParams
 
 URL = "https://example.com/connect"

@@ -21,7 +21,7 @@ from tasks_rules import SURELY_KNOWN, pick
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.runtime import CancelReason, Limits, MemoryBudget
 from trio_mcp.session import ServiceOptions
 

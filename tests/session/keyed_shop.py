@@ -12,7 +12,7 @@ from late_store import Lateness, LateStore, in_time
 from talk import Legacy, play
 
 from trio_mcp import Context, Server, ServiceOptions
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.types import ToolAnnotations
 

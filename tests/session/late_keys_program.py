@@ -17,7 +17,7 @@ from task_talk import DECLARES
 
 from trio_mcp import Server, ServiceOptions
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.storage import Change, Put
 

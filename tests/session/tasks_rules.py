@@ -17,10 +17,10 @@ from tasks_records import CALLERS, Asked, Round, Sent, Task
 from tasks_told import Told
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, REPEAT_OF
 from trio_mcp.runtime import CancelReason, MemoryBudget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.session.task_options import TaskOptions
+from trio_mcp.session.options import TaskOptions
 
 OPEN, OPEN_PER_OWNER, TTL = 5, 3, 100.0
 SURELY_KNOWN = 500.0

@@ -13,9 +13,8 @@ from tasks_process import Process, WallClock, opened_task
 from tasks_records import Asked, Round, Sent, Task
 
 from trio_mcp.protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, RequestId
-from trio_mcp.protocol.meta import OUTCOME_UNKNOWN, RELATED_TASK
-from trio_mcp.session.tasks.ids import storage_key
-from trio_mcp.session.tasks.record import TaskRecord
+from trio_mcp.protocol.revisions import OUTCOME_UNKNOWN, RELATED_TASK
+from trio_mcp.session.tasks.record import TaskRecord, storage_key
 
 ENDS = {"completed": "done", "failed": "failed", "cancelled": "cancelled"}
 ROUNDING = 0.002

@@ -17,7 +17,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOptions
 from trio_mcp.protocol.jsonrpc import RequestId
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, REPEAT_OF
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits, MemoryBudget

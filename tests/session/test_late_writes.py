@@ -16,12 +16,12 @@ from talk import Legacy, Modern, play
 from task_talk import DECLARES
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp.base.shared_limits import UNSETTLED
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.session.calls import settling
 from trio_mcp.session.calls.repeats import CallKey
 from trio_mcp.session.calls.stored_keys import Claim, StoredKey, StoredKeys
-from trio_mcp.shared_limits import UNSETTLED
+from trio_mcp.session.recovery import settling
 from trio_mcp.storage import Change, Put, Remove, StoreError, StoreFull
 
 SETTLED = 60.0

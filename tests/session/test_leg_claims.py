@@ -17,7 +17,7 @@ from trio_mcp import Context, Server
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
 from trio_mcp.session import ServiceOptions
-from trio_mcp.session.calls.claims import CLAIM_KIND
+from trio_mcp.session.recovery.claims import CLAIM_KIND
 from trio_mcp.storage import StoreError, StoreFull
 
 KEYS = KeyRing.random()

@@ -11,14 +11,14 @@ from talk import Legacy, Talk, accept, offering, play, talk_to
 from task_talk import DECLARES
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp.base.shared_limits import KEYED_OUTCOMES, USED_KEYS
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
-from trio_mcp.protocol.meta import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from trio_mcp.protocol.revisions import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason, Limits, MemoryBudget
 from trio_mcp.server import Context, Server
 from trio_mcp.session import TaskOptions
 from trio_mcp.session.calls import repeats
-from trio_mcp.shared_limits import KEYED_OUTCOMES, USED_KEYS
 from trio_mcp.types import ToolAnnotations
 
 KEY = {IDEMPOTENCY_KEY: "k1"}

@@ -10,6 +10,7 @@ import trio
 from talk import Json, Talk, accept, log_level, offering, session_with, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp.base.shared_limits import SharedLimit
 from trio_mcp.errors import InvalidRequestState
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, MISSING_CAPABILITY
 from trio_mcp.protocol.sealing import request_state
@@ -18,7 +19,6 @@ from trio_mcp.runtime import CancelReason, Limits
 from trio_mcp.server import Accepted, Context, Server
 from trio_mcp.session import ServiceOptions
 from trio_mcp.session.calls import directory
-from trio_mcp.shared_limits import SharedLimit
 from trio_mcp.types import JsonObject
 
 STATE_ERROR = {"code": INVALID_PARAMS, "message": InvalidRequestState.TEXT}

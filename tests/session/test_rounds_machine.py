@@ -15,8 +15,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 import trio
 from durable_rounds import Machine as DurableMachine
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, given, settings, strategies as st
 from rounds_invariants import Machine
 from trio.testing import MockClock
 

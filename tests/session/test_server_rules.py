@@ -10,8 +10,7 @@ from peer import hello
 from talk import Json, Talk, log_level, offering, talk_to
 from trio.testing import wait_all_tasks_blocked
 
-from trio_mcp.protocol.meta import IDEMPOTENCY, SERVER_INFO
-from trio_mcp.protocol.revisions import MODERN, SUPPORTED
+from trio_mcp.protocol.revisions import IDEMPOTENCY, MODERN, SERVER_INFO, SUPPORTED
 from trio_mcp.server import Context, Server
 
 NOTIFICATIONS: list[Json] = [

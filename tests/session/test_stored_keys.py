@@ -14,12 +14,12 @@ from task_talk import DECLARES, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session.calls import stored_keys
-from trio_mcp.session.calls.log import LOG_KIND
 from trio_mcp.session.calls.stored_keys import KEY_KIND
+from trio_mcp.session.recovery.log import LOG_KIND
 from trio_mcp.storage import Change
 from trio_mcp.stores.sealed import entry_place
 

@@ -16,7 +16,7 @@ from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.jsonrpc import RequestId
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN
 from trio_mcp.session import ServiceOptions
 from trio_mcp.storage import StoreError
 

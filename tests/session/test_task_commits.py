@@ -16,8 +16,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp import Context
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.sealing.at_rest import Vault
-from trio_mcp.session.calls.settling import LAST_SECONDS
-from trio_mcp.session.tasks.saving import SAVE_AGAIN_SECONDS
+from trio_mcp.session.recovery.settling import LAST_SECONDS
+from trio_mcp.session.tasks.stored import SAVE_AGAIN_SECONDS
 from trio_mcp.storage import Change, StoreError
 from trio_mcp.stores.sealed import record_place
 

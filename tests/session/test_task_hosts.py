@@ -13,7 +13,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, ProtocolError, Server, ServiceOptions, TaskOptions
 from trio_mcp.runtime import CancelReason
-from trio_mcp.session.tasks.unattended import POLLS
+from trio_mcp.session.tasks.questions import POLLS
 
 CAPABILITIES: Json = {
     "roots": {"listChanged": True},

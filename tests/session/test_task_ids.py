@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trio_mcp.protocol.sealing.request_state import KeyRing, from_base64url
-from trio_mcp.session.tasks.ids import ID_CHARACTERS, TaskIds, TaskLife, is_storage_key, storage_key
+from trio_mcp.session.tasks.record import ID_CHARACTERS, TaskIds, TaskLife, is_storage_key, storage_key
 
 OLD, NEW = b"o" * 32, b"n" * 32
 

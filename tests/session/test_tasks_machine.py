@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 import trio
-from hypothesis import HealthCheck, Phase, example, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, Phase, example, given, settings, strategies as st
 from tasks_invariants import Machine
 from trio.testing import MockClock
 

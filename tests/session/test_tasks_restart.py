@@ -19,8 +19,8 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.session import Peer
-from trio_mcp.session.caller import Caller
-from trio_mcp.session.tasks.ids import storage_key
+from trio_mcp.session.envelope import Caller
+from trio_mcp.session.tasks.record import storage_key
 from trio_mcp.storage import Put, Record, StoreTimeout
 from trio_mcp.stores.sealed import record_place
 

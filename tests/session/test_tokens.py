@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trio_mcp.session import estimate_tokens, used_tokens
-from trio_mcp.session.token_estimate import TOKENS_PER_MEDIUM
+from trio_mcp.session.options import TOKENS_PER_MEDIUM
 from trio_mcp.types import (
     AudioContent,
     CreateMessageRequestParams,

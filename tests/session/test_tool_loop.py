@@ -10,8 +10,7 @@ import trio
 
 from trio_mcp.errors import LimitExceeded, RemoteProtocolError
 from trio_mcp.protocol.conversation import conversation_problem
-from trio_mcp.session.token_usage import TokenUsage
-from trio_mcp.session.tool_loop import ToolLoop, call_result, error_result, text_of
+from trio_mcp.session.token_usage import TokenUsage, ToolLoop, call_result, error_result, text_of
 from trio_mcp.types import (
     CallToolResult,
     CreateMessageRequestParams,

@@ -25,19 +25,7 @@ from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, HttpLimits, Server, ServiceOptions, TaskOptions
-from trio_mcp.errors import LimitExceeded
-from trio_mcp.protocol.jsonrpc import Encoded
-from trio_mcp.relay import Backfill, RelayServer, followed
-from trio_mcp.relay.proxies import proxy
-from trio_mcp.runtime import Account, Limits, MemoryBudget
-from trio_mcp.server import registration
-from trio_mcp.session import Peer, subscriptions
-from trio_mcp.session.calls import directory, repeats, settling, url_elicitations
-from trio_mcp.session.calls.directory import CallDirectory
-from trio_mcp.session.calls.outcome_room import OutcomeRoom
-from trio_mcp.session.calls.repeats import CallKey, KeyedCalls
-from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
-from trio_mcp.shared_limits import (
+from trio_mcp.base.shared_limits import (
     ANSWERED_QUESTIONS,
     AWAITED_PAGES,
     CONNECTIONS,
@@ -70,6 +58,19 @@ from trio_mcp.shared_limits import (
     WEBSOCKETS,
     SharedLimit,
 )
+from trio_mcp.errors import LimitExceeded
+from trio_mcp.protocol.jsonrpc import Encoded
+from trio_mcp.relay import Backfill, RelayServer, host_links
+from trio_mcp.relay.proxies import proxy
+from trio_mcp.runtime import Account, Limits, MemoryBudget
+from trio_mcp.server import registration
+from trio_mcp.session import Peer, subscriptions
+from trio_mcp.session.calls import directory, repeats, url_elicitations
+from trio_mcp.session.calls.directory import CallDirectory
+from trio_mcp.session.calls.repeats import CallKey, KeyedCalls
+from trio_mcp.session.calls.stored_keys import OutcomeRoom
+from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
+from trio_mcp.session.recovery import settling
 from trio_mcp.storage import Append, Forget, LogKey, Put, Record, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.memory import MemoryEventStore
@@ -341,7 +342,7 @@ async def followed_resources() -> AsyncIterator[Hold]:
     far.resource("a:{name}")(lambda name: name)
     outer.mount("f", proxy(far))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(followed, "FOLLOWED_RESOURCES", FOLLOWED_RESOURCES._replace(limit=LIMIT))
+        patch.setattr(host_links, "FOLLOWED_RESOURCES", FOLLOWED_RESOURCES._replace(limit=LIMIT))
         async with outer.open_service() as service:
             known = Callers(lambda caller: Talk(service, principal=caller, account=service.open_account(Peer(caller))))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from trio_mcp.base.shared_limits import SHARED_LIMITS, SharedLimit
 from trio_mcp.runtime.quota import quarter_of
-from trio_mcp.shared_limits import SHARED_LIMITS, SharedLimit
 
 PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
 BEGIN = "<!-- made by `python -m tests.shared_limits`: begin -->"

@@ -10,7 +10,7 @@ from holders import HOLDERS, KEEPERS, LIMIT, NEVER_ALONE, Hold
 from limits_page import PAGE, with_section
 from naming import unnamed
 
-from trio_mcp.shared_limits import SHARED_LIMITS, SharedLimit
+from trio_mcp.base.shared_limits import SHARED_LIMITS, SharedLimit
 
 HALF, QUARTER = LIMIT // 2, LIMIT // 4
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 import trio
 import trio.testing
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from trio_mcp.storage import EventsGone, LogKey, NoSuchEvent
 from trio_mcp.stores import MemoryEventStore

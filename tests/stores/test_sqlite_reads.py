@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from trio_mcp.storage import Put, Record, StoreError
-from trio_mcp.stores import sqlite_reads
+from trio_mcp.stores import sqlite
 from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
 
 BOUND = 20
@@ -28,8 +28,8 @@ async def test_look_ups_that_wait_together_share_a_turn_of_the_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turns: list[int] = []
-    run_all = sqlite_reads.run_all
-    monkeypatch.setattr(sqlite_reads, "run_all", lambda runs: turns.append(len(runs)) or run_all(runs))
+    run_all = sqlite.run_all
+    monkeypatch.setattr(sqlite, "run_all", lambda runs: turns.append(len(runs)) or run_all(runs))
     found: dict[int, bytes] = {}
 
     async def read(store: SqliteStore, number: int) -> None:
@@ -42,7 +42,7 @@ async def test_look_ups_that_wait_together_share_a_turn_of_the_thread(
             nursery.start_soon(read, store, number)
     assert found == {number: str(number).encode() for number in range(500)}
     assert sum(turns) == 500
-    assert len(turns) <= 500 / sqlite_reads.MOST_AT_ONCE + 2
+    assert len(turns) <= 500 / sqlite.MOST_AT_ONCE + 2
 
 
 async def test_a_look_up_that_is_given_up_or_fails_leaves_the_others_alone(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from trio.testing import MockClock
 from trio_mcp import Context, Elicit, ElicitRouter, Server, ServiceOptions, accept, decline, dismiss
 from trio_mcp.errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
 from trio_mcp.protocol.jsonrpc import MISSING_CAPABILITY
-from trio_mcp.server.homes import home_of, remember_home
+from trio_mcp.server.registration import home_of, remember_home
 from trio_mcp.testing import Delay, Disconnect, MockClient, Never, SecondWorker, tool_use, unchecked_tool_use
 from trio_mcp.types import (
     ClientCapabilities,

@@ -11,8 +11,7 @@ from typing import Any
 import trio
 from peer import Json, hello, modern_meta
 
-from trio_mcp.protocol.revisions import MODERN
-from trio_mcp.protocol.revisions import NEWEST_LEGACY as LEGACY
+from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY as LEGACY
 from trio_mcp_transports.http import McpApp, McpApps
 
 JSON_HEADERS = {

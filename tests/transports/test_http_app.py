@@ -16,7 +16,7 @@ from stage import Stage
 from talking import Session
 
 from trio_mcp import CancelReason, Server
-from trio_mcp.protocol.meta import OUTCOME_UNKNOWN
+from trio_mcp.protocol.revisions import OUTCOME_UNKNOWN
 from trio_mcp_transports.asgi.access import read_headers
 from trio_mcp_transports.http import asgi_app
 

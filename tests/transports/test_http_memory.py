@@ -24,8 +24,7 @@ from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import Envelope
 from trio_mcp.session.envelope import ANONYMOUS
 from trio_mcp.session.sizes import SESSION_SIZE
-from trio_mcp_transports.asgi.fast_path import WEBSOCKET_KEY
-from trio_mcp_transports.asgi.messages import AuthorizedRequest, read_body
+from trio_mcp_transports.asgi.messages import WEBSOCKET_KEY, AuthorizedRequest, read_body
 from trio_mcp_transports.http import HttpLimits, asgi_app
 from trio_mcp_transports.websocket.endpoint import AsgiWebSocket
 

@@ -76,7 +76,7 @@ async def test_others_have_a_turn_between_the_parsing_and_the_validation_of_a_la
             events.append("turn")
 
     receive = ServerSession.receive
-    monkeypatch.setattr("trio_mcp_transports.http.server.message_reader.parse", parsed)
+    monkeypatch.setattr("trio_mcp_transports.http.server.entrance.parse", parsed)
     monkeypatch.setattr(ServerSession, "receive", received)
     async with served(asgi_app(stage.server)) as peer, trio.open_nursery() as nursery:
         nursery.start_soon(bystander)

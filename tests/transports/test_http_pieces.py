@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
-from trio_mcp.runtime.pieces import MANY_PIECES
-from trio_mcp_transports.httpx.requests import read_body
+from trio_mcp.runtime.loop_turn import MANY_PIECES
+from trio_mcp_transports.httpx import read_body
 
 
 class Pieces(httpx2.AsyncByteStream):

@@ -15,7 +15,7 @@ from naming import unnamed
 
 from trio_mcp import Context, Server
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.memory_budget import process_budget

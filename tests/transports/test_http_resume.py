@@ -11,7 +11,7 @@ from talking import GRACE, Session, Stage, Talk, WatchedStore, said, talking
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import CancelReason, Context, Server
-from trio_mcp.logs import SHARED_LINES
+from trio_mcp.base.logs import SHARED_LINES
 
 
 async def test_after_the_grace_there_is_nothing_to_come_back_for(

@@ -13,8 +13,7 @@ from typing import TypeAlias
 
 import trio
 from asgi_peer import JSON_HEADERS, LEGACY, Reply, initialize, served
-from hypothesis import event, example, given
-from hypothesis import strategies as st
+from hypothesis import event, example, given, strategies as st
 from talking import GRACE, Session, Stage, Talk, said
 from trio.testing import MockClock, wait_all_tasks_blocked
 

@@ -9,7 +9,7 @@ import trio
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp.runtime import MemoryBudget
-from trio_mcp_transports.asgi.fast_path import events_of
+from trio_mcp_transports.asgi.messages import events_of
 from trio_mcp_transports.hypercorn.inbox import PREPAID_BYTES, Inbox
 
 

@@ -12,7 +12,7 @@ from asgi_peer import JSON_HEADERS, modern_call, served
 
 from trio_mcp import Context, HttpLimits, HttpOptions, Server, ServiceOptions, Tls
 from trio_mcp_transports.http import McpApp, asgi_app, serve_http
-from trio_mcp_transports.http.server.settings import HttpKeywords
+from trio_mcp_transports.http.server.by_path import HttpKeywords
 
 
 async def by_token(headers: Mapping[str, str]) -> str | None:

@@ -6,10 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from asgi_peer import JSON_HEADERS, modern_call
-from asgi_peer import served as served_app
-from hypothesis import given
-from hypothesis import strategies as st
+from asgi_peer import JSON_HEADERS, modern_call, served as served_app
+from hypothesis import given, strategies as st
 
 from trio_mcp import HttpOptions, HttpRequest, HttpResponse, Server
 from trio_mcp_transports.asgi.access import HttpRejection

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -13,10 +12,10 @@ from pydantic import BaseModel, ValidationError
 from typing_extensions import TypedDict
 
 import trio_mcp.types as types
-from trio_mcp.server.forms import form_of
-from trio_mcp.server.signature import signature_arguments
+from trio_mcp.server.elicit.forms import form_of
+from trio_mcp.server.values.signature import signature_arguments
 from trio_mcp.types import JsonObject, JsonValue, Model
-from trio_mcp.types.fail_fast import CONTAINERS, fail_fast_validator
+from trio_mcp.types.base import CONTAINERS, fail_fast_validator
 
 MANY = 1_000
 WRONG: list[JsonValue] = [{}] * MANY

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from trio_mcp.groups import UnwrappedErrors
+from trio_mcp.base.groups import UnwrappedErrors
 
 
 @asynccontextmanager

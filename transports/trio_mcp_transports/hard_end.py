@@ -3,6 +3,42 @@
 Trio cannot end a task that shields itself, nor one that blocks the event loop. A thread can, and needs neither.
 """
 
+from __future__ import annotations
+
+import faulthandler
+import os
+import stat
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
+from queue import Empty, SimpleQueue
+from traceback import walk_stack
+from types import FrameType, TracebackType
+from typing import Final, NoReturn, Self
+
+from trio_mcp.session.transport import OWNS_PROCESS
+
+# File descriptors of this process's own standard streams.
+
+
+def private_copy(fd: int, flags: int) -> int:
+    """Return a new close-on-exec descriptor for what `fd` refers to, which does not block if the system allows that.
+
+    That mode belongs to the open file, not to the descriptor. With a mere duplicate, a stderr that shares the terminal or
+    the pipe (`2>&1`) would turn non-blocking too and lose log lines. So pipes and terminals are opened again where the
+    system can; a regular file keeps its offset, and a socket cannot be opened.
+    """
+    mode = os.fstat(fd).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISCHR(mode):
+        with suppress(OSError):
+            # O_NOCTTY: opening a terminal anew must not make it the controlling one.
+            return os.open(f"/dev/fd/{fd}", flags | os.O_NONBLOCK | os.O_NOCTTY)
+    return os.dup(fd)
+
+
 # Three things can keep the process, one after the other. `arm` sets the deadline for all of them.
 #
 #   what keeps it                                       until                  what ends it at the deadline
@@ -20,24 +56,6 @@ Trio cannot end a task that shields itself, nor one that blocks the event loop. 
 #    3    the main thread ends: Python calls `_on_main_thread_end`, and waits for the threads
 #   15    the thread writes the stacks to stderr and ends the process
 
-from __future__ import annotations
-
-import faulthandler
-import os
-import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import suppress
-from itertools import islice
-from queue import Empty, SimpleQueue
-from traceback import walk_stack
-from types import FrameType, TracebackType
-from typing import Final, NoReturn, Self
-
-from trio_mcp.session.transport import OWNS_PROCESS
-
-from .descriptors import private_copy
 
 AFTER_MAIN_THREAD: Final = 1.0
 """Seconds that the process has at least once its main thread has ended."""

@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import sys
 import textwrap
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import partial
 from itertools import groupby
 from types import MappingProxyType
 from typing import Final
 
 import click
+import trio
 
+from ..base.groups import single_exception
+from ..base.values import printable
 from ..errors import ConfigurationError
-from ..printable import printable
 from .errors import AlreadyReported, CommandError, Status, exit_statuses
 
 WIDTH = 110
@@ -141,3 +144,42 @@ def print_error(message: str, status: Status, *, debug: bool = False, as_json: b
     line = json.dumps({"error": {"kind": status.name.lower(), "status": int(status), "message": text}})
     sys.stderr.write(f"{line if as_json else f'trio-mcp: {text}'}\n")
     return status
+
+
+# Running a command so that Ctrl-C ends it cleanly: calls are cancelled at the server, connections are closed.
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def run_command(command: Callable[[], Awaitable[int]]) -> int:
+    """Run a command in a Trio loop and return its exit status, or 128 plus the number of the signal that ended it.
+
+    The first signal cancels the command; a second one ends the process immediately.
+    """
+    return trio.run(watched, command)
+
+
+async def watched(command: Callable[[], Awaitable[int]]) -> int:
+    outcome: int | Exception = 0
+
+    async def watch(signals: AsyncIterator[int]) -> None:
+        nonlocal outcome
+        outcome = 128 + await anext(signals)
+        # The clean-up may hang on a server that does not answer, and the user must still be able to end it.
+        for number in SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        nursery.cancel_scope.cancel()
+
+    with trio.open_signal_receiver(*SIGNALS) as signals:
+        async with trio.open_nursery() as nursery:
+            # A task and not a handler that raises KeyboardInterrupt: that could strike anywhere, also inside the clean-up.
+            nursery.start_soon(watch, signals)
+            try:
+                outcome = await command()
+            except Exception as error:  # noqa: BLE001  raised below, not wrapped in a group
+                outcome = single_exception(error)
+            nursery.cancel_scope.cancel()
+    # Outside the nursery, which would wrap it in a group.
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome

@@ -9,8 +9,7 @@ from functools import reduce, wraps
 
 import click
 
-from .options import header_option, target_argument
-from .parameters import MODES, Pair, Seconds
+from .parameters import MODES, Pair, Seconds, header_option, target_argument
 from .targets.target import Target, read_target
 
 Function = Callable[..., int]

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import Final
 
+from ..base.values import JsonValue
 from ..errors import Disconnected, LocalProtocolError, McpError, PeerError
-from ..json_value import JsonValue
 
 
 class Status(IntEnum):

@@ -1,6 +1,6 @@
 """Calling servers: `Client`, and the handlers that answer their questions."""
 
-from ..session.changes import Change, ChangeKind
+from ..session.subscriptions import Change, ChangeKind
 from .cache import CacheStatistics, ResponseCache
 from .call_options import MAX_ROUNDS
 from .changes import Changes, OnChange
@@ -18,10 +18,9 @@ from .handlers import (
     decline,
     dismiss,
 )
-from .keywords import ConnectKeywords
-from .options import ClientOptions
+from .options import ClientOptions, ConnectKeywords
 from .sampling import ApproveSample, OnSample
-from .tasks import ClientTask, TaskChanges
+from .task_methods import ClientTask, TaskChanges
 
 __all__ = [
     "MAX_ROUNDS",

@@ -12,14 +12,14 @@ from typing import Final, Protocol
 
 import trio
 
+from ..base.groups import UnwrappedErrors
+from ..base.logs import peer_logger
 from ..errors import ConfigurationError, LimitExceeded
-from ..groups import UnwrappedErrors
-from ..logs import peer_logger
-from ..session.idle_timeout import OnProgress
+from ..session.notification_dispatch import OnProgress
 from ..types import CallToolResult, JsonObject, Tool
 from .client import Client
 from .lists import TOOLS, RejectedCursor
-from .timeouts import run_with_timeout
+from .requester import run_with_timeout
 
 logger = peer_logger("trio_mcp.client")
 

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 
 import trio
 
-from ..protocol.uri.parts import is_part_of
+from ..protocol.uri.uris import is_part_of
 from ..types import CacheableResult
 
 MAX_ENTRIES = 1024

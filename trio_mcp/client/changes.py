@@ -12,11 +12,11 @@ from typing import Self, TypeAlias
 
 import trio
 
-from ..checks import check_sequence
+from ..base.checks import check_sequence
 from ..errors import CapabilityError, Disconnected, without_traceback
-from ..protocol.uri.parts import is_part_of
+from ..protocol.uri.uris import is_part_of
 from ..session import ClientSession
-from ..session.changes import LISTS, Change, changes_matching, filter_of, lists_in
+from ..session.subscriptions import LISTS, Change, changes_matching, filter_of, lists_in
 from ..types import SubscriptionFilter
 from .requester import Requester
 

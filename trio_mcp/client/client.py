@@ -11,7 +11,7 @@ from inspect import signature
 from types import TracebackType
 from typing import Final, Never, Self, TypeVar, Unpack, overload
 
-from ..checks import check_choice, check_seconds
+from ..base.checks import check_choice, check_seconds
 from ..errors import Disconnected
 from ..sampling import SamplingProvider
 from ..session import AnyChannel, ChannelServer
@@ -29,24 +29,20 @@ from ..types import (
     RequestParams,
     ServerCapabilities,
 )
-from ..types.logging_levels import LOGGING_LEVELS
+from ..types.notifications import LOGGING_LEVELS
 from .cache import ResponseCache
 from .call_options import CallKeywords, call_options, complete_params
-from .call_sending import CallSender
-from .calls import Calls
+from .calls import Calls, CallSender
 from .changes import Changes, OnChange, subscription_filter
 from .handlers import Handlers, OnDisconnect, OnElicit, OnElicitUrl, OnLog, OnRoots
-from .keywords import TransportKeywords
 from .link import Link
-from .listed_tools import ListedTools
-from .lists import Lists
-from .options import PROBE_TIMEOUT, ClientOptions
-from .returned import value_reader
+from .lists import ListedTools, Lists
+from .options import PROBE_TIMEOUT, ClientOptions, TransportKeywords
+from .requester import run_with_timeout
 from .sampling import ApproveSample, OnSample, sampling_handler
 from .target import cache_view, connectable, open_lasting_target
-from .task_calls import TaskCalls
-from .task_methods import TaskMethods
-from .timeouts import run_with_timeout
+from .task_methods import TaskMethods, value_reader
+from .tasks.calls import TaskCalls
 
 T = TypeVar("T")
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
-from ..checks import check_callable, check_str
-from ..logs import peer_logger
-from ..protocol.meta import ELICIT, ELICITS
+from ..base.checks import check_callable, check_str
+from ..base.logs import peer_logger
+from ..protocol.revisions import ELICIT, ELICITS
 from ..types import ElicitRequestFormParams, ElicitResult, JsonValue, Prompt, Resource, ResourceTemplate, Tool
 from .handlers import ChoosesByKey, OnElicit, decline
-from .maybe_await import maybe_await
+from .sampling import maybe_await
 
 H = TypeVar("H", bound=OnElicit)
 

@@ -1,6 +1,47 @@
 """The link of a client to its server: its tasks, its session, and how both end."""
 
-# The states of a link, its events and the table of both are at the head of `link_state.py`, with an example trace.
+from __future__ import annotations
+
+import contextvars
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import TypeVarTuple, Unpack
+
+import trio
+
+from ..base.groups import first_leaf, single_exception, split_group, without
+from ..errors import Disconnected, Unreachable
+from ..session import AnyChannel, ClientSession
+from ..session.channel import MessageChannel
+from ..session.client import RequestOptions
+from ..session.event_loop import check_event_loop
+from ..types import Model, RequestParams
+from .dialects import Dialect, open_dialect
+from .handlers import Rounds
+from .notifications import NotificationRouter
+from .options import ClientOptions
+from .reopening import LinkEvent, LinkState, Phase, SessionReopening
+from .requester import ATTEMPTS, BACKOFF, SendRequest, ServerFacts
+
+# What is left of an exception in a system task, which must not leave it: Trio's loop would end.
+
+
+def split_contained(error: BaseException) -> tuple[BaseException | None, BaseException | None]:
+    """Return the cancel in an exception, which may leave the task, and the rest, which its owner raises; each may be None.
+
+    A Ctrl-C that hit the task is passed on to the main task.
+    """
+    cancelled, rest = split_group(error, trio.Cancelled)
+    interrupted, rest = split_group(rest, KeyboardInterrupt)
+    if interrupted is not None:
+        # The task is protected from it, so Trio delivers it to the main task.
+        signal.raise_signal(signal.SIGINT)
+    return cancelled, rest
+
+
+# The states of a link, its events and the table of both are at the head of `reopening.py`, with an example trace.
 #
 # Tasks, each the child of the one above it:
 #
@@ -13,33 +54,6 @@
 #          +- the handlers of server requests, in a nursery outside of the channel: one that does not end when it is cancelled
 #             must not keep the connection open
 
-from __future__ import annotations
-
-import contextvars
-import logging
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager, suppress
-from typing import TypeVarTuple, Unpack
-
-import trio
-
-from ..errors import Disconnected, Unreachable
-from ..groups import first_leaf, single_exception, without
-from ..session import AnyChannel, ClientSession
-from ..session.channel import MessageChannel
-from ..session.client import RequestOptions
-from ..session.event_loop import check_event_loop
-from ..types import Model, RequestParams
-from .dialects import Dialect
-from .link_state import LinkEvent, LinkState, Phase
-from .notifications import NotificationRouter
-from .opening import open_dialect
-from .options import ClientOptions
-from .repeats import ATTEMPTS, BACKOFF
-from .requester import SendRequest, ServerFacts
-from .rounds import Rounds
-from .session_reopening import SessionReopening
-from .system_tasks import split_contained
 
 Ts = TypeVarTuple("Ts")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, field
 
+from ..base.logs import RepeatedRecords, peer_logger
 from ..errors import Disconnected
-from ..logs import RepeatedRecords, peer_logger
-from ..session.changes import Change, change_of
+from ..session.subscriptions import Change, change_of
 from ..types import LoggingMessageNotificationParams, Model, TaskStatusNotificationParams
 from .changes import Listeners
 from .known_task import TaskNews

@@ -22,8 +22,8 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ..groups import single_exception
-from ..logs import peer_logger
+from ..base.groups import single_exception
+from ..base.logs import peer_logger
 from ..protocol.jsonrpc import Request, RequestId, Unanswered
 from ..session import AnyChannel
 from ..session.channel import MessageChannel, as_message_channel

@@ -4,14 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar, cast
 
-from ..checks import check_callable, check_instance, mistake
+from ..base.checks import check_callable, check_instance, mistake
 from ..errors import CapabilityError, LocalProtocolError, MalformedQuestion, SampleRefused
 from ..protocol.conversation import answer_problem, conversation_problem
 from ..sampling import SamplingProvider
 from ..types import CreateMessageRequestParams, CreateMessageResult, TextContent
-from .maybe_await import maybe_await
+
+# Functions of the program that may be plain or async.
+
+T = TypeVar("T")
+
+
+async def maybe_await(value: T | Awaitable[T]) -> T:
+    """Return a value, or await it first if it is awaitable: a handler may be plain or async."""
+    if isinstance(value, Awaitable):
+        return cast("T", await value)
+    return value
+
 
 OnSample: TypeAlias = Callable[
     [CreateMessageRequestParams], CreateMessageResult | str | Awaitable[CreateMessageResult | str]

@@ -14,11 +14,11 @@ from hashlib import sha256
 from typing import cast
 from urllib.parse import urlsplit
 
-from ..checks import check_int, check_seconds, check_str_mapping, header_fault
+from ..base.checks import check_int, check_seconds, check_str_mapping, header_fault
 from ..session import AnyChannel, check_options, find_transport
 from ..types import ClientCapabilities
 from .cache import NO_CACHE, CacheView, ResponseCache
-from .option_names import check_other_names
+from .call_options import check_other_names
 from .reconnecting import reconnecting
 
 HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")

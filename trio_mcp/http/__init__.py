@@ -3,8 +3,7 @@
 The transports read them; nothing here opens a connection.
 """
 
-from .limits import HttpLimits
-from .options import Authenticate, HttpOptions, Tls
+from .options import Authenticate, HttpLimits, HttpOptions, Tls
 from .routes import HttpHandler, HttpRequest, HttpResponse, HttpRoute
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, Generic, Never, TypeAlias, cast
@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from pydantic_core import from_json
 from typing_extensions import TypeVar
 
-from ..checks import (
+from ..base.checks import (
     check_callable,
     check_choice,
     check_instance,
@@ -23,10 +23,57 @@ from ..checks import (
     check_str_mapping,
     mistake,
 )
-from ..json_value import JsonValue
+from ..base.values import JsonValue
 from ..protocol.strict_json import dumps
 from ..session import Caller
-from .paths import check_path
+
+# The paths of a server, which must not collide.
+
+MESSAGE_PATH: Final = "/message"
+"""The usual path to which clients of HTTP+SSE post."""
+
+PLAIN_PATH: Final = re.compile(r"/[\w.~!$&'()*+,;=:@/-]*", re.ASCII)
+"""A path that means the same before and after percent-decoding."""
+
+DEFAULT_PATH: Final = "/mcp"
+HEALTH_PATH: Final = "/health"
+READY_PATH: Final = "/ready"
+
+
+def check_path(path: str) -> str:
+    """Return a path that a client can use unchanged.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not PLAIN_PATH.fullmatch(path):
+        raise ValueError(f"{path!r:.80} is no path such as '/mcp', without a query or percent signs")
+    return path
+
+
+def check_endpoints(path: str | None, sse_path: str | None, message_path: str) -> None:
+    """Raise `ValueError` unless MCP is served, and its paths differ."""
+    served = [each for each in (path, sse_path) if each is not None]
+    if not served:
+        raise ValueError("neither path nor sse_path is given: nothing would be served")
+    served += [message_path] if sse_path is not None else []
+    for each in served:
+        check_path(each)
+    if len(set(served)) < len(served):
+        raise ValueError(f"path, sse_path and message_path must differ; they are {', '.join(served)}")
+
+
+def check_free(path: str, owner: str, taken: Iterable[tuple[str | None, str]]) -> None:
+    """Raise `ValueError` if a path is another owner's already.
+
+    Args:
+        owner: whose it is to be, for the error.
+        taken: the paths and their owners; None is not a path.
+    """
+    for other, whose in taken:
+        if other == path:
+            raise ValueError(f"{path} is the path of {whose} and cannot be that of {owner} too")
+
 
 StateT_co = TypeVar("StateT_co", default=object, covariant=True)
 

@@ -7,8 +7,15 @@ Nothing is started, and no file is changed.
 """
 
 from .entries import CommandServer, FoundServer, HostServer, UrlServer, read_servers
-from .files import McpJson, parse_mcp_json, read_mcp_json
-from .jsonc import find_comments, parse_jsonc, without_comments, without_trailing_commas
+from .files import (
+    McpJson,
+    find_comments,
+    parse_jsonc,
+    parse_mcp_json,
+    read_mcp_json,
+    without_comments,
+    without_trailing_commas,
+)
 from .variables import Variables
 
 __all__ = [

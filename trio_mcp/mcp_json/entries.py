@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from ..checks import nearest
+from ..base.checks import nearest
+from ..base.values import JsonValue
 from ..errors import ConfigurationError
-from ..json_value import JsonValue
 from .variables import BARE, Variables, read_env_file
 
 Wire: TypeAlias = Literal["stdio", "http", "sse", "websocket"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ..base.regular_files import MAX_CONFIGURATION, read_regular
 from ..errors import ConfigurationError
-from ..regular_files import MAX_CONFIGURATION, read_regular
 
 REFERENCE: Final = re.compile(r"\$\{([^{}]*)\}")
 BARE_REFERENCE: Final = re.compile(r"\$(?:\{([^{}]*)\}|([A-Za-z_]\w*))")

@@ -3,14 +3,12 @@
 The room knows no HTTP library: the client that sends the requests is the author's (`HttpClient`).
 """
 
-from .adding import OpenApiKeywords, OpenApiServer, add_openapi, fetch_openapi, from_openapi
-from .credentials import Credentials, CredentialSource
+from .adding import OpenApiKeywords, OpenApiLimits, OpenApiServer, add_openapi, fetch_openapi, from_openapi
+from .calls import Credentials, CredentialSource
 from .documents import DocumentSource
-from .errors import OpenApiError
-from .limits import OpenApiLimits
-from .names import Rename, Selector
+from .names import LeftOutOperation, OpenApiReport, Rename, Selector, TakenOperation
 from .operations import Operation
-from .report import LeftOutOperation, OpenApiReport, TakenOperation
+from .parts import OpenApiError
 from .sending import HttpClient, HttpRequest, HttpResponse
 
 __all__ = [

@@ -3,31 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, NamedTuple, TypedDict, TypeVar, Unpack, cast
 from urllib.parse import urlsplit
 
 import trio
 
-from ..checks import check_callable, check_instance, check_names, check_seconds, mistake
+from ..base.checks import check_callable, check_instance, check_int, check_names, check_seconds, mistake
+from ..base.logs import peer_logger
 from ..errors import ToolError
-from ..logs import peer_logger
 from ..server.server import Server
 from ..server.tool_options import ToolKeywords
 from ..types import JsonObject
-from .calls import OperationCaller
-from .credentials import CredentialSource
+from .calls import CredentialSource, OperationCaller
 from .documents import DocumentSource, load_document, parse_document
-from .errors import OpenApiError, UnsupportedOperation
-from .limits import OpenApiLimits
-from .names import Rename, Selector, selected, tool_names
+from .names import LeftOutOperation, OpenApiReport, Rename, Selector, TakenOperation, selected, tool_names
 from .offers import add_resource, add_tool, resource_uri, tool_options
 from .operations import Operation, OperationPlan, OperationReader, RawOperation, raw_operations
-from .parts import References
+from .parts import OpenApiError, References, UnsupportedOperation
 from .reading import read_beside
-from .report import LeftOutOperation, OpenApiReport, TakenOperation
 from .sending import ApiClient, ApiRequest, HttpClient, HttpRequest
+
+# The limits of documents and of what an API may send.
+
+
+@dataclass(frozen=True, slots=True)
+class OpenApiLimits:
+    """The limits of a document, and of each response of its API.
+
+    Attributes:
+        max_document: bytes of a document as JSON.
+        max_operations: operations that become tools; a document with more is refused.
+        max_schema_depth: how deep the schema of an operation may be nested; an operation with a deeper one is left out.
+        max_description: characters of the description of a tool; a longer one is cut.
+        max_response: bytes of a response, after any decompression; a call whose response is larger fails.
+        max_error_body: characters that the model sees of the body of an error.
+
+    Raises:
+        TypeError, ValueError: one of these has a wrong value.
+    """
+
+    max_document: int = 16 * 1024 * 1024
+    max_operations: int = 500
+    max_schema_depth: int = 48
+    max_description: int = 2000
+    max_response: int = 10 * 1024 * 1024
+    max_error_body: int = 2000
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            check_int(name, getattr(self, name), least=1)
+
 
 logger = peer_logger("trio_mcp.openapi")
 
@@ -138,7 +165,7 @@ async def fetch_openapi(
     client: HttpClient[RequestT],
     *,
     timeout: float = TIMEOUT,
-    limits: OpenApiLimits = OpenApiLimits(),  # noqa: B008  it cannot be changed
+    limits: OpenApiLimits = OpenApiLimits(),
 ) -> JsonObject:
     """Return the document at a URL, for `from_openapi`.
 

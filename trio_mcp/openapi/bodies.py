@@ -14,9 +14,8 @@ from typing import Final, Literal, NamedTuple, TypeAlias, cast
 from ..errors import ToolError
 from ..protocol.strict_json import dumps
 from ..types import JsonObject, JsonValue
-from .errors import UnsupportedOperation
 from .parameters import form_parts, is_json, items_of, plain
-from .parts import EncodingPart, MediaTypePart
+from .parts import EncodingPart, MediaTypePart, UnsupportedOperation
 from .schemas import SchemaReader
 
 BodyKind: TypeAlias = Literal["json", "multipart", "form", "text", "binary"]

@@ -10,18 +10,16 @@ from keyword import iskeyword
 from typing import Final, TypeVar
 
 from ..errors import ResourceNotFound, ToolError
-from ..server.context import Context
-from ..server.held_memory import keep_until_end
-from ..server.media import is_text
-from ..server.results import ToolResult
+from ..server.context import Context, keep_until_end
 from ..server.server import Server
 from ..server.tool_options import ToolKeywords
+from ..server.values.media import is_text
+from ..server.values.results import ToolResult
 from ..types import BlobResourceContents, JsonObject, TextResourceContents, ToolAnnotations
 from .calls import OperationCaller
-from .encodings import decoded
 from .operations import Operation, OperationPlan
 from .parameters import Parameter, encoded, is_json
-from .reading import read_beside
+from .reading import decoded, read_beside
 from .responses import charset_of, error_of
 from .sending import HttpRequest
 

@@ -9,14 +9,23 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, cast
 from urllib.parse import quote
 
-from ..server.results import wrapped_schema
+from ..server.values.results import wrapped_schema
 from ..types import JsonObject, JsonValue
 from .bodies import Body, chosen_media_type, make_body
-from .errors import OpenApiError, UnsupportedOperation
-from .free_names import FreeNames
 from .pages import PageLink, page_links
 from .parameters import FORBIDDEN_HEADERS, IGNORED_HEADERS, Parameter, is_json, make_parameter
-from .parts import MediaTypePart, OperationPart, ParameterPart, References, RequestBodyPart, ResponsePart, read
+from .parts import (
+    FreeNames,
+    MediaTypePart,
+    OpenApiError,
+    OperationPart,
+    ParameterPart,
+    References,
+    RequestBodyPart,
+    ResponsePart,
+    UnsupportedOperation,
+    read,
+)
 from .schemas import SchemaReader, check_schema
 
 METHODS: Final = ("get", "put", "post", "delete", "options", "head", "patch", "trace")

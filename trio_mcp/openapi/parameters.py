@@ -24,8 +24,7 @@ from urllib.parse import quote
 from ..errors import ToolError
 from ..protocol.strict_json import dumps
 from ..types import JsonValue
-from .errors import UnsupportedOperation
-from .parts import Location, ParameterPart
+from .parts import Location, ParameterPart, UnsupportedOperation
 
 STYLES: Final[dict[Location, frozenset[str]]] = {
     "path": frozenset({"simple", "label", "matrix"}),

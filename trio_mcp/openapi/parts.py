@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -10,9 +10,19 @@ from referencing import Registry
 from referencing.jsonschema import DRAFT202012
 
 from ..protocol.schema.references import Resolver, lookup
-from ..server.error_summary import error_summary
+from ..server.values.schema_checks import error_summary
 from ..types import JsonObject, JsonValue
-from .errors import UnsupportedOperation
+
+# What is wrong with an OpenAPI document, as a whole or with one of its operations.
+
+
+class OpenApiError(ValueError):
+    """A document cannot be used: the message says what is wrong with it, and where."""
+
+
+class UnsupportedOperation(Exception):
+    """An operation is left out; the message is the reason that the report gives."""
+
 
 Location: TypeAlias = Literal["path", "query", "header", "cookie"]
 
@@ -156,3 +166,33 @@ def read(kind: type[P], part: Mapping[str, JsonValue], where: str) -> P:
         return kind.model_validate(part)
     except ValidationError as error:
         raise UnsupportedOperation(f"{where}: {error_summary(error)}") from None
+
+
+# Names of which no two are equal: of definitions, arguments and tools.
+
+
+class FreeNames:
+    """The names that are taken, and the next free one for each.
+
+    Args:
+        taken: those that are taken at first.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()) -> None:
+        self._taken = set(taken)
+        self._numbers: dict[str, int] = {}
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._taken
+
+    def take(self, name: str) -> str:
+        """Return a name, or with a number the first one that is free, and take it."""
+        # It goes on after the last number: thousands of parameters may want one name.
+        number = self._numbers.get(name, 1)
+        free = name if number == 1 else f"{name}_{number}"
+        while free in self._taken:
+            number += 1
+            free = f"{name}_{number}"
+        self._numbers[name] = number
+        self._taken.add(free)
+        return free

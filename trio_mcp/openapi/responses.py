@@ -11,13 +11,12 @@ from ..errors import RemoteProtocolError
 from ..protocol.schema.json_schema import Schema
 from ..protocol.schema.limits import CheckTooDear
 from ..protocol.strict_json import JsonLimits, dumps, loads
-from ..server.media import Audio, File, Image, is_text
-from ..server.results import ToolResult, plain_text
+from ..server.values.media import Audio, File, Image, is_text
+from ..server.values.results import ToolResult, plain_text
 from ..types import ContentBlock, JsonObject, JsonValue, TextContent
-from .encodings import decoded
 from .operations import Output
 from .parameters import is_json
-from .reading import Check, never_ends
+from .reading import Check, decoded, never_ends
 from .sending import ApiResponse
 
 STATUS_META: Final = "trio-mcp/http-status"

@@ -18,13 +18,10 @@ from __future__ import annotations
 from typing import Final, Literal, TypeAlias
 
 from ..protocol.schema.json_schema import Schema
-from ..protocol.schema.patterns import Pattern
-from ..server.plain_schemas import inlined, referred
-from ..server.schema_references import subschemas, with_subschemas
+from ..protocol.schema.references import Pattern
+from ..server.values.schemas import inlined, referred, subschemas, with_subschemas
 from ..types import JsonObject, JsonValue
-from .errors import UnsupportedOperation
-from .free_names import FreeNames
-from .parts import References
+from .parts import FreeNames, References, UnsupportedOperation
 
 Direction: TypeAlias = Literal["request", "response"]
 

@@ -15,10 +15,10 @@ from urllib.parse import urljoin, urlsplit
 
 import trio
 
-from ..checks import header_fault
+from ..base.checks import header_fault
+from ..base.logs import RepeatedRecords, peer_logger
 from ..errors import LimitExceeded, ToolError
-from ..logs import RepeatedRecords, peer_logger
-from ..runtime.pieces import MANY_PIECES, PiecesInTurns
+from ..runtime.loop_turn import MANY_PIECES, PiecesInTurns
 from .bodies import FormFile
 
 logger = peer_logger("trio_mcp.openapi")

@@ -33,6 +33,7 @@ from enum import Enum
 from typing import NamedTuple, TypeAlias
 
 from .. import types
+from ..base.values import make_tuple
 from ..errors import (
     Disconnected,
     LocalProtocolError,
@@ -42,9 +43,8 @@ from ..errors import (
     Unreachable,
     without_traceback,
 )
-from ..quick_tuple import make_tuple
 from ..types import CancelledNotificationParams, InitializeRequestParams, Model
-from .batches import checked_in_batch
+from .batches import LostAnswers, checked_in_batch
 from .codec import Codec, codec_for
 from .codec.reading import CLOSED, Inbound, Phase, RequestTerms, SessionTerms, read_request
 from .jsonrpc import (
@@ -63,7 +63,6 @@ from .jsonrpc import (
     Unanswered,
     is_request_id,
 )
-from .lost_answers import LostAnswers
 from .revisions import Side
 
 

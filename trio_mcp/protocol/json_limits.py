@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, NamedTuple
 
-from ..checks import check_int
+from ..base.checks import check_int
+from ..base.values import make_tuple
 from ..errors import RemoteProtocolError
-from ..quick_tuple import make_tuple
 from .quick_json import BACKSLASH, outside_strings, without_escapes
 
 MAX_ENCODED_DEPTH: Final = 255

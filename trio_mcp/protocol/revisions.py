@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from .. import types
 from ..errors import RemoteProtocolError
-from ..types import Model
+from ..types import ClientCapabilities, JsonObject, Model, ServerCapabilities
 from .jsonrpc import (
     INVALID_PARAMS,
     INVALID_REQUEST,
@@ -23,7 +23,45 @@ from .jsonrpc import (
     UNSUPPORTED_VERSION,
     URL_ELICITATION_REQUIRED,
 )
-from .meta import TASKS_EXTENSION
+
+# The reserved keys of `_meta`, and the names of extensions.
+
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+CLIENT_INFO: Final = "io.modelcontextprotocol/clientInfo"
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
+SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID: Final = "io.modelcontextprotocol/subscriptionId"
+RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
+"""In what belongs to a task of 2025-11-25: its id, as `RelatedTaskMetadata` (L-TSK-7)."""
+IMMEDIATE_RESPONSE: Final = "io.modelcontextprotocol/model-immediate-response"
+"""In the answer that a task was created (2025-11-25): a text for the model until the result is there."""
+TASKS_EXTENSION: Final = "io.modelcontextprotocol/tasks"
+"""The name of the extension, among the `extensions` that either side declares."""
+REQUIRED_CAPABILITIES: Final = "trio-mcp/requiredCapabilities"
+"""In an error result of ours: the capabilities that the client would have to declare, as it would declare them."""
+ELICIT: Final = "trio-mcp/elicit"
+"""In a declared form: an object with the name of the `tool`, prompt or resource that asks, and the `key` of the question; and
+its `context`, if it has one."""
+ELICITS: Final = "trio-mcp/elicits"
+"""In a tool, prompt or resource: the schemas of the questions that it may ask, by key."""
+REQUIRED_SCOPES: Final = "trio-mcp/requiredScopes"
+"""In an error result of ours: the scopes that the caller would have to have."""
+IDEMPOTENCY_KEY: Final = "io.trio-mcp/idempotencyKey"
+"""In a `tools/call`: names the call, so that a repeat of the request joins it or gets its outcome."""
+REPEAT_OF: Final = "io.trio-mcp/repeatOf"
+"""In a repeat of such a request: the `instance` of the server that the first was meant for."""
+IDEMPOTENCY: Final = "io.trio-mcp/idempotency"
+"""An experimental capability of a server: it knows both. Its member `instance` names the memory in which it keeps the keys."""
+OUTCOME_UNKNOWN: Final = "io.trio-mcp/outcomeUnknown"
+"""True in the `data` of an error: the call may or may not have run, and the server does not run it again."""
+PROGRESS_TOKEN: Final = "progressToken"  # noqa: S105  a member name, no secret
+
+RESERVED: frozenset[str] = frozenset(
+    {PROTOCOL_VERSION, CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, SERVER_INFO, SUBSCRIPTION_ID}
+)
+"""The keys that only the modern era has: never sent to a legacy peer."""
+
 
 TASKS_GATE: Final = f"extensions.{TASKS_EXTENSION}"
 """What declares the tasks extension, as `types.declares` takes it."""
@@ -320,3 +358,27 @@ MODERN_ONLY: frozenset[str] = frozenset(_2026_07_28.requests) - frozenset(_2025_
 """The request methods that no handshake leads to."""
 
 SUPPORTED: tuple[str, ...] = tuple(REVISIONS)
+
+
+# What declares that a side runs tasks, in both ways of writing: each codec leaves out the one that its revision lacks.
+
+C = TypeVar("C", ClientCapabilities, ServerCapabilities)
+
+
+def with_tasks(capabilities: C, methods: Iterable[str], *, listed: bool = True) -> C:
+    """Return capabilities that declare tasks too.
+
+    Args:
+        methods: the requests of the other side that may become tasks here, such as "tools/call"; a client with none of them
+            declares only that it takes tasks as answers (the extension).
+            The keys of `TASK_GATES`.
+        listed: callers can be told apart, so that each may list its own tasks (2025-11-25, L-TSK-8).
+    """
+    requests: JsonObject = {}
+    for method in methods:
+        group, name = TASK_GATES[method].split(".")[2:]
+        requests[group] = {name: {}}
+    # A host looks at whether `requests.tools.call` exists, so that each object is written, although it is empty.
+    tasks: JsonObject = {**({"list": {}} if listed else {}), "cancel": {}, "requests": requests}
+    extensions = {**(capabilities.extensions or {}), TASKS_EXTENSION: {}}
+    return capabilities.model_copy(update={"tasks": tasks if requests else None, "extensions": extensions})

@@ -27,8 +27,15 @@ from pydantic_core import to_json
 
 from ..errors import RemoteProtocolError
 from ..types.base import JsonObject, JsonValue
-from .json_limits import DEFAULT_LIMITS, MAX_ENCODED_DEPTH, SHORT, Measure, measure, over_limit
-from .json_limits import JsonLimits as JsonLimits  # noqa: PLC0414  re-exported
+from .json_limits import (
+    DEFAULT_LIMITS,
+    MAX_ENCODED_DEPTH,
+    SHORT,
+    JsonLimits as JsonLimits,  # noqa: PLC0414  re-exported
+    Measure,
+    measure,
+    over_limit,
+)
 from .quick_json import (
     BACKSLASH,
     UNPROVEN,

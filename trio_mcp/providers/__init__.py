@@ -4,25 +4,20 @@
 provider is made. `ScriptedProvider` answers from a script, for tests.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ..base import late
+
 if TYPE_CHECKING:
-    from .anthropic import AnthropicProvider
-    from .openai import OpenAIProvider
-    from .scripted import ScriptedProvider
-
-__all__ = ["AnthropicProvider", "OpenAIProvider", "ScriptedProvider"]
-
-_MODULES = {"AnthropicProvider": "anthropic", "OpenAIProvider": "openai", "ScriptedProvider": "scripted"}
-
-
-def __getattr__(name: str) -> object:
-    # Loaded late, so that a script for a test does not load what makes HTTP requests.
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value: object = getattr(import_module(f".{_MODULES[name]}", __name__), name)
-    globals()[name] = value
-    return value
+    from .anthropic import AnthropicProvider as AnthropicProvider
+    from .openai import OpenAIProvider as OpenAIProvider
+    from .scripted import ScriptedProvider as ScriptedProvider
+else:
+    __getattr__, __dir__, __all__ = late.exports(
+        __name__,
+        {
+            "anthropic": "AnthropicProvider",
+            "openai": "OpenAIProvider",
+            "scripted": "ScriptedProvider",
+        },
+    )

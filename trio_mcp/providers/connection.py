@@ -14,13 +14,12 @@ from typing import Final, Protocol, TypeAlias
 import httpx2
 import trio
 
-from ..checks import header_fault
+from ..base.checks import header_fault
+from ..base.groups import cause_chain
 from ..errors import ProviderError, ProviderErrorKind
-from ..groups import cause_chain
-from ..runtime.pieces import PiecesInTurns
+from ..runtime.loop_turn import PiecesInTurns
 from ..types import JsonObject
-from .endpoint import Endpoint
-from .failures import malformed, rejected_with
+from .endpoint import Endpoint, malformed, rejected_with
 
 CONNECT_TIMEOUT: Final = 10.0
 """Seconds to reach the API."""

@@ -6,10 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from ..backoff import Backoff
+from ..base.backoff import Backoff
 from ..model_formats import openai_request, openai_result
-from .api import ApiOptions, ApiProvider, Dialect
-from .attempts import MAX_RETRIES, RETRY_BACKOFF, TIMEOUT
+from .api import MAX_RETRIES, RETRY_BACKOFF, TIMEOUT, ApiOptions, ApiProvider, Dialect
 from .endpoint import Vendor, find_endpoint
 from .streams import OpenAIStream
 

@@ -15,8 +15,7 @@ from typing import Final, Protocol
 from pydantic_core import from_json
 
 from ..types import JsonObject, JsonValue
-from .endpoint import Endpoint
-from .failures import malformed, read_object
+from .endpoint import Endpoint, malformed, read_object
 
 MAX_TEXT: Final = 8 * 1024 * 1024
 """Characters of an answer that was put together."""

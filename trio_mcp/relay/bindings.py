@@ -24,11 +24,10 @@ from typing import Final
 
 from ..errors import RemoteProtocolError, ResourceNotFound
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
-from ..protocol.meta import IDEMPOTENCY_KEY, RELATED_TASK
+from ..protocol.revisions import IDEMPOTENCY_KEY, RELATED_TASK
 from ..protocol.sealing.owned_names import OwnedNames
 from ..protocol.sealing.request_state import KeyRing, to_base64url
-from ..protocol.uri.kept_results import with_links
-from ..protocol.uri.uris import KEPT, KEPT_HERE, is_kept
+from ..protocol.uri.uris import KEPT, KEPT_HERE, is_kept, with_links
 from ..server.large_results import with_kept_links
 from ..session.calls.repeats import MAX_KEY, malformed
 from ..session.tasks.requests import unknown_task

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from ..logs import peer_logger
+from ..base.logs import peer_logger
 from ..runtime import Outbox
 from ..runtime.loop_turn import LoopTurn
 from ..session import Envelope, MessageChannel

@@ -30,8 +30,8 @@ from typing import Final, TypeAlias, cast
 
 import trio
 
-from ..backoff import RECONNECT_BACKOFF, STABLE_AFTER
-from ..logs import peer_logger
+from ..base.backoff import RECONNECT_BACKOFF, STABLE_AFTER
+from ..base.logs import peer_logger
 from ..protocol.jsonrpc import (
     Batch,
     Encoded,
@@ -47,9 +47,7 @@ from ..protocol.jsonrpc import (
 from ..session import Envelope, MessageChannel, Received, Sent
 from ..types import JsonObject
 from .passing import CANCELLED
-from .question_ids import QuestionIds
-from .sent_requests import SentRequests
-from .session_memory import SessionMemory, accepted
+from .session_memory import QuestionIds, SentRequests, SessionMemory, accepted
 from .streams import id_in
 
 logger = peer_logger("trio_mcp.relay")

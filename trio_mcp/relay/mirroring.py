@@ -10,13 +10,15 @@ from typing import Final, Generic, TypeVar
 
 import trio
 
-from ..backoff import Backoff
+from ..base.backoff import Backoff
+from ..base.groups import single_exception
+from ..base.logs import peer_logger
 from ..client.lists import PROMPTS, RESOURCE_TEMPLATES, RESOURCES, TOOLS, ListKind
 from ..errors import McpError, PeerError
-from ..groups import single_exception
-from ..logs import peer_logger
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..server.catalog import CHANGING, Catalog
+from ..server.data.prompts import Prompt
+from ..server.data.resources import Resource, Template
 from ..server.forwarded import (
     Forward,
     ForwardedCompletions,
@@ -26,16 +28,19 @@ from ..server.forwarded import (
     forwarded_tool,
     forwarding_reader,
 )
-from ..server.prompts import Prompt
 from ..server.registry import MountableItem, Registry
-from ..server.resources import Resource, Template
-from ..server.tool import Tool
-from ..session.changes import LISTS, Change, ChangeKind
+from ..server.tools.tool import Tool
 from ..session.left_out import LeftOut, by_key
-from ..types import ClientCapabilities, Model, ResourceTemplate, ServerCapabilities
-from ..types import Prompt as PromptModel
-from ..types import Resource as ResourceModel
-from ..types import Tool as ToolModel
+from ..session.subscriptions import LISTS, Change, ChangeKind
+from ..types import (
+    ClientCapabilities,
+    Model,
+    Prompt as PromptModel,
+    Resource as ResourceModel,
+    ResourceTemplate,
+    ServerCapabilities,
+    Tool as ToolModel,
+)
 from .bindings import Bindings
 from .host_links import Connect, HostLinks, close
 from .server_client import STEP, ServerClient

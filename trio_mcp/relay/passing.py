@@ -22,8 +22,8 @@ from typing import Final, cast
 
 import trio
 
+from ..base.logs import RepeatedRecords, peer_logger
 from ..errors import LimitExceeded, McpError, ProtocolError, RemoteProtocolError, ResourceNotFound
-from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,
@@ -42,18 +42,15 @@ from ..protocol.jsonrpc import (
     decoded,
     error_response,
 )
-from ..protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from ..protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS
+from ..protocol.revisions import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION, REVISIONS
 from ..protocol.strict_json import dumps
 from ..runtime import CancelReason
 from ..session import Envelope, Received
 from ..session.replies import OpenRequests, ReplyTarget
 from ..types import JsonObject, JsonValue
-from .answers import Answers
-from .asked import Asked
+from .answers import Answers, Asked
 from .bindings import TASK_LIST, Bindings, no_task_list, without_task_list
-from .offers import host_of
-from .requests import NOTHING, STRAY_SECONDS, HostRequest
+from .offers import NOTHING, STRAY_SECONDS, HostRequest, host_of
 from .rounds import ASKING, MAX_ROUNDS, Round, as_object, read_round, retried
 from .streams import HostStreams, id_in
 from .upstream import Upstream

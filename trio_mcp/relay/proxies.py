@@ -12,13 +12,13 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..checks import check_str
+from ..base.checks import check_str
+from ..base.groups import single_exception
+from ..base.logs import peer_logger
 from ..client import Client
 from ..client.target import connectable, open_lasting_target
 from ..errors import Disconnected
-from ..groups import single_exception
-from ..logs import peer_logger
-from ..protocol.meta import IDEMPOTENCY_KEY, REPEAT_OF
+from ..protocol.revisions import IDEMPOTENCY_KEY, REPEAT_OF
 from ..runtime import Lane
 from ..server.composing import Composition
 from ..server.middleware import CallMiddleware
@@ -37,7 +37,7 @@ from ..session.calls.services import ONE_CLIENT, CallServices
 from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
 from .behind import behind_target, words_of
-from .followed import Followed
+from .host_links import Followed
 from .mirroring import Following, Mirror
 from .server import MAX_SESSIONS, RelayServer
 

@@ -32,8 +32,7 @@ from ..types import (
     ProgressNotificationParams,
 )
 from .answers import Answers
-from .offers import ELICIT, SAMPLE, Host
-from .requests import STRAY_SECONDS
+from .offers import ELICIT, SAMPLE, STRAY_SECONDS, Host
 
 ROOTS: Final = "roots/list"
 MAX_REPORTS: Final = 64

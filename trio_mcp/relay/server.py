@@ -10,9 +10,10 @@ from typing import Final, Self
 
 import trio
 
-from ..checks import check_int
+from ..base.checks import check_int
+from ..base.logs import peer_logger
+from ..base.shared_limits import RUNNING_CALLS
 from ..http.open_access import Behind
-from ..logs import peer_logger
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime.quota import Quota
 from ..server.options import check_service
@@ -26,7 +27,6 @@ from ..session import (
     serve_channel,
 )
 from ..session.event_loop import check_event_loop
-from ..shared_limits import RUNNING_CALLS
 from ..types import Implementation, ServerCapabilities
 from .answers import Answers, Backfill
 from .bindings import Bindings, audience_of

@@ -12,23 +12,21 @@ from typing import Final, TypeAlias
 
 import trio
 
+from ..base.logs import peer_logger
 from ..client.call_options import CallOptions
-from ..client.call_sending import CallSender
-from ..client.calls import Calls
+from ..client.calls import Calls, CallSender
 from ..client.changes import Changes
 from ..client.link import Link
-from ..client.listed_tools import ListedTools
-from ..client.lists import Lists
+from ..client.lists import ListedTools, Lists
 from ..client.options import ClientOptions
-from ..client.task_calls import TaskCalls
+from ..client.tasks.calls import TaskCalls
 from ..errors import Disconnected, McpError, PeerError, RemoteProtocolError
-from ..logs import peer_logger
 from ..protocol.jsonrpc import INTERNAL_ERROR
-from ..protocol.meta import PROGRESS_TOKEN, RESERVED, TASKS_EXTENSION
+from ..protocol.revisions import PROGRESS_TOKEN, RESERVED, TASKS_EXTENSION
 from ..runtime import Actor, Lane
 from ..session import AnyChannel, Call, Plan, RequestFacts, Route
-from ..session.changes import LISTS, Change, filter_of
-from ..session.idle_timeout import OnProgress
+from ..session.notification_dispatch import OnProgress
+from ..session.subscriptions import LISTS, Change, filter_of
 from ..types import (
     CallToolRequestParams,
     ClientCapabilities,

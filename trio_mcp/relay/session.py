@@ -23,9 +23,9 @@ from typing import Final, TypeAlias
 
 import trio
 
+from ..base.groups import single_exception
+from ..base.logs import RepeatedRecords, peer_logger
 from ..errors import LimitExceeded, RemoteProtocolError
-from ..groups import single_exception
-from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound
 from ..protocol.connection import Rejected
 from ..protocol.jsonrpc import (
@@ -58,11 +58,10 @@ from .answers import Answers
 from .bindings import Bindings
 from .carrying import end_with, read_server, write_server
 from .lasting_session import LastingSession
-from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, terms_problem
+from .offers import CountedRequests, HandedOver, HostRequest
+from .opening import MAX_WAITING, MAX_WAITING_BYTES, Opening, Waiting, declared_in, terms_problem
 from .passing import CANCELLED, Passage
 from .principal_sessions import PrincipalSessions
-from .probing import declared_in
-from .requests import CountedRequests, HandedOver, HostRequest
 from .streams import carried_size
 from .translating import Translation, open_translation
 from .upstream import Upstream

@@ -8,13 +8,13 @@ from collections.abc import Mapping
 from typing import Final
 
 from ..protocol.jsonrpc import Notification, RequestId, is_request_id
-from ..protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
+from ..protocol.revisions import PROGRESS_TOKEN, SUBSCRIPTION_ID
 from ..runtime import Outbox
 from ..session import Envelope
 from ..session.envelope import sent_size
 from ..types import JsonObject, JsonValue, ProgressToken
 from .bindings import Bindings
-from .requests import HostRequest
+from .offers import HostRequest
 from .rounds import as_object
 
 MAX_UNREAD: Final = 100

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import trio
 
-from ..protocol.codec.validation import validated
+from ..protocol.codec.rewrites import validated
 from ..protocol.jsonrpc import ErrorResponse, RequestId, Response
 from ..session import (
     Envelope,
@@ -31,7 +31,7 @@ from ..types import (
 )
 from .answers import Answers
 from .bindings import Bindings
-from .followed import Followed
+from .host_links import Followed
 from .offers import host_of
 from .questions import Questions
 from .server_client import ServerClient

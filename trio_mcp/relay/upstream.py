@@ -9,8 +9,7 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ..protocol.http.headers import headers_of
-from ..protocol.http.parameter_headers import ParameterHeaders
+from ..protocol.http.headers import ParameterHeaders, headers_of
 from ..protocol.jsonrpc import (
     ErrorResponse,
     Malformed,

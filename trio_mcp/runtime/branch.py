@@ -39,9 +39,9 @@ from typing import Generic, Self, TypeVar, cast
 import trio
 from outcome import Outcome, Value
 
+from ..base.groups import without
+from ..base.logs import FailureLog, peer_logger
 from ..errors import BranchLimit, LocalProtocolError
-from ..groups import without
-from ..logs import FailureLog, peer_logger
 from .actor import Lane
 
 T = TypeVar("T")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import trio
 
-from ..shared_limits import SharedLimit
+from ..base.shared_limits import SharedLimit
 from .quota import Quota
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ..checks import check_int, check_seconds
-from ..shared_limits import PARKED_CALLS, RUNNING_CALLS
+from ..base.checks import check_int, check_seconds
+from ..base.shared_limits import PARKED_CALLS, RUNNING_CALLS
 from .actor import CancelReason
 
 

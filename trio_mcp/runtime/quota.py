@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TypeVar
 
+from ..base.shared_limits import SharedLimit
 from ..errors import LimitExceeded
-from ..shared_limits import SharedLimit
 
 K = TypeVar("K")
 

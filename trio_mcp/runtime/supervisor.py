@@ -4,6 +4,67 @@ It starts, parks, resumes, cancels and drains them, enforces the limits, and con
 tool never ends the process. `start` is a plain function and not an async one, so that a refused actor has allocated nothing.
 """
 
+from __future__ import annotations
+
+import itertools
+import math
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import trio
+
+from ..base.groups import split_group
+from ..base.logs import OwnText, peer_logger
+from ..base.shared_limits import PARKED_CALLS, RUNNING_CALLS
+from ..base.values import make_tuple
+from ..errors import LimitExceeded
+from .actor import DONE, RUNNING, Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
+from .cleanup_deadlines import CleanupDeadlines, stacks
+from .journal import Journal
+from .limits import Limits, SupervisorStatistics
+from .quota import Quota
+from .watchdog import Watchdog
+
+# Whether this process is a forked copy of the one in which something began, without a system call to ask for its id.
+
+generation = 0
+"""How many times the process was forked on the way from the one that imported this module. Read it as `forks.generation`."""
+
+
+def _count() -> None:
+    global generation  # noqa: PLW0603  the process has one
+    generation += 1
+
+
+# Not on Windows, which has no forks.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count)
+
+
+# Clean-up after a body that left nurseries open in its task.
+
+logger = peer_logger("trio_mcp.call")
+
+
+def cancel_leftover_nurseries(actor: Actor) -> None:
+    """Cancel the tasks in nurseries that a body left open, for example in a generator that it did not close.
+
+    Trio does the same when such a task exits, but then also fails the task, past every handler of ours, and with it the nursery
+    of the supervisor.
+    """
+    task = trio.lowlevel.current_task()
+    logger.error("%s left a nursery open; the tasks in it are cancelled", actor.name)
+    # No await in here: the generator's own finalizer may be about to close the same nursery.
+    # Private names, since Trio has no public way to close the nursery of a generator that will never continue.
+    while task.child_nurseries:
+        nursery = task._child_nurseries.pop()  # noqa: SLF001
+        nursery.cancel_scope.cancel()
+        nursery._closed = True  # noqa: SLF001
+        nursery.cancel_scope._close(None)  # noqa: SLF001
+
+
 # What each event changes. `overdue_at` is the cleanup deadline of `cleanup_deadlines`; the states are those of `actor`.
 #
 #   event                state after   scope.deadline               overdue_at                 counters
@@ -28,32 +89,6 @@ tool never ends the process. `start` is a plain function and not an async one, s
 #
 # Had its `finally` blocks run for longer, it would be STUCK at t = 15, and `on_done` would be called then.
 
-from __future__ import annotations
-
-import itertools
-import math
-import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
-from contextlib import asynccontextmanager
-from dataclasses import replace
-
-import trio
-
-from ..errors import LimitExceeded
-from ..groups import split_group
-from ..logs import OwnText, peer_logger
-from ..quick_tuple import make_tuple
-from ..shared_limits import PARKED_CALLS, RUNNING_CALLS
-from . import forks
-from .actor import DONE, RUNNING, Actor, ActorState, Cancelled, CancelReason, Outcome, Raised, Returned
-from .boundary import cancel_leftover_nurseries
-from .cleanup_deadlines import CleanupDeadlines, stacks
-from .journal import Journal
-from .limits import Limits, SupervisorStatistics
-from .quota import Quota
-from .watchdog import Watchdog
-
-logger = peer_logger("trio_mcp.call")
 
 CANCEL_GRACE = 5.0
 """Seconds that an actor may take to end after it was cancelled or its deadline has passed."""
@@ -68,7 +103,7 @@ class Supervisor:
     def __init__(self, nursery: trio.Nursery, limits: Limits, grace: float, watchdog: float) -> None:
         self.limits = limits
         self._nursery = nursery
-        self._generation = forks.generation
+        self._generation = generation
         self._actors: dict[str, Actor] = {}
         self._started = Quota(RUNNING_CALLS, limits.actors, limits.actors_per_principal)
         self._parked = Quota(PARKED_CALLS, limits.parked, limits.parked_per_principal)
@@ -244,7 +279,7 @@ class Supervisor:
             outcome = contained(error)
         finally:
             # A tool has forked, and the child returned from it. The child has a copy of all connections and must not use them.
-            if forks.generation != self._generation:
+            if generation != self._generation:
                 os._exit(1)
             self._forget(actor)
             self._report_outcome(actor, SHUTDOWN_OUTCOME if outcome is None else outcome)

@@ -23,8 +23,8 @@ from typing import NamedTuple, TypeVar, cast
 
 import trio
 
+from ..base.shared_limits import THREADS
 from ..errors import LimitExceeded
-from ..shared_limits import THREADS
 from .fair_limiter import FairLimiter
 from .quota import add_to
 

@@ -34,7 +34,7 @@ from types import FrameType
 
 import trio
 
-from ..logs import OwnText, peer_logger
+from ..base.logs import OwnText, peer_logger
 
 logger = peer_logger("trio_mcp.watchdog")
 

@@ -2,190 +2,125 @@
 
 from typing import TYPE_CHECKING
 
-from .. import late
+from ..base import late
 
 if TYPE_CHECKING:
-    from . import builder as builder
-    from . import call_log as call_log
-    from . import completion as completion
-    from . import concurrency as concurrency
-    from . import elicitation as elicitation
-    from . import elicits as elicits
-    from . import form_schemas as form_schemas
-    from . import handoff as handoff
-    from . import http_settings as http_settings
-    from . import large_results as large_results
-    from . import meant_names as meant_names
-    from . import media as media
-    from . import middleware as middleware
-    from . import mounts as mounts
-    from . import nested as nested
-    from . import one_line as one_line
-    from . import other_names as other_names
-    from . import own_tools as own_tools
-    from . import parameters_model as parameters_model
-    from . import preloading as preloading
-    from . import prompts as prompts
-    from . import resources as resources
-    from . import running as running
-    from . import sampling as sampling
-    from . import step_results as step_results
-    from . import tool_search as tool_search
-    from . import url_elicitation as url_elicitation
-    from .asking import (
-        Accepted,
-        Declined,
-        Dismissed,
-        Elicited,
-        KeyedElicited,
-        UrlAccepted,
-        UrlElicited,
+    from . import (
+        call_log as call_log,
+        concurrency as concurrency,
+        data as data,
+        elicit as elicit,
+        http_settings as http_settings,
+        large_results as large_results,
+        middleware as middleware,
+        mounts as mounts,
+        nested as nested,
+        one_line as one_line,
+        other_names as other_names,
+        preloading as preloading,
+        running as running,
+        sampling as sampling,
+        tools as tools,
+        values as values,
     )
-    from .branching import BranchOptions
-    from .builder import ToolBuilder, ToolLimits
-    from .composing import Mountable
-    from .context import BranchGroup, Context
-    from .elicitation import Elicitation, OnDecline
-    from .elicits import AnyElicit, Elicit
-    from .exchanges import ElicitExchange
-    from .form_schemas import FormError
-    from .forms import Titled
-    from .media import Audio, File, Image
-    from .middleware import CallHandler, CallMiddleware, CallRequest, CallResult
-    from .options import OfferKeywords
-    from .prompts import PromptKeywords
-    from .provide import Provide
-    from .resources import ResourceKeywords
-    from .results import ToolResult
+    from .branching import BranchOptions as BranchOptions
+    from .composing import Mountable as Mountable
+    from .context import BranchGroup as BranchGroup, Context as Context
+    from .data.prompts import PromptKeywords as PromptKeywords
+    from .data.resources import ResourceKeywords as ResourceKeywords
+    from .elicit.elicitation import Elicitation as Elicitation, OnDecline as OnDecline
+    from .elicit.elicits import AnyElicit as AnyElicit, Elicit as Elicit
+    from .elicit.exchanges import (
+        Accepted as Accepted,
+        Declined as Declined,
+        Dismissed as Dismissed,
+        Elicited as Elicited,
+        ElicitExchange as ElicitExchange,
+        KeyedElicited as KeyedElicited,
+        UrlAccepted as UrlAccepted,
+        UrlElicited as UrlElicited,
+    )
+    from .elicit.forms import FormError as FormError, Titled as Titled
+    from .middleware import (
+        CallHandler as CallHandler,
+        CallMiddleware as CallMiddleware,
+        CallRequest as CallRequest,
+        CallResult as CallResult,
+    )
+    from .options import OfferKeywords as OfferKeywords
     from .sampling import (
-        BreakToolLoop,
-        ClientTools,
-        IncludeContext,
-        LoopTool,
-        OfferedTool,
-        Prompt,
-        PromptPart,
-        SampleAttempt,
-        Sampled,
-        SampleExchange,
-        SampleInvalid,
-        SampleOptions,
-        SamplingPreference,
-        ToolChoiceMode,
-        ToolClient,
-        ToolLoopResult,
-        ToolOutput,
+        BreakToolLoop as BreakToolLoop,
+        ClientTools as ClientTools,
+        IncludeContext as IncludeContext,
+        LoopTool as LoopTool,
+        OfferedTool as OfferedTool,
+        Prompt as Prompt,
+        PromptPart as PromptPart,
+        SampleAttempt as SampleAttempt,
+        Sampled as Sampled,
+        SampleExchange as SampleExchange,
+        SampleInvalid as SampleInvalid,
+        SampleOptions as SampleOptions,
+        SamplingPreference as SamplingPreference,
+        ToolChoiceMode as ToolChoiceMode,
+        ToolClient as ToolClient,
+        ToolLoopResult as ToolLoopResult,
+        ToolOutput as ToolOutput,
     )
-    from .server import Lifespan, Server
-    from .signature import Mirrored
-    from .tool import Tool
-    from .tool_options import ToolKeywords
-    from .tool_search import ToolSearch
+    from .server import Lifespan as Lifespan, Server as Server
+    from .tool_options import ToolKeywords as ToolKeywords
+    from .tools.builder import ToolBuilder as ToolBuilder, ToolLimits as ToolLimits
+    from .tools.search import ToolSearch as ToolSearch
+    from .tools.tool import Tool as Tool
+    from .values.media import Audio as Audio, File as File, Image as Image
+    from .values.provide import Provide as Provide
+    from .values.results import ToolResult as ToolResult
+    from .values.signature import Mirrored as Mirrored
 else:
-    __getattr__, __dir__ = late.exports(
+    __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
-            "asking": "Accepted Declined Dismissed Elicited KeyedElicited UrlAccepted UrlElicited",
             "branching": "BranchOptions",
-            "builder": "ToolBuilder ToolLimits",
             "call_log": "",
-            "completion": "",
             "composing": "Mountable",
             "concurrency": "",
             "context": "BranchGroup Context",
-            "elicitation": "Elicitation OnDecline",
-            "elicits": "AnyElicit Elicit",
-            "exchanges": "ElicitExchange",
-            "form_schemas": "FormError",
-            "forms": "Titled",
-            "handoff": "",
+            "data": "",
+            "data.prompts": "PromptKeywords",
+            "data.resources": "ResourceKeywords",
+            "elicit": "",
+            "elicit.elicitation": "Elicitation OnDecline",
+            "elicit.elicits": "AnyElicit Elicit",
+            "elicit.exchanges": (
+                "Accepted Declined Dismissed ElicitExchange Elicited KeyedElicited UrlAccepted UrlElicited"
+            ),
+            "elicit.forms": "FormError Titled",
             "http_settings": "",
             "large_results": "",
-            "meant_names": "",
-            "media": "Audio File Image",
             "middleware": "CallHandler CallMiddleware CallRequest CallResult",
             "mounts": "",
             "nested": "",
             "one_line": "",
             "options": "OfferKeywords",
             "other_names": "",
-            "own_tools": "",
-            "parameters_model": "",
             "preloading": "",
-            "prompts": "PromptKeywords",
-            "provide": "Provide",
-            "resources": "ResourceKeywords",
             "running": "",
-            "results": "ToolResult",
             "sampling": (
                 "BreakToolLoop ClientTools IncludeContext LoopTool OfferedTool Prompt PromptPart SampleAttempt "
-                "Sampled SampleExchange SampleInvalid SampleOptions SamplingPreference ToolChoiceMode ToolClient "
+                "SampleExchange SampleInvalid SampleOptions Sampled SamplingPreference ToolChoiceMode ToolClient "
                 "ToolLoopResult ToolOutput"
             ),
             "server": "Lifespan Server",
-            "signature": "Mirrored",
-            "step_results": "",
-            "tool": "Tool",
             "tool_options": "ToolKeywords",
-            "tool_search": "ToolSearch",
-            "url_elicitation": "",
+            "tools": "",
+            "tools.builder": "ToolBuilder ToolLimits",
+            "tools.search": "ToolSearch",
+            "tools.tool": "Tool",
+            "values": "",
+            "values.media": "Audio File Image",
+            "values.provide": "Provide",
+            "values.results": "ToolResult",
+            "values.signature": "Mirrored",
         },
+        in_calls="concurrency elicit large_results nested sampling values",
     )
-
-__all__ = [
-    "Accepted",
-    "AnyElicit",
-    "Audio",
-    "BranchGroup",
-    "BranchOptions",
-    "BreakToolLoop",
-    "CallHandler",
-    "CallMiddleware",
-    "CallRequest",
-    "CallResult",
-    "ClientTools",
-    "Context",
-    "Declined",
-    "Dismissed",
-    "Elicit",
-    "ElicitExchange",
-    "Elicitation",
-    "Elicited",
-    "File",
-    "FormError",
-    "Image",
-    "IncludeContext",
-    "KeyedElicited",
-    "Lifespan",
-    "LoopTool",
-    "Mirrored",
-    "Mountable",
-    "OfferKeywords",
-    "OfferedTool",
-    "OnDecline",
-    "Prompt",
-    "PromptKeywords",
-    "PromptPart",
-    "Provide",
-    "ResourceKeywords",
-    "SampleAttempt",
-    "SampleExchange",
-    "SampleInvalid",
-    "SampleOptions",
-    "Sampled",
-    "SamplingPreference",
-    "Server",
-    "Titled",
-    "Tool",
-    "ToolBuilder",
-    "ToolChoiceMode",
-    "ToolClient",
-    "ToolKeywords",
-    "ToolLimits",
-    "ToolLoopResult",
-    "ToolOutput",
-    "ToolResult",
-    "ToolSearch",
-    "UrlAccepted",
-    "UrlElicited",
-]

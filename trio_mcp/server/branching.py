@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
 from .. import runtime, types
-from ..checks import check_names, check_sequence
+from ..base.checks import check_names, check_sequence
 from ..types import TextContent
 from .options import check_count, check_timeout
 

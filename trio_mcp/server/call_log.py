@@ -10,10 +10,10 @@ from typing import Final
 
 import trio
 
+from ..base.groups import split_group
+from ..base.log_setup import LOG_CONTEXT, LogContext
+from ..base.values import one_line
 from ..errors import ToolError
-from ..groups import split_group
-from ..log_context import LOG_CONTEXT, LogContext
-from ..printable import one_line
 from ..protocol.jsonrpc import Encoded
 from ..runtime import Actor, Lane
 from ..session import Call, Plan, RequestFacts, Route

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, cast
 import trio
 
 from .. import server
-from ..checks import check_str, mistake
+from ..base.checks import check_str, mistake
 from ..runtime import ThreadLimiter
 from ..session import Call
 from ..session.calls.services import CallServices

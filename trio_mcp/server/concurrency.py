@@ -30,11 +30,11 @@ from dataclasses import dataclass, field
 
 import trio
 
+from ..base.shared_limits import TOOL_PLACES, TOOL_QUEUE
 from ..errors import LimitExceeded
 from ..runtime import Actor, Lane
 from ..runtime.fair_limiter import FairLimiter
 from ..runtime.quota import Quota
-from ..shared_limits import TOOL_PLACES, TOOL_QUEUE
 
 
 class ToolBusy(LimitExceeded):

@@ -10,13 +10,12 @@ import trio
 from typing_extensions import TypeVar
 
 from .. import server, types
-from ..checks import check_no_options
+from ..base.checks import check_no_options
 from ..runtime import Branch, Branches, CancelReason, Lane, race, run_branch
 from ..session import Question
 from ..types import RequestParams
-from .ask_timeout import ask_timeout, ask_within
 from .branching import NO_OPTIONS, BranchOptions, Messages, check_branch_options, freeze_messages
-from .options import check_branch
+from .options import ask_timeout, ask_within, check_branch
 from .sampling import ToolLooper
 from .unawaited import must_be_awaited
 
@@ -50,15 +49,15 @@ class Context(ToolLooper, Generic[StateT_co]):
 
         `trio_mcp.server.Elicitation` describes the schemas, the arguments and the errors of each.
         """
-        return server.elicitation.Elicitation(self._call, self._lane, self._terms)
+        return server.elicit.elicitation.Elicitation(self._call, self._lane, self._terms)
 
     def elicit_url(
         self,
         message: str,
-        url: server.url_elicitation.Url,
+        url: server.elicit.url.Url,
         *,
         elicitation_id: str | None = None,
-        done: server.url_elicitation.Done | None = None,
+        done: server.elicit.url.Done | None = None,
         wait: bool = True,
         timeout: float = math.inf,
         **unknown: Never,
@@ -83,8 +82,8 @@ class Context(ToolLooper, Generic[StateT_co]):
         """
         if unknown:
             check_no_options(unknown, Context.elicit_url, "ctx.elicit_url()")
-        page = server.url_elicitation.Page(message, url, elicitation_id, done, wait)
-        return server.url_elicitation.elicit_url(self._call, self._lane, self._terms, page, timeout)
+        page = server.elicit.url.Page(message, url, elicitation_id, done, wait)
+        return server.elicit.url.elicit_url(self._call, self._lane, self._terms, page, timeout)
 
     @must_be_awaited("ctx.roots")
     async def roots(self, *, timeout: float = math.inf) -> list[types.Root]:
@@ -125,7 +124,7 @@ class Context(ToolLooper, Generic[StateT_co]):
 
         If `fn` is cancelled, nothing is recorded, and a replay runs it again.
         """
-        return await server.step_results.run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
+        return await server.values.step_results.run_step(self._call, self._lane, name, fn, args, idempotent=idempotent)
 
     @must_be_awaited("ctx.become_task")
     async def become_task(self) -> None:
@@ -321,3 +320,11 @@ class BranchGroup(Generic[StateT_co]):
         """
         work, timeout, max_depth = self._ctx._prepare_branch(fn, options)  # noqa: SLF001
         return self._branches.start(work, timeout=timeout, max_depth=max_depth)
+
+
+# What a call holds for its author, in the memory budget of the service.
+
+
+def keep_until_end(ctx: Context) -> Callable[[int], None]:
+    """Return a function that draws bytes from the memory budget until the call ends; it raises `LimitExceeded` without room."""
+    return ctx._call.actor.keep  # noqa: SLF001  a context has no such method: its author's values are not counted

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeAlias, TypeVar, cast
 
-from ..protocol.http.parameter_headers import ParameterHeaders
-from ..protocol.uri.template import UriTemplate
+from ..protocol.http.headers import ParameterHeaders
+from ..protocol.uri.matching import UriTemplate
 from ..protocol.uri.uris import is_uri
 from ..runtime import Actor, Lane, ThreadLimiter
 from ..session import Call, Plan
@@ -24,25 +24,25 @@ from ..types import (
     GetPromptResult,
     JsonObject,
     Model,
+    Prompt as PromptModel,
     PromptReference,
     ReadResourceRequestParams,
     RequestParams,
+    Resource as ResourceModel,
     ResourceTemplate,
     ResourceTemplateReference,
+    Tool as ToolModel,
 )
-from ..types import Prompt as PromptModel
-from ..types import Resource as ResourceModel
-from ..types import Tool as ToolModel
 from .branching import BODY, BranchTerms
-from .completion import PARAMETERS, Completer, Completions
+from .data.completion import PARAMETERS, Completer, Completions
+from .data.prompts import Prompt
+from .data.resources import Resource, ResourceKeywords, ResourceReader, Template
 from .handler import Handler
 from .mounts import inner_uri
 from .options import resume_mode
-from .prompts import Prompt
-from .resources import Resource, ResourceKeywords, ResourceReader, Template
-from .signature import Arguments
-from .tool import Tool
 from .tool_options import check_tool_name, is_harmless
+from .tools.tool import Tool
+from .values.signature import Arguments
 
 M = TypeVar("M", bound=Model)
 

@@ -1,5 +1,30 @@
 """The versions of a server whose code is replaced while it is served, each with its lifespan and the calls that began with it."""
 
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Final
+
+import trio
+
+from ..base.groups import UnwrappedErrors
+from ..base.logs import peer_logger
+from ..http import HttpOptions
+from ..protocol.sealing.request_state import KeyRing
+from ..runtime import MemoryBudget
+from ..session import MessageChannel, Service, ServiceOptions
+from ..session.calls.services import Usage
+from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
+from ..types import Model, ServerCapabilities
+from .composing import open_mounts
+from .pages import Offer
+from .server import Server
+from .tool_options import RestrictedTools
+
 # One task holds the lifespan of one version. It shields itself once the lifespan has started, as `open_lifespan` does.
 #
 #   step                       the task of the version                     its calls
@@ -10,21 +35,6 @@
 #
 # At the end of the service all versions are retired. Their calls have ended by then, since the service was closed first.
 
-from __future__ import annotations
-
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field
-from functools import partial
-
-import trio
-
-from ..groups import UnwrappedErrors
-from ..logs import peer_logger
-from ..session import MessageChannel, Service, ServiceOptions
-from ..session.calls.services import Usage
-from .composing import open_mounts
-from .server import Server
 
 logger = peer_logger("trio_mcp.server")
 
@@ -152,3 +162,122 @@ async def open_generations() -> AsyncIterator[Generations]:
                 yield generations
             finally:
                 generations.retire_all()
+
+
+# What differs between two versions of a server: the lists that clients see, and the settings that only a restart applies.
+
+IDENTITY: Final = ("name", "version", "title", "description", "website_url", "icons")
+
+
+def changed_lists(old: Server, new: Server) -> list[Change]:
+    """Return the lists that differ for some client."""
+    tools = old._listed_tools() != new._listed_tools()  # noqa: SLF001
+    # Which callers see a tool is decided by a function, and what another function decides is not known.
+    tools = tools or any(RestrictedTools(each.registry.tools).hideable() for each in (old, new))
+    before, now = old.registry, new.registry
+    resources = models(before.resources) != models(now.resources) or models(before.templates) != models(now.templates)
+    differs = {TOOLS: tools, PROMPTS: models(before.prompts) != models(now.prompts), RESOURCES: resources}
+    return [change for change, changed in differs.items() if changed]
+
+
+def models(items: Iterable[Offer]) -> list[Model]:
+    return [item.model for item in items]
+
+
+def changed_settings(old: Server, new: Server) -> list[str]:
+    """Return the settings that a running service keeps, by name: who the server is, and its limits and times."""
+    identity = [name for name in IDENTITY if not is_same(getattr(old.identity, name), getattr(new.identity, name))]
+    return identity + [f"options.{name}" for name in changed_fields(old.options, new.options)]
+
+
+def changed_http(old: HttpOptions | None, new: HttpOptions | None) -> list[str]:
+    """Return the settings of serving over HTTP that differ, by name. Code of a function that is in both is not a difference."""
+    before, now = old or HttpOptions(), new or HttpOptions()
+    names = [name for name in changed_fields(before, now) if name not in ("authenticate", "routes")]
+    if (before.authenticate is None) != (now.authenticate is None):
+        names.insert(0, "authenticate")
+    known = [served_route(route) for route in before.routes]
+    added = [route for route in now.routes if served_route(route) not in known]
+    names += [f"the route {route.whole_path}" for route in added]
+    here = [served_route(route) for route in now.routes]
+    names += [f"the route {route.whole_path}" for route in before.routes if served_route(route) not in here]
+    return [name if name.startswith("the ") else f"http.{name}" for name in dict.fromkeys(names)]
+
+
+def served_route(route: object) -> tuple[object, ...]:
+    """Return all of a route but its function."""
+    return tuple(getattr(route, name) for name in ("whole_path", "methods", "public", "max_body", "timeout"))
+
+
+def new_capabilities(before: ServerCapabilities, now: ServerCapabilities) -> list[str]:
+    """Return the capabilities that are declared now and were not before, by name."""
+    known, declared = before.wire(), now.wire()
+    return [f"capabilities.{name}" for name in declared if name not in known]
+
+
+def changed_fields(old: object, new: object) -> list[str]:
+    return [each.name for each in fields(old) if not is_same(getattr(old, each.name), getattr(new, each.name))]  # type: ignore[arg-type]
+
+
+def is_same(old: object, new: object, within: frozenset[tuple[int, int]] = frozenset()) -> bool:
+    """Return whether two values of a setting do the same, as far as that can be seen.
+
+    Each version of a file makes new objects and new functions. Functions are compared by their code and the values that they
+    hold, key rings by their keys, budgets by their sizes, dataclasses by their fields, and an object that does not say what
+    equals it by its class alone: its fields are not compared, for they change while it is used, and some are new at each load.
+
+    Args:
+        within: the values that these two are part of, by their identities: a function may hold itself.
+    """
+    if old is new or (id(old), id(new)) in within or old == new:
+        return True
+    within |= {(id(old), id(new))}
+    if isinstance(old, FunctionType) and isinstance(new, FunctionType):
+        return same_code(old.__code__, new.__code__) and is_same(held_by(old), held_by(new), within)
+    if isinstance(old, CodeType) and isinstance(new, CodeType):
+        return same_code(old, new)
+    if isinstance(old, type) and isinstance(new, type):
+        return same_class(old, new)
+    if isinstance(old, KeyRing) and isinstance(new, KeyRing):
+        return old.is_random and new.is_random
+    if isinstance(old, MemoryBudget) and isinstance(new, MemoryBudget):
+        return old.total == new.total
+    if isinstance(old, MethodType) and isinstance(new, MethodType):
+        return is_same((old.__func__, old.__self__), (new.__func__, new.__self__), within)
+    if isinstance(old, partial) and isinstance(new, partial):
+        return is_same((old.func, old.args, old.keywords), (new.func, new.args, new.keywords), within)
+    if not same_class(type(old), type(new)) or isinstance(old, str | bytes | int | float | Model):
+        return False
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return list(old) == list(new) and is_same([*old.values()], [*new.values()], within)
+    if isinstance(old, Sequence) and isinstance(new, Sequence):
+        return len(old) == len(new) and all(is_same(*pair, within) for pair in zip(old, new, strict=True))
+    if is_dataclass(old):
+        return all(is_same(getattr(old, each.name), getattr(new, each.name), within) for each in fields(old))
+    # `object` compares identities.
+    return type(old).__eq__ is object.__eq__
+
+
+def same_code(old: CodeType, new: CodeType) -> bool:
+    """Return whether two functions have the same code, wherever that is in its file."""
+    parts = ((each.co_qualname, each.co_code, each.co_names, each.co_freevars) for each in (old, new))
+    return next(parts) == next(parts) and is_same(old.co_consts, new.co_consts)
+
+
+def held_by(function: FunctionType) -> list[object]:
+    """Return the values that a function holds: of its defaults, and of the variables around it that it uses."""
+    keywords = sorted((function.__kwdefaults__ or {}).items())
+    return [*(function.__defaults__ or ()), *keywords, *map(content, function.__closure__ or ())]
+
+
+def content(cell: CellType) -> object:
+    """Return what a variable of an enclosing function has; None before it is assigned."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
+
+
+def same_class(old: type, new: type) -> bool:
+    """Return whether a class is another one, or the same one of another version of its module."""
+    return (old.__module__, old.__qualname__) == (new.__module__, new.__qualname__)

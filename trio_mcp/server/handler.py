@@ -7,16 +7,16 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 from .. import runtime
+from ..base.groups import leaf_exceptions
 from ..errors import McpError
-from ..groups import leaf_exceptions
 from ..runtime import Actor, Lane, ThreadLimiter, check_awaited
 from ..session import Call
 from ..types import Model
 from .branching import BODY, BranchTerms
-from .callables import callable_name, is_async, is_generator
 from .context import Context
 from .providers import Providers, providers_of
-from .schema_checks import DearCheck
+from .values.callables import callable_name, is_async, is_generator
+from .values.schema_checks import DearCheck
 
 if TYPE_CHECKING:
     from .concurrency import ConcurrencyLimit

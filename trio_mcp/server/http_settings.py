@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..checks import check_instance
+from ..base.checks import check_instance
 from ..http import HttpHandler, HttpOptions, HttpRoute
 from ..http.routes import MAX_BODY, TIMEOUT, check_methods
 

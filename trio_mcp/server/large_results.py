@@ -16,8 +16,7 @@ from ..errors import LimitExceeded, ResourceNotFound
 from ..protocol.http.headers import SESSION_HEADER
 from ..protocol.json_limits import held_size
 from ..protocol.strict_json import dumps
-from ..protocol.uri.kept_results import with_links
-from ..protocol.uri.uris import KEPT_HERE, is_kept
+from ..protocol.uri.uris import KEPT_HERE, is_kept, with_links
 from ..runtime import Actor, Lane
 from ..session import Call, Plan
 from ..types import (
@@ -34,8 +33,8 @@ from ..types import (
     TextResourceContents,
 )
 from .branching import BranchTerms
-from .content import json_text
-from .results import plain_text
+from .values.content import json_text
+from .values.results import plain_text
 
 LEAST_MAX_RESULT: Final = 2048
 MAX_PREVIEW_META: Final = 512

@@ -20,11 +20,10 @@ from typing import Final, cast
 
 import trio
 
-from ..checks import check_callable
-from ..groups import UnwrappedErrors
-from ..logs import peer_logger
+from ..base.checks import check_callable, signature_of
+from ..base.groups import UnwrappedErrors
+from ..base.logs import peer_logger
 from ..session.event_loop import asyncio_hint
-from ..signatures import signature_of
 
 logger = peer_logger("trio_mcp.server")
 

@@ -17,11 +17,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, Literal, NamedTuple, TypeAlias, cast
 
-from ..checks import check_callable
+from ..base.checks import check_callable, signature_of
 from ..protocol.jsonrpc import Encoded
 from ..runtime import Actor, Lane, check_awaited, run_child
 from ..session import Call, Plan, RequestFacts, Route
-from ..signatures import signature_of
 from ..types import (
     CallToolRequestParams,
     CallToolResult,

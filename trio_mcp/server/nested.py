@@ -8,7 +8,7 @@ from typing import TypeAlias, cast
 
 import trio
 
-from ..checks import check_str, check_str_mapping
+from ..base.checks import check_str, check_str_mapping
 from ..errors import LocalProtocolError, PeerError, ProtocolError
 from ..protocol.jsonrpc import METHOD_NOT_FOUND
 from ..runtime import Lane, run_branch

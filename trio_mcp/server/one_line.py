@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from types import TracebackType
 
+from ..base.values import one_line
 from ..errors import ConfigurationError
-from ..printable import one_line
 from ..session.transport import CannotListen
 
 

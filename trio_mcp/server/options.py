@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
-from collections.abc import Set as AbstractSet
-from typing import Literal, TypeAlias, TypedDict, get_args
+from collections.abc import Awaitable, Callable, Sequence, Set as AbstractSet
+from typing import Literal, TypeAlias, TypedDict, TypeVar, get_args
+
+import trio
 
 from .. import server
-from ..checks import (
+from ..base.checks import (
     check_callable,
     check_choice,
     check_instance,
@@ -21,9 +22,12 @@ from ..checks import (
     check_sequence,
     check_str,
 )
-from ..session import ResumeMode, ServiceOptions
-from ..types import CacheScope, Icon, Implementation, JsonObject
-from .callables import docstring_of
+from ..errors import RequestTimeout
+from ..runtime import Lane
+from ..session import Call, Question, ResumeMode, ServiceOptions
+from ..session.calls.facts import QuestionTimeout
+from ..types import CacheScope, Icon, Implementation, JsonObject, Model
+from .values.callables import docstring_of
 
 ResumePolicy: TypeAlias = Literal["auto", "replay", "parked"]
 
@@ -79,7 +83,7 @@ def check_offer(options: OfferKeywords, known: AbstractSet[str], where: str) -> 
         check_sequence(
             "elicits",
             options["elicits"],
-            server.elicits.Elicit,
+            server.elicit.elicits.Elicit,
             "a list of questions, such as [Elicit('seat', Seat)]",
             "a question, such as Elicit('seat', Seat), a key and a form",
         )
@@ -107,7 +111,7 @@ def listed_members(
     meta: JsonObject | None = {**(options.get("meta") or {}), **(extra_meta or {})} or None
     if elicits := options.get("elicits"):
         try:
-            meta = server.elicits.add_questions_to_meta(meta or {}, elicits)
+            meta = server.elicit.elicits.add_questions_to_meta(meta or {}, elicits)
         except server.FormError as error:
             raise server.FormError(f"{name_for(function, options)}: {error}") from None
     return {
@@ -204,3 +208,50 @@ def identity_of(
         website_url=website_url,
         icons=list(icons) or None,
     )
+
+
+# The time limit of one question, over all attempts to get a valid answer to it.
+
+T = TypeVar("T", bound=Model)
+
+
+class AskTimeout:
+    """Asks with a deadline, which begins when this is made and is shared by all attempts.
+
+    Args:
+        seconds: the limit.
+
+    Raises:
+        TypeError, ValueError: `seconds` is not a positive number.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        check_timeout(seconds)
+        self.seconds = seconds
+        # A point in time and not a duration: a repeated question must not start the clock again.
+        self.deadline = trio.current_time() + seconds
+
+    async def ask(self, call: Call, lane: Lane, question: Question[T]) -> T:
+        """Ask the client, as `Call.ask` does.
+
+        Raises:
+            RequestTimeout: there was no answer in time; the question was withdrawn.
+        """
+        text = f"no answer to {question.method} within {self.seconds:g} seconds; it was withdrawn"
+        with trio.CancelScope(deadline=self.deadline):
+            return await call.ask(lane, question._replace(timeout=QuestionTimeout(self.deadline, text)))
+        # The call may have been parked, and its place given to another call of its tool.
+        if call.actor.place is not None:
+            await call.actor.place.enter()
+        raise RequestTimeout(text)
+
+
+def ask_timeout(seconds: float) -> AskTimeout | None:
+    """Return the limit of a question, which begins now; None for infinity."""
+    return None if seconds == math.inf else AskTimeout(seconds)
+
+
+def ask_within(call: Call, lane: Lane, question: Question[T], limit: AskTimeout | None) -> Awaitable[T]:
+    """Ask the client, with or without a limit."""
+    # Not `async def`: each coroutine more is half a kilobyte of a call that waits, and thousands may wait.
+    return call.ask(lane, question) if limit is None else limit.ask(call, lane, question)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
-from ..checks import check_names
+from ..base.checks import check_names, nearest
 
 OF_SERVER: Final[Mapping[str, str]] = {
     "add_middleware": "write a function: @server.middleware",
@@ -120,3 +121,22 @@ def wrong_arguments(
         text = str(error)
         return TypeError(text if text.startswith(name) else f"{name}(): {text}; it is {name}{signature}")
     return TypeError(f"{name}() does not take these arguments; it is {name}{signature}")
+
+
+# What a caller may have meant by a name that the server does not know.
+
+MAX_NAME: Final = 64
+"""Characters of a name of a peer that are compared."""
+MAX_KNOWN: Final = 100
+"""How many names it is compared with: a peer can send unknown names again and again."""
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Return a question with the nearest known name, to be put behind an error; empty if none is near.
+
+    Args:
+        name: what the peer has sent.
+        known: the names that this caller may know.
+    """
+    question = nearest(name[:MAX_NAME], islice(known, MAX_KNOWN))
+    return f"; {question}" if question else ""

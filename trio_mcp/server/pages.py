@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
-from ..checks import check_int
+from ..base.checks import check_int
 from ..protocol.jsonrpc import Encoded
-from ..protocol.sealing.cursors import Cursors
+from ..protocol.sealing.owned_names import Cursors
 from ..protocol.sealing.request_state import KeyRing
 from ..session import RequestFacts
 from ..types import CacheScope, Implementation, Model, PaginatedRequestParams

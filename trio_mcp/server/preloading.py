@@ -10,77 +10,33 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from itertools import chain
 from typing import Final
 
-from ..process_memory import freeze, no_collection
+from ..base.late import modules_in_calls
+from ..base.process_memory import freeze, no_collection
 from ..session.transport import OWNS_PROCESS
 
-MODULES: Final = (
-    *(
-        f"trio_mcp.session.{name}"
-        for name in (
-            "batch",
-            "calls.asks_requests",
-            "calls.asks_rounds",
-            "calls.client_tasks",
-            "calls.earlier",
-            "calls.log",
-            "calls.memory",
-            "calls.retries",
-            "calls.stored_keys",
-            "calls.url_elicitations",
-            "kept_results",
-            "keyed_requests",
-            "listen_requests",
-            "tasks.requests",
-            "tasks.tasks",
-            "token_usage",
-        )
-    ),
-    *(
-        f"trio_mcp.server.{name}"
-        for name in (
-            "concurrency",
-            "elicitation",
-            "elicits",
-            "exchanges",
-            "large_results",
-            "nested",
-            "sampling.attempts",
-            "sampling.loop",
-            "sampling.looper",
-            "sampling.model",
-            "sampling.sampler",
-            "sampling.structured",
-            "sampling.tools",
-            "step_results",
-            "url_elicitation",
-        )
-    ),
-    *(
-        f"trio_mcp.types.{name}"
-        for name in ("completion", "elicitation", "prompts", "resources", "roots", "rounds", "sampling", "tasks")
-    ),
+OTHERS: Final = (
     "trio_mcp.protocol.conversation",
     "cryptography.exceptions",
     "cryptography.hazmat.primitives.ciphers.aead",
     "cryptography.hazmat.primitives.hashes",
     "cryptography.hazmat.primitives.kdf.hkdf",
 )
-"""What the methods of a context load, and what requests of both eras load that go with questions and tasks."""
+"""What calls may need besides what the tables of the packages name (`late.py`)."""
 
 
 def load_for_calls() -> None:
-    """Load `MODULES`. The event loop is blocked meanwhile; no client is served yet.
+    """Load what the methods of a context need, and what requests need that go with questions and tasks.
 
-    Not in a thread: calls with arguments of a megabyte then took 1.09 times the CPU time (docs/internals/performance.md).
+    The event loop is blocked meanwhile; no client is served yet. Not in a thread: calls with arguments of a megabyte then took
+    1.09 times the CPU time (docs/internals/performance.md).
     """
-    missing = [name for name in MODULES if name not in sys.modules]
-    if not missing:
-        return
+    before = len(sys.modules)
     with no_collection():
-        for name in missing:
+        for name in chain(modules_in_calls(), OTHERS):
             import_module(name)
-    if OWNS_PROCESS.get():
+    if len(sys.modules) > before and OWNS_PROCESS.get():
         # What was loaded earlier is frozen already (`settle_for_server`).
         freeze()

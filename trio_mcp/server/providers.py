@@ -28,16 +28,15 @@ from typing import NamedTuple, TypeVar, cast, get_origin, get_type_hints
 
 import trio
 
+from ..base.checks import signature_of
+from ..base.logs import peer_logger
 from ..errors import LimitExceeded
-from ..logs import peer_logger
 from ..runtime import ThreadLimiter
 from ..runtime.supervisor import CANCEL_GRACE
-from ..signatures import signature_of
-from .callables import plain_function
 from .context import Context
-from .provide import provide_of
-from .provided_types import check_provided_type
-from .signature import is_context
+from .values.callables import plain_function
+from .values.provide import check_provided_type, provide_of
+from .values.signature import is_context
 
 R = TypeVar("R")
 logger = peer_logger("trio_mcp.call")

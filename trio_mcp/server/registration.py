@@ -6,21 +6,45 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from types import FunctionType
 from typing import ParamSpec, TypeVar, Unpack, overload
+from weakref import ReferenceType, WeakKeyDictionary, ref
 
 from .. import server
-from ..checks import check_sync_callback
+from ..base.checks import check_sync_callback
+from ..base.shared_limits import THREADS
 from ..runtime import ThreadLimiter
 from ..session import MessageMiddleware
-from ..session.changes import Change
-from ..shared_limits import THREADS
-from .completion import make_completer
+from ..session.subscriptions import Change
 from .context import Context
+from .data.completion import make_completer
 from .handler import Function
-from .homes import remember_home
 from .options import check_function, check_not_class, check_uri_and_function, name_for
 from .registry import Registry
-from .tool import Tool, make_tool
 from .tool_options import ToolKeywords
+from .tools.tool import Tool, make_tool
+
+# The server that a function was registered with, for tests that call the function as its tool.
+
+# Weak on both sides: a server that is dropped takes its tools with it, and a function may be registered with many in turn.
+_HOMES: WeakKeyDictionary[Callable[..., object], ReferenceType[object]] = WeakKeyDictionary()
+
+
+def remember_home(function: Callable[..., object], server: object) -> None:
+    """Note that a function is a tool of this server; the last one counts."""
+    try:
+        _HOMES[function] = ref(server)
+    except TypeError:
+        # It cannot be hashed or referred to weakly, as some callable objects. Then a test names its server and its tool.
+        return
+
+
+def home_of(function: Callable[..., object]) -> object | None:
+    """Return the server that a function was last registered with; None if there is none, or it is gone."""
+    try:
+        home = _HOMES.get(function)
+    except TypeError:  # as above
+        return None
+    return None if home is None else home()
+
 
 F = TypeVar("F", bound=Function)
 Q = ParamSpec("Q")
@@ -111,7 +135,7 @@ class Registration:
 
         def add(before: Callable[Q, Awaitable[V]]) -> Callable[Q, Awaitable[V]]:
             name = name_for(before, options)
-            function = server.handoff.handoff_function(name, before, client, after, on_cancel)
+            function = server.tools.handoff.handoff_function(name, before, client, after, on_cancel)
             self.add_tool(make_tool(function, options, self._threads, before=before))
             return before
 
@@ -132,7 +156,7 @@ class Registration:
                     f"add_tool: {function.name} has its options already, so {', '.join(options)} cannot be set"
                 )
             tool = function.with_threads(self._threads)
-        elif not isinstance(function, FunctionType) and isinstance(function, server.builder.ToolBuilder):
+        elif not isinstance(function, FunctionType) and isinstance(function, server.tools.builder.ToolBuilder):
             raise TypeError(
                 f"add_tool: {function!r} is not finished: call .execute(...) or .handoff(...) as its last step"
             )
@@ -170,10 +194,10 @@ class Registration:
         add = decorator(partial(self.add_prompt, **options))
         return add if fn is None else add(fn)
 
-    def add_prompt(self, function: Function, **options: Unpack[server.PromptKeywords]) -> server.prompts.Prompt:
+    def add_prompt(self, function: Function, **options: Unpack[server.PromptKeywords]) -> server.data.prompts.Prompt:
         """Register a function as a prompt, also while serving."""
         check_function(function, "prompt")
-        prompt = server.prompts.make_prompt(function, options, self._threads)
+        prompt = server.data.prompts.make_prompt(function, options, self._threads)
         self._registry.prompts.add(prompt.name, prompt)
         return prompt
 
@@ -203,14 +227,14 @@ class Registration:
 
     def add_resource(
         self, uri: str, function: Function, **options: Unpack[server.ResourceKeywords]
-    ) -> server.resources.Resource | server.resources.Template:
+    ) -> server.data.resources.Resource | server.data.resources.Template:
         """Register a function as a resource or a resource template, also while serving."""
         check_uri_and_function(uri, function)
         if "{" in uri:
-            template = server.resources.make_template(uri, function, options, self._threads)
+            template = server.data.resources.make_template(uri, function, options, self._threads)
             self._registry.templates.add(uri, template)
             return template
-        resource = server.resources.make_resource(uri, function, options, self._threads)
+        resource = server.data.resources.make_resource(uri, function, options, self._threads)
         self._registry.resources.add(uri, resource)
         return resource
 

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 
-from .. import server
-from ..protocol.meta import TASKS_EXTENSION
+from .. import server, types
+from ..protocol.revisions import TASKS_EXTENSION
 from ..protocol.uri.uris import ascii_uri, is_kept_here
+from ..session import RequestCheck, Route
 from ..session.calls.facts import TaskSupport
-from ..session.changes import PROMPTS, RESOURCES, TOOLS, Change
+from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
 from ..types import JsonObject, PromptsCapability, ResourcesCapability, ServerCapabilities, ToolsCapability
 from .catalog import CHANGING, Catalog
-from .completion import Completions
-from .tool import Tool
+from .data.completion import Completions
+from .pages import Pages, PageSettings
+from .tool_options import RestrictedTools
+from .tools.tool import Tool, call_tool, check_retry, uncallable_tools
 
 if TYPE_CHECKING:
+    from .data.prompts import Prompt
+    from .data.resources import Resource, ResourceReader, Template
     from .mounts import MountPoint, Mounts
-    from .prompts import Prompt
-    from .resources import Resource, ResourceReader, Template
+    from .tools.search import SearchedTools
 
 TASKS: Final[JsonObject] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
 """What a server declares for 2025-11-25 if a tool of it runs as a task. A host looks for the innermost object."""
@@ -205,3 +210,42 @@ class Registry:
             extensions={TASKS_EXTENSION: {}} if self.runs_tasks else None,
             completions={} if self.completions.was_ever_filled else None,
         )
+
+
+# The table from request methods to the functions that serve them.
+
+
+def routes_of(registry: Registry, settings: PageSettings, search: SearchedTools | None = None) -> Mapping[str, Route]:
+    """Return the functions that serve the requests about a registry, by method.
+
+    Args:
+        search: takes the place of the list of tools.
+    """
+    tools, prompts = registry.tools, registry.prompts
+    resources, templates = registry.resources, registry.templates
+    restricted = RestrictedTools(tools)
+    hidden = partial(uncallable_tools, tools, restricted)
+    # The catalogs are bound here, so that a request goes directly to the module of what it is about.
+    routes: dict[str, Route] = {
+        "tools/list": Pages(tools, settings, lambda: types.ListToolsResult, "tools", hidden, restricted.hideable).serve,
+        "tools/call": partial(call_tool, tools),
+        "prompts/list": Pages(prompts, settings, lambda: types.ListPromptsResult, "prompts").serve,
+        "prompts/get": lambda facts, params: server.data.prompts.get_prompt(prompts, facts, params),
+        "resources/list": Pages(resources, settings, lambda: types.ListResourcesResult, "resources").serve,
+        "resources/templates/list": Pages(
+            templates, settings, lambda: types.ListResourceTemplatesResult, "resource_templates"
+        ).serve,
+        "resources/read": lambda facts, params: server.data.resources.read_resource(
+            resources, templates, registry.reader_of_kept, facts, params
+        ),
+        "completion/complete": registry.completions.complete,
+    }
+    if search is not None:
+        listed = Pages(search, settings, lambda: types.ListToolsResult, "tools", search.hidden, search.hideable)
+        routes |= {"tools/list": listed.serve, "tools/call": search.searching(routes["tools/call"])}
+    return routes
+
+
+def request_checks_of(registry: Registry, search: SearchedTools | None = None) -> Mapping[str, RequestCheck]:
+    """Return the functions that check a request that continues a call, which no route sees, by method."""
+    return {"tools/call": partial(check_retry, registry.tools) if search is None else search.check_retry}

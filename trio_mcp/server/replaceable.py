@@ -21,7 +21,7 @@ from typing import Never
 
 import trio
 
-from ..checks import check_instance
+from ..base.checks import check_instance
 from ..errors import ConfigurationError
 from ..http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
 from ..http.open_access import check_open, check_open_commands
@@ -33,12 +33,19 @@ from ..session import (
     Service,
     ServiceOptions,
 )
-from ..session.changes import ChangeKind
 from ..session.event_loop import check_event_loop
+from ..session.subscriptions import ChangeKind
 from ..session.transport import authenticates
 from ..types import Implementation
-from .differences import changed_http, changed_lists, changed_settings, new_capabilities
-from .generations import Generation, Generations, open_generations
+from .generations import (
+    Generation,
+    Generations,
+    changed_http,
+    changed_lists,
+    changed_settings,
+    new_capabilities,
+    open_generations,
+)
 from .lifespan import LIFESPAN_EXIT_SECONDS
 from .registry import Registry
 from .running import serve_on_channel, serve_over

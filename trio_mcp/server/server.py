@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Never, TypeAlias, TypeVar, Unpack
 
 from .. import server
-from ..checks import check_str, keyword_options
+from ..base.checks import check_str, keyword_options
 from ..protocol.sealing.request_state import KeyRing
 from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
@@ -25,10 +25,10 @@ from ..session import (
     open_service,
 )
 from ..session.calls.services import CallServices, Usage
-from ..session.changes import Change
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
-from ..session.offers import Offers
+from ..session.service import Offers
+from ..session.subscriptions import Change
 from ..session.transport import OWNS_PROCESS
 from ..types import CacheScope, Icon, Model
 from .composing import (
@@ -44,13 +44,12 @@ from .composing import (
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
 from .options import check_service, identity_of
-from .own_tools import ServerTools
 from .pages import PAGE_SIZE, PageSettings
-from .router import request_checks_of, routes_of
-from .running_services import RunningServices
-from .tool import Tool, make_tool
-from .tool_access import RestrictedTools
-from .tool_options import ToolKeywords
+from .registry import request_checks_of, routes_of
+from .running import RunningServices
+from .tool_options import RestrictedTools, ToolKeywords
+from .tools.own_tools import ServerTools
+from .tools.tool import Tool, make_tool
 
 if TYPE_CHECKING:
     from ..http import HttpHandler, HttpOptions, HttpRoute
@@ -126,11 +125,11 @@ class Server(Composition):
         super().__init__(check_str("the name of a server", name))
         # Most servers have neither, and load nothing of it.
         if sampling is not None or sampling_prefer != "client":
-            server.sampling.routing.check_sampling(sampling, sampling_prefer)
-            self._fulfilled = server.sampling.routing.PROVIDED
+            server.sampling.request.check_sampling(sampling, sampling_prefer)
+            self._fulfilled = server.sampling.request.PROVIDED
         self._sampling = sampling
         self._sampling_prefer = sampling_prefer
-        self._tool_search = None if tool_search is None else server.tool_search.check_tool_search(tool_search)
+        self._tool_search = None if tool_search is None else server.tools.search.check_tool_search(tool_search)
         check_lifespan(lifespan)
         self._lifespan = lifespan
         self.identity = identity_of(name, version, title, description, website_url, icons)
@@ -182,8 +181,8 @@ class Server(Composition):
     def with_tool_search(self, tool_search: server.ToolSearch | None = None) -> Server:
         """Return a server that offers a search and a call in place of its list of tools, and shares everything with this one."""
         other = copy(self)
-        search = server.tool_search.ToolSearch() if tool_search is None else tool_search
-        other._tool_search = server.tool_search.check_tool_search(search)  # noqa: SLF001
+        search = server.tools.search.ToolSearch() if tool_search is None else tool_search
+        other._tool_search = server.tools.search.check_tool_search(search)  # noqa: SLF001
         return other
 
     @property
@@ -450,12 +449,12 @@ class Server(Composition):
         search = self._searched_tools()
         return [each.model for _, each in (self._registry.tools if search is None else search).snapshot()]
 
-    def _searched_tools(self) -> server.tool_search.SearchedTools | None:
+    def _searched_tools(self) -> server.tools.search.SearchedTools | None:
         """Return what is listed in place of the tools, if the server has a search."""
         if self._tool_search is None:
             return None
         search = replace(self._tool_search, pinned=self._pinned_tools())
-        return server.tool_search.SearchedTools(self._registry.tools, search, self._threads)
+        return server.tools.search.SearchedTools(self._registry.tools, search, self._threads)
 
     def _pinned_tools(self) -> list[str]:
         """Return the names of the tools that stay in the list, those of mounted servers with their prefixes."""
@@ -473,7 +472,7 @@ class Server(Composition):
             )
 
     def _routes(
-        self, options: ServiceOptions, search: server.tool_search.SearchedTools | None = None
+        self, options: ServiceOptions, search: server.tools.search.SearchedTools | None = None
     ) -> Mapping[str, Route]:
         routes = routes_of(self._registry, self._pages.with_keys(options.keys), search)
         if self._middleware:

@@ -23,8 +23,8 @@ from typing import Final, NamedTuple, TypedDict
 
 import trio
 
+from ..base.logs import RepeatedRecords, peer_logger
 from ..errors import Disconnected, McpError, RequestTimeout, Unreachable
-from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec import Codec, codec_for
 from ..protocol.codec.tasks import MAX_TASK_ID
 from ..protocol.connection import (
@@ -60,8 +60,7 @@ from ..types import (
 from .batch import OpenBatch
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope, Peer, Received
-from .idle_timeout import IdleTimeout, OnProgress
-from .notification_dispatch import NotificationDispatch, OnNotification
+from .notification_dispatch import IdleTimeout, NotificationDispatch, OnNotification, OnProgress
 from .pump import CLEAN_UP
 from .server_requests import MAX_HANDLERS, RequestHandler, ServerRequests
 

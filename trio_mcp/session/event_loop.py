@@ -6,7 +6,7 @@ from typing import Final
 
 from sniffio import current_async_library
 
-from ..groups import leaf_exceptions
+from ..base.groups import leaf_exceptions
 
 PAGE: Final = "https://github.com/trio-mcp/trio-mcp/blob/main/docs/asyncio.md"
 

@@ -15,12 +15,12 @@ from .batch import BatchReplyTarget, OpenBatch
 from .calls.asks_requests import CallByRequests
 from .calls.call import Call
 from .calls.earlier import EarlierRun
-from .calls.log import LOG_KIND, CallLog, Holding, TakenOver, write_held
 from .calls.services import CallServices
 from .envelope import Envelope, Peer
+from .recovery.log import LOG_KIND, CallLog, Holding, TakenOver, write_held
+from .recovery.snapshot import CallRecord, encoded_record
 from .replies import ReplyTarget
 from .server import ServerSession
-from .snapshot import CallRecord, encoded_record
 
 CALL_SECONDS: Final = 86400.0
 """For how long a store keeps what was last written of a call."""

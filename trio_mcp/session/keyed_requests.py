@@ -26,7 +26,7 @@ from .calls.services import CallServices
 from .calls.stored_keys import OPEN_SECONDS, STILL_RUNS, Claim, StoredKey, StoredKeys, Wanted
 from .replies import LegOutcome, ReplyTarget
 from .service import Service
-from .tasks.owners import owner_of
+from .tasks.stored import owner_of
 from .waiting_requests import SharedTarget, StartCall, WaitingRequest, WaitingRequests, told_outcome
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from ..logs import PeerLogger
+from ..base.logs import PeerLogger
 from ..types import Model
 
 M = TypeVar("M", bound=Model)

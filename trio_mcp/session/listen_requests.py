@@ -11,8 +11,7 @@ import trio
 
 from ..errors import RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS, Notification
-from ..protocol.meta import SUBSCRIPTION_ID
-from ..protocol.revisions import TASKS_GATE
+from ..protocol.revisions import SUBSCRIPTION_ID, TASKS_GATE
 from ..runtime import Actor, Lane
 from ..types import (
     CancelledNotificationParams,
@@ -25,9 +24,8 @@ from ..types import (
 )
 from .calls.call import Call, Plan
 from .calls.facts import RequestFacts
-from .changes import Change, announced_lists, filter_of
 from .service import Service
-from .subscriptions import Subscriber
+from .subscriptions import Change, Subscriber, announced_lists, filter_of
 
 
 def listen_plan(service: Service, facts: RequestFacts, params: SubscriptionsListenRequestParams) -> Plan:

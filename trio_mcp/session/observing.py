@@ -7,9 +7,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Final, NamedTuple
 
-from ..printable import one_line
+from ..base.values import one_line
 from ..protocol.jsonrpc import RequestId
-from ..runtime import Actor, ActorSnapshot, ActorState, LaneSnapshot, snapshot_of
+from ..runtime import (
+    Actor,
+    ActorSnapshot,
+    ActorState,
+    LaneSnapshot,
+    MemoryStatistics,
+    SupervisorStatistics,
+    ThreadStatistics,
+    snapshot_of,
+)
 from .calls.call import Call
 from .calls.facts import LegacySession
 from .service import Service
@@ -178,3 +187,47 @@ def shown_id(request_id: RequestId) -> RequestId:
 def shown(text: str) -> str:
     """Return text of a client in one line, without control characters and not too long."""
     return one_line(text if len(text) <= MAX_NAME else f"{text[:MAX_NAME]}...")
+
+
+# The statistics of a running server: what runs and waits now, and how calls and replies ended.
+
+
+class ReplyStatistics(NamedTuple):
+    """Replies of clients that matched no open question, since the service was opened.
+
+    Attributes:
+        late: replies whose question had been withdrawn.
+        duplicate: replies whose question had been answered.
+        unknown: replies to questions never asked on that connection, such as a reply meant for another client.
+    """
+
+    late: int
+    duplicate: int
+    unknown: int
+
+
+class ServiceStatistics(NamedTuple):
+    """A snapshot of one service.
+
+    Attributes:
+        actors: calls by state now, and how calls have ended.
+        open_questions: questions of these calls without an answer.
+        dropped: replies that matched no open question.
+        threads: those that run plain functions; abandoned ones belong to calls that were cancelled. None without plain functions.
+        memory: the memory budget; other services of the process may share it.
+        blocked: how often the watchdog saw a tool block the event loop.
+    """
+
+    actors: SupervisorStatistics
+    open_questions: int
+    dropped: ReplyStatistics
+    threads: ThreadStatistics | None
+    memory: MemoryStatistics
+    blocked: int
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no call is running, parked or stuck, no question is open, and no thread is in use."""
+        actors, threads = self.actors, self.threads
+        in_threads = 0 if threads is None else threads.running + threads.waiting
+        return not (actors.running or actors.parked or actors.stuck or self.open_questions or in_threads)

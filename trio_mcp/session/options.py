@@ -2,19 +2,122 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from .. import session
-from ..checks import check_callable, check_instance, check_int, check_seconds, check_str, mistake, names_options
+from .. import session, types
+from ..base.checks import check_callable, check_instance, check_int, check_seconds, check_str, mistake, names_options
+from ..base.shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
 from ..protocol.sealing.request_state import KeyRing
-from ..runtime import MAX_DEPTH, MemoryBudget, process_budget
-from ..runtime import Limits as ActorLimits
+from ..runtime import MAX_DEPTH, Limits as ActorLimits, MemoryBudget, process_budget
 from ..storage import JournalStore, Store
-from .task_options import TaskOptions
-from .token_estimate import estimate_tokens
+
+if TYPE_CHECKING:
+    from ..types import (
+        AudioContent,
+        CreateMessageResult,
+        EmbeddedResource,
+        ImageContent,
+        ResourceLink,
+        SamplingMessage,
+        TextContent,
+        ToolResultContent,
+        ToolUseContent,
+    )
+
+# Limits and times of tasks, as the author of a server sets them.
+
+LEAST_TTL: Final = 1.0
+"""Seconds; a shorter life is raised to it, since no client could ask for the result of such a task."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskOptions:
+    """Limits and times of tasks; pass it as `ServiceOptions(tasks=...)`. Times are in seconds.
+
+    Raises:
+        TypeError, ValueError: a value is of the wrong type or out of range, or `ttl` is above `max_ttl`.
+
+    Attributes:
+        ttl: how long a task exists, from its creation on, if its caller does not say; its work is cancelled then.
+        max_ttl: the longest time that a caller may ask for, at least `ttl`.
+        poll_interval: how often clients should ask for the state of a task.
+        open: tasks that are worked on, or wait for an answer; a further one is refused.
+        open_per_owner: the same for one principal, or one connection without authentication.
+        waiting: requests that wait for results (`tasks/result`), and at most half of the calls that may run; a further one is
+            refused, and its caller can poll.
+        waiting_per_owner: the same for one principal, or one connection without authentication.
+        ask_as_tasks: samples and questions run as tasks at the clients of 2025-11-25 that declare it.
+    """
+
+    ttl: float = 3600.0
+    max_ttl: float = 86_400.0
+    poll_interval: float = 1.0
+    open: int = OPEN_TASKS.limit
+    open_per_owner: int = 1_000
+    waiting: int = WAITING_FOR_TASKS.limit
+    waiting_per_owner: int = 1_000
+    ask_as_tasks: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("ttl", "max_ttl", "poll_interval"):
+            check_seconds(name, getattr(self, name), positive=True, finite=True)
+        for name in ("open", "open_per_owner", "waiting", "waiting_per_owner"):
+            check_int(name, getattr(self, name))
+        if self.ttl > self.max_ttl:
+            # A default, or a mistake, of which only one of both would count.
+            raise ValueError(
+                f"ttl must be at most max_ttl: {self.ttl:g} is above {self.max_ttl:g}, so change one of them"
+            )
+
+    def granted_ttl(self, wanted_ms: float | None) -> float:
+        """Return the seconds for which a task exists whose caller asked for this many milliseconds; None for the default."""
+        return min(max(self.ttl if wanted_ms is None else wanted_ms / 1000, LEAST_TTL), self.max_ttl)
+
+
+# An estimate of how many tokens a sample used, where the client does not report it.
+
+Block: TypeAlias = (
+    "TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent | EmbeddedResource | ResourceLink"
+)
+
+CHARACTERS_PER_TOKEN = 4
+"""For English text, as the large providers document it."""
+
+TOKENS_PER_MEDIUM = 1_600
+"""Tokens of an image or a recording, whose size in base64 says little: about what a large picture costs."""
+
+
+def estimate_tokens(params: types.CreateMessageRequestParams, result: types.CreateMessageResult | None) -> int:
+    """Return a quarter of the characters of the messages sent, the system prompt and the answer, rounded up."""
+    messages: list[SamplingMessage | CreateMessageResult] = [*params.messages]
+    if result is not None:
+        messages.append(result)
+    length = len(params.system_prompt or "")
+    for message in messages:
+        blocks = message.content if isinstance(message.content, list) else [message.content]
+        length += sum(map(characters, blocks))
+    return -(-length // CHARACTERS_PER_TOKEN)
+
+
+def characters(block: Block) -> int:
+    """Return how many characters of the model's context a block takes."""
+    match block:
+        case types.TextContent(text=text) | types.EmbeddedResource(resource=types.TextResourceContents(text=text)):
+            return len(text)
+        case types.ToolUseContent(name=name, input=arguments):
+            return len(name) + len(json.dumps(arguments))
+        case types.ToolResultContent(content=content, structured_content=structured):
+            return sum(map(characters, content)) + (0 if structured is None else len(json.dumps(structured)))
+        case types.ResourceLink(uri=uri):
+            # The client may put the resource itself into the context, but its size is not known here.
+            return len(uri)
+        case _:
+            return TOKENS_PER_MEDIUM * CHARACTERS_PER_TOKEN
+
 
 MAX_NODE: Final = 64
 """Characters of the name of a process."""

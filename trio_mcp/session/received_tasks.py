@@ -37,8 +37,8 @@ from ..types import (
     TaskRequestParams,
     TaskStatus,
 )
-from .task_options import TaskOptions
-from .tasks.faces import iso_time
+from .options import TaskOptions
+from .tasks.record import iso_time
 
 MAX_TASKS: Final = 256
 """Tasks of one server that a client keeps, running or over."""

@@ -8,9 +8,9 @@ from typing import Protocol, TypeAlias
 
 import trio
 
+from ..base.values import make_tuple
 from ..errors import LimitExceeded
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail, ErrorResponse, RequestId, Response
-from ..quick_tuple import make_tuple
 from ..runtime import CancelReason, Outbox
 from ..types import JsonObject, Model
 from .envelope import Envelope, answer_envelope

@@ -24,8 +24,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from .. import session
+from ..base.logs import RepeatedRecords, peer_logger
+from ..base.values import make_tuple
 from ..errors import LimitExceeded, RemoteProtocolError
-from ..logs import RepeatedRecords, peer_logger
 from ..protocol.codec.reading import Inbound, Phase
 from ..protocol.connection import (
     BatchIn,
@@ -51,10 +52,9 @@ from ..protocol.jsonrpc import (
 )
 from ..protocol.revisions import Side
 from ..protocol.sealing.request_state import RequestDigest
-from ..quick_tuple import make_tuple
 from ..runtime import Account, CancelReason, Journal, Outbox
 from ..types import InputResponseRequestParams, Model
-from . import calls
+from . import calls, recovery
 from .calls.asks_requests import CallByRequests, resume_request
 from .calls.call import Call, Plan
 from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
@@ -102,7 +102,7 @@ class ServerSession:
         *,
         shared_channel: bool = True,
         account: Account | None = None,
-        snapshot: session.snapshot.SessionSnapshot | None = None,
+        snapshot: session.recovery.snapshot.SessionSnapshot | None = None,
     ) -> None:
         first_id = 1 if snapshot is None else snapshot.next_request_id
         self.service = service
@@ -209,7 +209,7 @@ class ServerSession:
         target: ReplyTarget,
         peer: Peer,
         run: calls.earlier.EarlierRun,
-        log: calls.log.CallLog | None = None,
+        log: recovery.log.CallLog | None = None,
     ) -> None:
         """Serve a request that came before the server was restarted, and whose reply is still owed.
 
@@ -262,7 +262,7 @@ class ServerSession:
         """
         self._state.attach(outbox)
 
-    def snapshot(self) -> session.snapshot.SessionSnapshot:
+    def snapshot(self) -> session.recovery.snapshot.SessionSnapshot:
         """Return what the next process needs to go on with this session, which is initialized."""
         return self._state.snapshot()
 
@@ -308,7 +308,7 @@ class ServerSession:
         target: ReplyTarget,
         peer: Peer,
         size: int,
-        run: tuple[calls.earlier.EarlierRun, calls.log.CallLog | None] | None = None,
+        run: tuple[calls.earlier.EarlierRun, recovery.log.CallLog | None] | None = None,
     ) -> None:
         request_id, method, params, terms = request
         principal, headers, _, caller = peer
@@ -383,7 +383,7 @@ class ServerSession:
         params: Model,
         target: ReplyTarget,
         run: calls.earlier.EarlierRun,
-        log: calls.log.CallLog | None,
+        log: recovery.log.CallLog | None,
     ) -> Encoded | None:
         """Return the answer to a request from before a restart, or None if a call was started that will answer it."""
         answer = self._route(facts, params)

@@ -10,8 +10,8 @@ from typing import Final, TypeAlias
 
 import trio
 
+from ..base.logs import RepeatedRecords
 from ..errors import CapabilityError, MalformedQuestion, McpError, PeerError, ProviderError
-from ..logs import RepeatedRecords
 from ..protocol.connection import Connection, RequestIn
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,

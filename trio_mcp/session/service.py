@@ -11,17 +11,17 @@ from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequenc
 from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import InitVar, dataclass
 from functools import cached_property
-from typing import Final
+from types import MappingProxyType
+from typing import Final, TypeAlias
 
 import trio
 
 from .. import session
-from ..checks import check_int
-from ..logs import SHARED_LINES, RepeatedRecords, peer_logger
+from ..base.checks import check_int
+from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..protocol.connection import StrayKind
-from ..protocol.jsonrpc import Encoded
-from ..protocol.meta import IDEMPOTENCY
-from ..protocol.revisions import REVISIONS
+from ..protocol.jsonrpc import Encoded, Request
+from ..protocol.revisions import IDEMPOTENCY, REVISIONS
 from ..protocol.sealing.request_state import KeyRing
 from ..runtime import Account, Outbox, Supervisor, ThreadLimiter, open_supervisor, total_statistics
 from ..runtime.loop_turn import LoopTurn
@@ -34,11 +34,51 @@ from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
 from .calls.repeats import KeyedCalls
 from .calls.services import CallServices, Usage
-from .envelope import ANONYMOUS, Envelope, MessageMiddleware, Peer, sent_size
-from .offers import NO_CHECKS, MissingScopes, Offers, no_scopes
+from .envelope import ANONYMOUS, Caller, Envelope, MessageMiddleware, Peer, sent_size
 from .options import ServiceOptions
 from .sizes import QUEUE_SIZE
-from .subscriptions import Subscriptions
+from .subscriptions import Follower, Subscriptions
+
+# What a server offers, as a service uses it.
+
+MissingScopes: TypeAlias = Callable[[Request, Callable[[], Caller | None]], frozenset[str]]
+"""Returns the scopes that a request needs, if its caller, which the function returns, lacks one of them."""
+
+NO_CHECKS: Mapping[str, RequestCheck] = MappingProxyType({})
+
+
+def no_scopes(_request: Request, _caller: Callable[[], Caller | None]) -> frozenset[str]:
+    return frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Offers:
+    """All that another version of a server may replace in a running service, in one step: `Service.replace_offers`.
+
+    Attributes:
+        routes: serve the requests, by method.
+        capabilities: to declare.
+        instructions: how a model should use the server.
+        request_checks: checks of requests that continue a call, by method.
+        threads: where plain functions run, for the statistics.
+        missing_scopes: for a transport that can reject a request before it is served.
+        state: what the lifespan yielded.
+        message_middleware: sees each message of a client.
+        followers: of the resources that have subscribers.
+        equip: gives their calls the model, the tools and the mounted servers.
+    """
+
+    routes: Mapping[str, Route]
+    capabilities: ServerCapabilities
+    instructions: str | None
+    request_checks: Mapping[str, RequestCheck]
+    threads: Sequence[ThreadLimiter]
+    missing_scopes: MissingScopes
+    state: object
+    message_middleware: Sequence[MessageMiddleware]
+    followers: Sequence[Follower]
+    equip: Callable[[CallServices[Call]], None]
+
 
 logger = peer_logger("trio_mcp.session")
 
@@ -179,10 +219,10 @@ class Service:
 
     def statistics(self) -> session.ServiceStatistics:
         """Return what runs and waits now, and how calls and replies ended."""
-        return session.statistics.ServiceStatistics(
+        return session.observing.ServiceStatistics(
             actors=self.supervisor.statistics(),
             open_questions=sum(actor.open_questions for actor in self.supervisor.actors),
-            dropped=session.statistics.ReplyStatistics(
+            dropped=session.observing.ReplyStatistics(
                 **{kind.value: self.calls.stray_replies[kind] for kind in StrayKind}
             ),
             threads=total_statistics(self._threads) if self._threads else None,

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from .. import session, types
+from ..base.logs import peer_logger
 from ..errors import LocalProtocolError, RemoteProtocolError
-from ..logs import peer_logger
 from ..protocol.connection import Connection
 from ..protocol.json_limits import held_size
 from ..protocol.jsonrpc import INVALID_PARAMS, Encoded, Notification, Request
@@ -21,16 +21,15 @@ from .calls.asks_requests import CallByRequests
 from .calls.call import Body, Plan
 from .calls.facts import Asking, RequestFacts, SessionFacts
 from .calls.pending_asks import PendingAsks
-from .changes import PROMPTS, RESOURCES, TOOLS
 from .envelope import Envelope
 from .replies import OwnTarget
 from .service import Service
 from .sizes import SUBSCRIPTION_SIZE
-from .subscriptions import Subscriber
+from .subscriptions import PROMPTS, RESOURCES, TOOLS, Subscriber
 
 if TYPE_CHECKING:
     from ..protocol.codec.tasks import TaskState
-    from .snapshot import SessionSnapshot
+    from .recovery.snapshot import SessionSnapshot
 
 logger = peer_logger("trio_mcp.session")
 
@@ -90,7 +89,7 @@ class SessionState:
         terms, subscriber = self._connection.terms, self._subscriber
         assert terms.proposed_version is not None
         assert terms.client_info is not None
-        return session.snapshot.SessionSnapshot(
+        return session.recovery.snapshot.SessionSnapshot(
             revision=terms.codec.revision.name,
             proposed=terms.proposed_version,
             capabilities=terms.client_capabilities.wire(),

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from typing import Final, Literal, Protocol, TypeAlias, cast
 
-from ..checks import keyword_names, nearest
+from ..base.checks import keyword_names, nearest
 from ..types import Implementation
 from .channel import AnyChannel
 from .options import ServiceOptions

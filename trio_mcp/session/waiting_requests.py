@@ -15,7 +15,7 @@ from .calls.pending_asks import PendingAsks
 from .calls.repeats import CALL_LOST, KEYED_METHOD
 from .calls.services import CallServices
 from .replies import Answering, LegOutcome, ReplyTarget
-from .tasks.owners import may_see
+from .tasks.stored import may_see
 
 StartCall: TypeAlias = Callable[[CallServices[Call], Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
 """Starts a call as if it had no key, or once more with what an earlier run has left."""

@@ -2,16 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from .. import late
+from ..base import late
 
 if TYPE_CHECKING:
-    from . import adapters as adapters
-    from . import sealed as sealed
-    from .memory import MemoryEventStore
-    from .memory_store import MemoryStore
-    from .opening import open_store
+    from . import adapters as adapters, sealed as sealed
+    from .memory import MemoryEventStore as MemoryEventStore
+    from .memory_store import MemoryStore as MemoryStore
+    from .opening import open_store as open_store
 else:
-    __getattr__, __dir__ = late.exports(
+    __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
             "adapters": "",
@@ -21,5 +20,3 @@ else:
             "sealed": "",
         },
     )
-
-__all__ = ["MemoryEventStore", "MemoryStore", "open_store"]

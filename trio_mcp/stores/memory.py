@@ -25,10 +25,10 @@ from typing import Final, TypeAlias
 
 import trio
 
+from ..base.shared_limits import EVENT_BYTES, EVENTS
 from ..runtime import MemoryBudget, process_budget
-from ..shared_limits import EVENT_BYTES, EVENTS
 from ..storage import EventsGone, LogKey, NoSuchEvent
-from .stream_shares import StreamShares, caller_of
+from .adapters import StreamShares, caller_of
 
 MIB: Final = 1024 * 1024
 EVENT_SIZE: Final = 128

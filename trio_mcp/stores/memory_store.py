@@ -14,10 +14,10 @@ from typing import Final
 
 import trio
 
+from ..base.shared_limits import STORED_RECORDS
 from ..errors import LimitExceeded
 from ..runtime import MemoryBudget, process_budget
 from ..runtime.quota import Quota
-from ..shared_limits import STORED_RECORDS
 from ..storage import (
     Append,
     Change,

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, e
 from typing import Final, TypeAlias, cast
 
 from .. import stores
-from ..checks import nearest
+from ..base.checks import nearest
 from ..errors import ConfigurationError
 from ..protocol.sealing.at_rest import Vault
 from ..protocol.sealing.request_state import KeyRing

@@ -7,7 +7,7 @@ from typing import Final
 
 import trio
 
-from ..logs import peer_logger
+from ..base.logs import peer_logger
 from ..protocol.sealing.at_rest import Unsealable, Vault
 from ..storage import Append, Change, Put, Record, Store, StoreTimeout, UnreadableRecord
 

@@ -23,7 +23,7 @@ from ..storage import (
     StoreError,
     StoreFull,
 )
-from .file_places import OwnFiles, has_reached_limit
+from .nodes import OwnFiles, has_reached_limit
 from .sqlite_schema import BUSY_SECONDS, is_busy, primary_code
 
 SLICE: Final = 500

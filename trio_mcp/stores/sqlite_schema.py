@@ -18,9 +18,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
+from ..base.logs import peer_logger
+from ..base.regular_files import NotRegularFile, check_kind, open_regular
 from ..errors import ConfigurationError
-from ..logs import peer_logger
-from ..regular_files import NotRegularFile, check_kind, open_regular
 
 logger = peer_logger("trio_mcp.stores")
 

@@ -8,49 +8,35 @@ and `replay_tool` replays a call at every leg. Two packages have more: `sweep` i
 # Loaded when used, because the mock client and `replay` import the client and the server, and a test of a transport needs only
 # one of them.
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from ..base import late
 
 if TYPE_CHECKING:
     from .mock import (
-        Delay,
-        Disconnect,
-        ElicitScript,
-        MockClient,
-        Never,
-        Question,
-        SampleScript,
-        SecondWorker,
-        Target,
-        UrlScript,
-        make_context,
-        tool_use,
-        unchecked_tool_use,
+        Delay as Delay,
+        Disconnect as Disconnect,
+        ElicitScript as ElicitScript,
+        MockClient as MockClient,
+        Never as Never,
+        Question as Question,
+        SampleScript as SampleScript,
+        SecondWorker as SecondWorker,
+        Target as Target,
+        UrlScript as UrlScript,
+        make_context as make_context,
+        tool_use as tool_use,
+        unchecked_tool_use as unchecked_tool_use,
     )
-    from .replay import ReplayReport, replay_tool
-
-__all__ = [
-    "Delay",
-    "Disconnect",
-    "ElicitScript",
-    "MockClient",
-    "Never",
-    "Question",
-    "ReplayReport",
-    "SampleScript",
-    "SecondWorker",
-    "Target",
-    "UrlScript",
-    "make_context",
-    "replay_tool",
-    "tool_use",
-    "unchecked_tool_use",
-]
-
-_IN_REPLAY = ("ReplayReport", "replay_tool")
-
-
-def __getattr__(name: str) -> object:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(".replay" if name in _IN_REPLAY else ".mock", __name__), name)
+    from .replay import ReplayReport as ReplayReport, replay_tool as replay_tool
+else:
+    __getattr__, __dir__, __all__ = late.exports(
+        __name__,
+        {
+            "mock": (
+                "Delay Disconnect ElicitScript MockClient Never Question SampleScript SecondWorker Target "
+                "UrlScript make_context tool_use unchecked_tool_use"
+            ),
+            "replay": "ReplayReport replay_tool",
+        },
+    )

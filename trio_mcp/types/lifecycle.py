@@ -1,8 +1,24 @@
 """How client and server learn about each other: `initialize` up to 2025-11-25, `server/discover` since 2026-07-28."""
 
+from typing import Annotated
+
+from .base import MAX_RECEIVED, Model, at_most
 from .capabilities import ClientCapabilities, ServerCapabilities
-from .implementation import Implementation
+from .content import Icon
 from .messages import CacheableResult, RequestParams, Result
+
+# The name and version of a client or a server.
+
+
+class Implementation(Model):
+    """The name and version of a program, for display and logs only: no behaviour may depend on it."""
+
+    name: str
+    version: str
+    title: str | None = None
+    description: str | None = None
+    icons: Annotated[list[Icon] | None, at_most(MAX_RECEIVED)] = None
+    website_url: str | None = None
 
 
 class InitializeRequestParams(RequestParams):

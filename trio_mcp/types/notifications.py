@@ -1,6 +1,6 @@
 """Notifications about running requests."""
 
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 from .base import Number
 from .messages import NotificationParams, ProgressToken, RequestId
@@ -29,3 +29,11 @@ class ProgressNotificationParams(NotificationParams):
     def is_heartbeat(self) -> bool:
         """Whether a server of trio_mcp sent it while its tool reported nothing. Its value only had to rise, and says nothing."""
         return bool(self.meta and self.meta.get(HEARTBEAT))
+
+
+# The levels of log messages.
+
+LoggingLevel: TypeAlias = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+LOGGING_LEVELS: tuple[LoggingLevel, ...] = get_args(LoggingLevel)
+"""The levels in order, the most severe last (RFC 5424)."""

@@ -18,7 +18,7 @@ from serving import IMPORTS, ROOT
 from wire_oracle import WireOracle
 
 from trio_mcp.protocol.jsonrpc import Malformed, dump
-from trio_mcp.protocol.meta import SUBSCRIPTION_ID
+from trio_mcp.protocol.revisions import SUBSCRIPTION_ID
 from trio_mcp.session import Envelope
 from trio_mcp.testing.contract.peer import EVERYTHING, Peer
 from trio_mcp.types import LoggingLevel

@@ -13,7 +13,7 @@ from late_sqlite import LONG_TIMEOUT, MOST_LATE
 
 from trio_mcp import OutcomeUnknown, PeerError
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY
 from trio_mcp.types import JsonObject
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ import trio
 from serving import IMPORTS, HttpProcess, http_process
 
 from trio_mcp import ClientGroup, GroupServer, OutcomeUnknown, ServerState, ServerStatus, ServerUnavailable
-from trio_mcp.backoff import Backoff
-from trio_mcp.client import group_member
-from trio_mcp.client.group_servers import Target
+from trio_mcp.base.backoff import Backoff
+from trio_mcp.client.group import member
+from trio_mcp.client.group.servers import Target
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
 
 SERVER = Path(__file__).parent / "effects_server.py"
@@ -28,7 +28,7 @@ eras = pytest.mark.parametrize("mode", [NEWEST_LEGACY, MODERN])
 @pytest.fixture
 def short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let attempts follow each other quickly: how long they are apart is tested in virtual time."""
-    monkeypatch.setattr(group_member, "BACKOFF", Backoff(first=0.05, longest=0.2))
+    monkeypatch.setattr(member, "BACKOFF", Backoff(first=0.05, longest=0.2))
 
 
 class Seen:

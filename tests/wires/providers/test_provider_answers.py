@@ -25,7 +25,7 @@ from model_api import (
     unused_url,
 )
 
-from trio_mcp.backoff import Backoff
+from trio_mcp.base.backoff import Backoff
 from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider
 from trio_mcp.sampling import StreamingProvider

@@ -9,7 +9,7 @@ import trio
 import trio.testing
 from model_api import Json, anthropic_answer, anthropic_events, model_api, openai_answer, openai_events, says, streams
 
-from trio_mcp.backoff import Backoff
+from trio_mcp.base.backoff import Backoff
 from trio_mcp.errors import ProviderError, ProviderErrorKind
 from trio_mcp.providers import AnthropicProvider, OpenAIProvider
 from trio_mcp.types import (

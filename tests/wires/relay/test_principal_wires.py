@@ -12,8 +12,7 @@ from serving import served
 
 from trio_mcp import Change, Client, Context, PeerError, Server, accept, proxy
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.meta import IDEMPOTENCY_KEY
-from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, MODERN
 from trio_mcp.relay import Proxy
 from trio_mcp.session import MessageFacts
 from trio_mcp.types import ResourceLink, TextResourceContents

@@ -15,8 +15,7 @@ from itertools import cycle, islice
 import trio
 
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, PROTOCOL_VERSION
 
 AT_A_TIME = 100
 """Connections that are being opened."""

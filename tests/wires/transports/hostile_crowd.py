@@ -17,8 +17,7 @@ import trio
 import trio.testing
 
 from trio_mcp.protocol.http.headers import headers_of
-from trio_mcp.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY
+from trio_mcp.protocol.revisions import CLIENT_CAPABILITIES, MODERN, NEWEST_LEGACY, PROTOCOL_VERSION
 
 AT_A_TIME = 100
 """Connections that are being opened."""

@@ -17,8 +17,7 @@ import trio
 import trio.lowlevel
 import trio.testing
 from hypercorn.config import Config
-from hypercorn_peer import Client, running, soon
-from hypercorn_peer import Server as RunningServer
+from hypercorn_peer import Client, Server as RunningServer, running, soon
 from peer import EVERYTHING, modern_meta
 
 from trio_mcp import Context, Server, ToolError
@@ -32,7 +31,7 @@ from trio_mcp_transports.http import HttpLimits, McpApp, asgi_app
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 from trio_mcp_transports.hypercorn.connection import Connection
 from trio_mcp_transports.hypercorn.open_request import GATHERING_SECONDS, OpenRequest
-from trio_mcp_transports.hypercorn.writes import Writer
+from trio_mcp_transports.hypercorn.response import Writer
 
 Json = dict[str, Any]
 

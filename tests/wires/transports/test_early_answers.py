@@ -8,7 +8,7 @@ import pytest
 from hypercorn_peer import reply, running, serving
 
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
-from trio_mcp_transports.hypercorn.request_checks import MAX_DISCARDED_BYTES
+from trio_mcp_transports.hypercorn.request_head import MAX_DISCARDED_BYTES
 
 REFUSED = (405, b"no")
 

@@ -18,7 +18,7 @@ from trio_mcp import Client, Disconnected, PeerError
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.types import Root
-from trio_mcp_transports.httpx.requests import LARGE_PIECE
+from trio_mcp_transports.httpx import LARGE_PIECE
 
 # when a body is given up in the middle, httpx2 leaves an iterator inside it to the garbage collector
 pytestmark = pytest.mark.filterwarnings("ignore:Async generator 'httpcore2:ResourceWarning")

@@ -25,7 +25,7 @@ from serving import IMPORTS, http_process
 import trio_mcp
 from trio_mcp import Disconnected
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp_transports.httpx.requests import error_text
+from trio_mcp_transports.httpx import error_text
 from trio_mcp_transports.hypercorn.config import guarded_config
 
 HERE = Path(__file__).parent

@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import trio
-from hypercorn_peer import Client, get, reply, running, serving, upgrade
-from hypercorn_peer import Server as RunningServer
+from hypercorn_peer import Client, Server as RunningServer, get, reply, running, serving, upgrade
 from peer import EVERYTHING, modern_meta
 
 from trio_mcp import Context, Server

@@ -20,7 +20,7 @@ from serving import IMPORTS, SOON, START, served
 from trio_mcp import Client, Server
 from trio_mcp.errors import ConfigurationError
 from trio_mcp_transports.http import serve_http
-from trio_mcp_transports.systemd import activated_sockets, notify
+from trio_mcp_transports.http.server.serve import activated_sockets, notify
 
 HERE = Path(__file__).parent
 APP = HERE / "activated_app.py"

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 import trio
 import trio_websocket
-from hypercorn_peer import Client as Bytes
-from hypercorn_peer import listening
+from hypercorn_peer import Client as Bytes, listening
 from stage import Stage
 from trio.testing import wait_all_tasks_blocked
 from websocket_peer import SOON, served

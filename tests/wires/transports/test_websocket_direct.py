@@ -16,8 +16,7 @@ from dear_reads import AT_ONCE, DEAR_READS, ORDER, READS, DearReads, dear_read, 
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn_peer import GET, Exchanges, answer, frame, running, serving, upgrade
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 from peer import encoded, hello
 from stage import Stage
 from websocket_peer import CLOSE, PING, PONG, TEXT, RawPeer, raw, served
@@ -31,10 +30,9 @@ from trio_mcp.runtime import MemoryBudget, Outbox
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session import ANONYMOUS
 from trio_mcp.session.channel import read_all
-from trio_mcp_transports.asgi.fast_path import Binary
-from trio_mcp_transports.asgi.messages import AuthorizedRequest
+from trio_mcp_transports.asgi.messages import AuthorizedRequest, Binary
 from trio_mcp_transports.http import asgi_app
-from trio_mcp_transports.hypercorn import writes
+from trio_mcp_transports.hypercorn import response
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 from trio_mcp_transports.hypercorn.exchange import ConnectionFacts
 from trio_mcp_transports.hypercorn.frames import (
@@ -46,8 +44,8 @@ from trio_mcp_transports.hypercorn.frames import (
     text_frame,
 )
 from trio_mcp_transports.hypercorn.inbox import MAX_QUEUED_MESSAGES, Inbox
+from trio_mcp_transports.hypercorn.response import Writer
 from trio_mcp_transports.hypercorn.websocket import FRAMES_IN_TURN, WebSocketExchange
-from trio_mcp_transports.hypercorn.writes import Writer
 from trio_mcp_transports.websocket.endpoint import AsgiWebSocket
 
 LIMIT = 60.0
@@ -379,7 +377,7 @@ async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anythi
 
     write = os.write
     assert await peer.text(await peer.leg("echo", {"text": "before"})) == "before"
-    monkeypatch.setattr(writes.os, "write", stingy)
+    monkeypatch.setattr(response.os, "write", stingy)
     for number in range(50):
         assert await peer.text(await peer.leg("echo", {"text": f"{number} " * number})) == f"{number} " * number
     calls = [await peer.leg("echo", {"text": f"{number} " * 100}) for number in range(20)]

@@ -14,9 +14,8 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, TypeAlias
 
-from trio_mcp.json_value import JsonValue
-from trio_mcp.log_context import LOG_CONTEXT, LogContext
-from trio_mcp.printable import one_line
+from trio_mcp.base.log_setup import LOG_CONTEXT, LogContext
+from trio_mcp.base.values import JsonValue, one_line
 
 from .forwarded import TrustedProxies
 from .messages import Message, Receive, Scope, Send

@@ -30,8 +30,7 @@ from trio_mcp.session import Envelope
 from ..background import open_background
 from .authentication import Expiry
 from .direct import KnownResponse, OpenResponse, StreamPart
-from .fast_path import events_of
-from .messages import AuthorizedRequest, Headers, respond
+from .messages import AuthorizedRequest, Headers, events_of, respond
 
 LEGACY_STATUS = {SERVER_BUSY: 503}
 """The legacy era sends its errors with status 200, apart from overload."""

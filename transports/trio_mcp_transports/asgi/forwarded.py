@@ -23,9 +23,8 @@ from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Final, NamedTuple, TypeAlias
 
-from trio_mcp.http.hosts import host_name
-from trio_mcp.http.paths import PLAIN_PATH
-from trio_mcp.http.proxies import UNIX, check_proxies
+from trio_mcp.http.hosts import UNIX, check_proxies, host_name
+from trio_mcp.http.routes import PLAIN_PATH
 
 from .access import HttpRejection, read_headers
 from .messages import CONNECTION_KEY, Scope

@@ -19,8 +19,7 @@ from trio_mcp.protocol.jsonrpc import (
     Notification,
     Request,
 )
-from trio_mcp.protocol.meta import PROTOCOL_VERSION
-from trio_mcp.protocol.revisions import Era
+from trio_mcp.protocol.revisions import PROTOCOL_VERSION, Era
 from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
 from trio_mcp.session.session_state import LISTEN_METHOD

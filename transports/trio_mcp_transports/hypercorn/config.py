@@ -11,8 +11,8 @@ from typing import Final
 
 from hypercorn.config import Config, Sockets
 
+from trio_mcp.base.shared_limits import CONNECTIONS
 from trio_mcp.runtime import MemoryBudget, process_budget
-from trio_mcp.shared_limits import CONNECTIONS
 
 ALPN_PROTOCOLS = ["http/1.1"]
 # Of received bytes, at a time, while they are read: how often these count in the memory budget.

@@ -21,7 +21,7 @@ from ..asgi.exchange import expire
 from .config import COPIES, limits_of
 from .exchange import ConnectionFacts
 from .http1 import Http1
-from .writes import LAST_SEND, Stream, Writer, socket_of
+from .response import LAST_SEND, Stream, Writer, socket_of
 
 MAX_RECV: Final = 1 << 16
 SHORT_RECV: Final = 1 << 13

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import resource
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from time import time
 from typing import Final, Protocol
@@ -13,16 +13,46 @@ import trio
 from hypercorn.config import Config
 from hypercorn.typing import Event
 
+from trio_mcp.base.logs import RepeatedRecords, peer_logger
+from trio_mcp.base.shared_limits import CONNECTIONS
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.runtime import Account
 from trio_mcp.runtime.quota import Quota
 from trio_mcp.session.sizes import CONNECTION_SIZE
-from trio_mcp.shared_limits import CONNECTIONS
 
 from .config import ConnectionLimits, limits_of
-from .gathering import Gatherer
 from .response import fields_bytes
+
+# Writes that wait for a few turns of the event loop, so that what is said meanwhile shares them.
+
+# A write costs as much as four turns of the event loop.
+GATHERING_TURNS: Final = 4
+
+
+class Gatherer:
+    """Makes the writes that wait, for all connections of a server: one task for each of them would cost more than it saves."""
+
+    def __init__(self) -> None:
+        self._waiting: list[Callable[[], None]] = []
+        self._idle = trio.lowlevel.ParkingLot()
+
+    def add(self, write: Callable[[], None]) -> None:
+        """Call `write`, which must not raise, within `GATHERING_TURNS`."""
+        self._waiting.append(write)
+        self._idle.unpark()
+
+    async def run(self) -> None:
+        """Make the writes, for ever."""
+        while True:
+            if not self._waiting:
+                await self._idle.park()
+            await trio.lowlevel.checkpoint()
+            for _ in range(GATHERING_TURNS - 2):
+                await trio.lowlevel.checkpoint()
+            waiting, self._waiting = self._waiting, []
+            for write in waiting:
+                write()
+
 
 logger = peer_logger("trio_mcp.http")
 

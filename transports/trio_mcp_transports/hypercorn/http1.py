@@ -25,17 +25,13 @@ from trio_mcp.runtime import Account
 from ..asgi.direct import DirectApp, DirectRequest
 from ..asgi.exchange import expire
 from ..asgi.messages import CONNECTION_KEY, Respond
-from .apps import directly_served, own_app
 from .config import COPIES
-from .exchange import ConnectionFacts, HttpExchange, app_call, http_scope, run_app
+from .exchange import ConnectionFacts, HttpExchange, app_call, directly_served, http_scope, own_app, run_app
 from .inbox import MAX_QUEUED_MESSAGES, Inbox
 from .open_request import OpenRequest
-from .request_checks import check_request, has_short_body
-from .request_head import MAX_HEAD, RequestHead, read_head
-from .request_target import resolve_target
-from .response import Response, says_close
+from .request_head import MAX_HEAD, RequestHead, check_request, has_short_body, read_head, resolve_target
+from .response import Response, Writer, says_close
 from .websocket import WebSocketExchange
-from .writes import Writer
 
 REFUSED: Final = "a request that is not valid HTTP was answered with %d; it came from %s"
 # How long a request may be, and how many seconds it may take, that has not come with its head; else it goes the long way, where

@@ -11,8 +11,7 @@ import trio
 
 from trio_mcp.runtime import Account
 
-from ..asgi.fast_path import RequestEvents
-from ..asgi.messages import Message
+from ..asgi.messages import Message, RequestEvents
 
 MAX_QUEUED_BYTES = 1 << 20
 # Of an ASGI event besides its payload: it is a dict.

@@ -29,12 +29,10 @@ import trio
 from trio_mcp.runtime import Account
 
 from ..asgi.direct import KnownResponse, OpenResponse, StreamPart
-from ..asgi.fast_path import RequestEvents
-from ..asgi.messages import Message, Respond, send_or_reject
+from ..asgi.messages import Message, RequestEvents, Respond, send_or_reject
 from .exchange import ConnectionFacts, HttpExchange, run_app
 from .inbox import Inbox
-from .response import RESPONSE_500, Response, ResponseOwner, whole_response
-from .writes import MAX_JOINED_BYTES
+from .response import MAX_JOINED_BYTES, RESPONSE_500, Response, ResponseOwner, whole_response
 
 GATHERING_SECONDS: Final = 0.005
 """A call that speaks less often than this is written at once."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
+import h11
+
 from ..asgi.access import SHARED_TEXTS
 
 # RFC 9110, 5.5 and 5.6.2, without folded lines, empty values and bytes outside of ASCII. A field ends where its line does: no
@@ -63,3 +65,102 @@ def read_head(data: bytes, max_bytes: int = MAX_HEAD) -> RequestHead | None:
     if length is None or LENGTH.fullmatch(length) is None:
         return None
     return RequestHead(method, target, headers, match.end(), int(length))
+
+
+# What is checked of a request that h11 has read, before its application is started.
+
+# These two are lists of tokens (RFC 9110, 5.6.2).
+ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})
+# How long a body may be whose rest is read and discarded when its request was answered before it came.
+MAX_DISCARDED_BYTES: Final = 64 * 1024
+# Lines of a head. Each is kept as several objects while its request runs, however short it is.
+MAX_HEADERS: Final = 100
+
+
+def has_short_body(request: h11.Request) -> bool:
+    """Whether the head promises so short a body that its rest may be read and discarded."""
+    framing = {name: value for name, value in request.headers if name in {b"content-length", b"transfer-encoding"}}
+    return b"transfer-encoding" not in framing and int(framing.get(b"content-length", 0)) <= MAX_DISCARDED_BYTES
+
+
+def check_request(request: h11.Request, max_head: int) -> tuple[int | None, bool]:
+    """The status to refuse `request` with, or None; and whether it asks for a WebSocket."""
+    if len(request.headers) > MAX_HEADERS:
+        return 431, False
+    length = len(request.target)
+    upgrade = connection = b""
+    framings = 0
+    for name, value in request.headers:
+        length += len(name) + len(value)
+        if name in ASCII_ONLY and not value.isascii():
+            return 400, False
+        if name == b"upgrade":
+            upgrade = value
+        elif name == b"connection":
+            connection += b"," + value
+        elif name == b"content-length" or name == b"transfer-encoding":
+            framings += 1
+    if not request.http_version.startswith(b"1."):
+        return 505, False
+    # h11 applies its limit to a head that is incomplete. One that came whole in a single read was never measured.
+    if length > max_head:
+        return 431, False
+    # Two ways to frame one body: RFC 9112, 6.1 lets a server refuse what request smuggling needs.
+    if framings > 1:
+        return 400, False
+    websocket = (
+        request.method == b"GET"
+        and upgrade.strip().lower() == b"websocket"
+        and any(token.strip() == b"upgrade" for token in connection.lower().split(b","))
+    )
+    return None, websocket
+
+
+# Requests whose target is a whole URI (RFC 9112, 3.2.2), as clients send them to a forward proxy.
+#
+# Such a request becomes one for the path of that URI, with the URI's authority in place of its Host field, before anything
+# else
+# looks at it. So every later check (names of servers, middleware, allowed hosts) sees one path and one host, and none can be
+# bypassed by a target and a Host that disagree.
+
+WHOLE_URI: Final = re.compile(rb"([A-Za-z][-+.0-9A-Za-z]*+)://([^/?#]*+)(.*+)")
+# RFC 3986, 3.2.2 and 3.2.3, without a user, which RFC 9110, 4.2.4 has servers treat as an error, and without an empty host
+# (4.2.1).
+AUTHORITY: Final = re.compile(rb"(?:\[[0-9A-Fa-f:.]++\]|[-._~0-9A-Za-z%!$&'()*+,;=]++)(?::[0-9]*+)?")
+
+
+def resolve_target(request: h11.Request, *, is_tls: bool) -> tuple[int | None, h11.Request]:
+    """Return the status to refuse the target of `request` with, or None; and the request with the path of its target.
+
+    A request whose target is a path, `*` or an authority is returned as it is.
+
+    Args:
+        is_tls: the connection is secured.
+    """
+    if request.target.startswith(b"/") or request.method == b"CONNECT":
+        return None, request
+    uri = WHOLE_URI.fullmatch(request.target)
+    if uri is None:
+        return None, request
+    scheme, authority, path = uri[1].lower(), uri[2], uri[3]
+    # The Host field is not used, but one that is invalid is refused all the same (RFC 9112, 3.2).
+    hosts = [value for name, value in request.headers if name == b"host" and value]
+    if not all(map(AUTHORITY.fullmatch, [authority, *hosts])):
+        return 400, request
+    # RFC 9110, 7.4: a URI of https must be rejected on a connection without TLS, and one of another scheme is not ours.
+    if scheme != (b"https" if is_tls else b"http"):
+        return 421, request
+    others = [line for line in request.headers.raw_items() if line[0].lower() != b"host"]
+    return None, h11.Request(
+        method=request.method,
+        target=own_target(request.method, path),
+        headers=[(b"Host", authority), *others],
+        http_version=request.http_version,
+    )
+
+
+def own_target(method: bytes, path: bytes) -> bytes:
+    """Return the target of a request for a URI with this path and query, as its server gets it."""
+    if not path and method == b"OPTIONS":
+        return b"*"  # the server as a whole (RFC 9112, 3.2.4)
+    return path if path.startswith(b"/") else b"/" + path

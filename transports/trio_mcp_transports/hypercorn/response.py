@@ -2,11 +2,207 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Final, Protocol
+import socket
+import struct
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from math import inf
+from typing import Final, Protocol, TypeAlias
+
+import trio
+
+from trio_mcp.runtime import Account
 
 from ..asgi.messages import Headers, head_of
-from .writes import MAX_JOINED_BYTES, Writer
+
+# The writes of a connection: whole, in order, and each with a deadline.
+#
+# How a stalled write ends in time: every write is shielded, so that half a message never stays on a connection in use, and
+# has a
+# deadline. When the server is cut, `limit_last_write` shortens the deadlines.
+
+Stream: TypeAlias = trio.SSLStream[trio.SocketStream] | trio.SocketStream
+
+SEND_SLICE: Final = 1 << 16
+# The parts of a response are joined into one write if none is larger.
+MAX_JOINED_BYTES: Final = 1 << 16
+LAST_SEND: Final = 1.0
+"""Seconds that a write may still take once its connection is being cut."""
+
+
+def socket_of(stream: Stream) -> trio.socket.SocketType:
+    return (stream.transport_stream if isinstance(stream, trio.SSLStream) else stream).socket
+
+
+class Writer:
+    """The half of a connection that writes.
+
+    Args:
+        account: of the connection.
+        nursery: for the rest of a write that the kernel took in part.
+        seconds: that a peer may take to read the next 64 KiB.
+        on_lost: called when the peer did not, or has gone; the stream is closed by then.
+
+    Attributes:
+        is_over: the end was announced to the client, by a half-close; nothing more is written.
+    """
+
+    __slots__ = (
+        "_account",
+        "_last_send_at",
+        "_lock",
+        "_nursery",
+        "_on_lost",
+        "_plain",
+        "_seconds",
+        "_sending",
+        "_stream",
+        "_unsent",
+        "is_over",
+    )
+
+    def __init__(
+        self,
+        stream: Stream,
+        account: Account,
+        nursery: trio.Nursery,
+        seconds: float,
+        on_lost: Callable[[], Awaitable[None]],
+    ) -> None:
+        self.is_over = False
+        self._stream = stream
+        self._account = account
+        self._nursery = nursery
+        self._seconds = seconds
+        self._on_lost = on_lost
+        self._plain = stream.socket if isinstance(stream, trio.SocketStream) else None
+        # Both are made for the first write that has to wait: most connections have none.
+        self._lock: trio.Lock | None = None
+        self._sending: set[trio.CancelScope] | None = None
+        self._last_send_at = inf
+        self._unsent = b""
+
+    @property
+    def is_writing(self) -> bool:
+        return self._lock is not None and self._lock.locked()
+
+    def write_now(self, data: bytes) -> bool:
+        """Write all of `data` if no other write is under way and the kernel takes it at once; False: nothing was written."""
+        if self.is_over:
+            return False
+        left = self._offer(data)
+        if len(left) == len(data):
+            return False
+        # The kernel took a part. The rest must go before any other byte, so it is kept and a task writes it; nothing
+        # else is written at once meanwhile.
+        if left:
+            self._unsent = bytes(left)
+            # No queue counts it any more.
+            self._account.draw(len(self._unsent))
+            self._nursery.start_soon(self.write, b"")
+        return True
+
+    def write_or_start(self, data: bytes, on_written: Callable[[], None]) -> None:
+        """Write all of `data` and call `on_written`: at once if the kernel takes it, else in a task."""
+        left = b"" if self.is_over else data if self._unsent else self._offer(data)
+        if left:
+            self._nursery.start_soon(self._write_rest, left, on_written)
+        else:
+            on_written()
+
+    async def _write_rest(self, left: bytes | memoryview, on_written: Callable[[], None]) -> None:
+        try:
+            await self.write(left, last=True)
+        finally:
+            on_written()
+
+    async def write(self, data: bytes | memoryview, *, last: bool = False) -> None:
+        """Write all of `data`, in order with other writes; a peer that does not take it in time is cut off.
+
+        Args:
+            last: the task of the caller ends with it, so it need not give way to others.
+        """
+        if self.is_over:
+            return
+        # A scope with a deadline costs as much as a small write, and hardly any write has to wait.
+        left = data if self._unsent else self._offer(data)
+        if not left and not self._unsent:
+            # An app that never waits must not keep the loop.
+            if not last:
+                await trio.lowlevel.cancel_shielded_checkpoint()
+            return
+        # Shielded, because a cancel in the middle would leave half a message on a connection that others still use. The
+        # deadline is what ends a stalled write.
+        scope = trio.CancelScope(shield=True, deadline=self._deadline())
+        sending = self._sending = set() if self._sending is None else self._sending
+        sending.add(scope)
+        try:
+            with scope:
+                await self._write_in_turn(left, scope)
+                return
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            sending.discard(scope)
+        await self._abort()
+        await self._on_lost()
+
+    def limit_last_write(self) -> None:
+        """The connection is being cut from outside: no write may take long any more."""
+        self._last_send_at = trio.current_time() + LAST_SEND
+        for scope in self._sending or ():
+            scope.deadline = min(scope.deadline, self._last_send_at)
+
+    def _offer(self, data: bytes | memoryview) -> bytes | memoryview:
+        """Write what the kernel takes at once, if no other write is under way; return what is left."""
+        if self._plain is None or self._unsent or (self._lock is not None and self._lock.locked()):
+            return data
+        try:
+            count = os.write(self._plain.fileno(), data)
+        except OSError:
+            # What is wrong shows in the next write, which is the one that reports it.
+            return data
+        return b"" if count == len(data) else memoryview(data)[count:]
+
+    async def _write_in_turn(self, data: bytes | memoryview, scope: trio.CancelScope) -> None:
+        lock = self._lock = trio.Lock() if self._lock is None else self._lock
+        try:
+            # `acquire` is a checkpoint even where the lock is free, which is nearly always: that would be a turn of the
+            # event loop for each answer.
+            lock.acquire_nowait()
+        except trio.WouldBlock:
+            await lock.acquire()
+        unsent = len(self._unsent)
+        try:
+            parts: tuple[bytes | memoryview, ...] = (data,)
+            if unsent:
+                # Joined only if small: else both would be there twice.
+                joins = unsent + len(data) <= SEND_SLICE
+                parts, self._unsent = (self._unsent + data,) if joins else (self._unsent, data), b""
+            for part in parts:
+                view = memoryview(part)
+                # In slices, so that the time limit is for progress and not for the whole: a large answer over a slow link
+                # is no stalled one.
+                for start in range(0, len(part), SEND_SLICE):
+                    scope.deadline = self._deadline()
+                    await self._stream.send_all(view[start : start + SEND_SLICE])
+        finally:
+            if unsent:
+                self._account.give_back(unsent)
+            lock.release()
+
+    def _deadline(self) -> float:
+        return min(trio.current_time() + self._seconds, self._last_send_at)
+
+    async def _abort(self) -> None:
+        """Close at once and let the kernel forget what could not be sent."""
+        with suppress(OSError):
+            # Without SO_LINGER of 0 the kernel would keep trying to send for minutes to a peer that does not read.
+            socket_of(self._stream).setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await trio.aclose_forcefully(self._stream)
+
 
 RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 CONTINUE: Final = b"HTTP/1.1 100 \r\n\r\n"

@@ -22,15 +22,13 @@ from wsproto.utilities import generate_accept_token, split_comma_header
 
 from trio_mcp.runtime import Account
 
-from ..asgi.failures import ClientDisconnected
-from ..asgi.fast_path import WEBSOCKET_KEY, Binary, MessageSocket
-from ..asgi.messages import Message
+from ..asgi.authentication import ClientDisconnected
+from ..asgi.messages import WEBSOCKET_KEY, Binary, Message, MessageSocket
 from .config import limits_of
 from .exchange import ConnectionFacts, HttpExchange, check_not_lost, scope_of
 from .frames import OUTGOING, MessageReader, read_close, text_frame, writes_of
 from .inbox import Inbox
-from .response import Response, UnexpectedMessage, checked
-from .writes import Writer
+from .response import Response, UnexpectedMessage, Writer, checked
 
 # Frames of one read that are handled before every other task had a turn: of 64 KiB, up to ten thousand.
 FRAMES_IN_TURN: Final = 128

@@ -25,13 +25,13 @@ from hypercorn.utils import parse_socket_addr
 
 from trio_mcp.http import HttpOptions
 
-from ..asgi.failures import log_failures
+from ..asgi.authentication import log_failures
 from ..asgi.forwarded import address_of, caller_at, trusted
 from .config import ALPN_PROTOCOLS, GuardedConfig, memory_of
 from .connection import Connection, close_stream
 from .connections import connections_of
 from .exchange import ConnectionFacts
-from .writes import Stream
+from .response import Stream
 
 OWN_APP: Final = "is_trio_mcp"
 """An attribute of our applications, by which they are told from others."""

@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 import httpx2
 import trio
 
+from trio_mcp.base.logs import RepeatedRecords, peer_logger
+from trio_mcp.base.values import shown_url
 from trio_mcp.errors import Disconnected, RemoteProtocolError, RequestTimeout
-from trio_mcp.logs import RepeatedRecords, peer_logger
-from trio_mcp.printable import shown_url
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 from trio_mcp.protocol.jsonrpc import Request, Unanswered, parse
 from trio_mcp.session import Envelope, MessageChannel, Received, Sent
@@ -24,10 +24,21 @@ from trio_mcp.session.client import CLOSED
 from trio_mcp.session.transport import HeaderSource
 
 from ..background import open_background
-from ..httpx.answers import error_reply, excerpt
-from ..httpx.connection import ServerConnection
-from ..httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, ClientLimits
-from ..httpx.requests import EVENT_STREAM, LARGE_PIECE, error_text, may_be_sent, open_body, open_http, read_body
+from ..httpx import (
+    CONNECT_TIMEOUT,
+    EVENT_STREAM,
+    LARGE_PIECE,
+    MAX_MESSAGE,
+    ClientLimits,
+    ServerConnection,
+    error_reply,
+    error_text,
+    excerpt,
+    may_be_sent,
+    open_body,
+    open_http,
+    read_body,
+)
 
 logger = peer_logger("trio_mcp.http")
 

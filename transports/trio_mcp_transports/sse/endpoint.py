@@ -16,19 +16,18 @@ from urllib.parse import parse_qs, quote
 
 import trio
 
+from trio_mcp.base.shared_limits import SSE_STREAMS
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.runtime import Account, CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Received, Service, make_session
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
-from trio_mcp.shared_limits import SSE_STREAMS
 
 from ..asgi.access import HttpRejection, check_content, check_stream
 from ..asgi.exchange import LEGACY_STATUS, Exchange, ended_when_expired
 from ..asgi.messages import AuthorizedRequest, check_room, respond, root_of, send_error
-from ..asgi.quota import HttpQuota
-from ..asgi.sessions import OpenSession, SessionTable
+from ..asgi.sessions import HttpQuota, OpenSession, SessionTable
 
 ReadMessage: TypeAlias = Callable[[AuthorizedRequest, Account], Awaitable[Envelope[Received]]]
 

@@ -1,19 +1,19 @@
 """The transport `stdio`: JSON-RPC lines over stdin and stdout, for a server and for the client that starts it."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
-from trio_mcp import late
+from trio_mcp.base import late
 
 if TYPE_CHECKING:
-    from .channel import LineChannel
-    from .client import ProcessChannel, connect
-    from .server import guarded_stdio, serve
+    from .channel import LineChannel as LineChannel
+    from .client import ProcessChannel as ProcessChannel, connect as connect
+    from .server import guarded_stdio as guarded_stdio, serve as serve
 else:
-    __getattr__, __dir__ = late.exports(
+    __getattr__, __dir__, __all__ = late.exports(
         __name__,
-        {"channel": "LineChannel", "client": "ProcessChannel connect", "server": "guarded_stdio serve"},
+        {
+            "channel": "LineChannel",
+            "client": "ProcessChannel connect",
+            "server": "guarded_stdio serve",
+        },
     )
-
-__all__ = ["LineChannel", "ProcessChannel", "connect", "guarded_stdio", "serve"]

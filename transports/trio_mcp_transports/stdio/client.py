@@ -18,8 +18,8 @@ from typing import IO, Final
 
 import trio
 
+from trio_mcp.base.values import one_line
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.printable import one_line
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import PARSE_ERROR, Malformed
 from trio_mcp.session import Envelope, Received

@@ -17,19 +17,18 @@ from typing import Final, NamedTuple
 import trio
 from trio_websocket import CloseReason, ConnectionClosed, WebSocketConnection
 
+from trio_mcp.base.logs import peer_logger
+from trio_mcp.base.values import shown_url
 from trio_mcp.errors import Disconnected
-from trio_mcp.logs import peer_logger
-from trio_mcp.printable import shown_url
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import dump, parse
 from trio_mcp.session import Envelope, MessageChannel, Received
 from trio_mcp.session.transport import HeaderSource
 
 from ..background import open_background
-from ..header_source import HeadersFailed, current_headers
-from .byte_stream import Address, LimitedStream, open_wire
+from ..connecting import HeadersFailed, current_headers
 from .close_codes import CLOSE_BINARY, Close
-from .handshake import HandshakeRejected, error_text, open_socket
+from .handshake import Address, HandshakeRejected, LimitedStream, error_text, open_socket, open_wire
 
 logger = peer_logger("trio_mcp.websocket")
 

@@ -13,17 +13,16 @@ from typing import Final
 
 import trio
 
+from trio_mcp.base.shared_limits import WEBSOCKETS
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
 from trio_mcp.session import Envelope, MessageChannel, Received, Service, received, serve_channel
 from trio_mcp.session.envelope import sent_size
-from trio_mcp.shared_limits import WEBSOCKETS
 
 from ..asgi.authentication import Expiry
-from ..asgi.fast_path import WEBSOCKET_KEY, Binary, MessageSocket
-from ..asgi.messages import AuthorizedRequest, Receive, Send
-from ..asgi.quota import HttpQuota
+from ..asgi.messages import WEBSOCKET_KEY, AuthorizedRequest, Binary, MessageSocket, Receive, Send
+from ..asgi.sessions import HttpQuota
 from ..background import open_background
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
 

@@ -21,8 +21,7 @@ from ...server.running import run_process, serve_over
 from ..command import command
 from ..connecting import started
 from ..errors import CommandError, Status
-from ..options import header_option
-from ..parameters import WholeNumber
+from ..parameters import WholeNumber, header_option
 from ..targets.passing import check_no_password, connection, proxy_errors, transport_options
 from ..targets.target import SCHEME, CommandTarget, PythonTarget, UrlTarget, read_target
 from ..terminal.line_reading import ControllingTerminal
@@ -96,7 +95,7 @@ def command_line(
     target = read_server(server)
     if check_open:
         # Loaded only for this, as by `run`; without a key, which the question does not need.
-        check = import_module("..targets.open_access", __package__).check_server
+        check = import_module("..targets.passing", __package__).check_open_access
         connect_to, own = transport_options(target, dict(headers), None)
         return int(check(RelayServer(connection(connect_to, own), Backfill(), behind=behind_target(connect_to, own))))
     secret = None if share_key else KEYS.get(provider_name(provider), KEYS["openai"])

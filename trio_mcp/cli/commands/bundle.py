@@ -16,17 +16,15 @@ from typing import Final
 
 import click
 
-from ...printable import one_line
-from ...regular_files import MAX_CONFIGURATION, read_regular, replacing
+from ...base.regular_files import MAX_CONFIGURATION, read_regular, replacing
+from ...base.values import one_line
 from ...server import Server
 from ..command import command
 from ..errors import CommandError, Status
-from ..options import json_option, target_argument
-from ..targets.code import code_of
+from ..parameters import json_option, target_argument
 from ..targets.loading import load_python
-from ..targets.project import Project, project_of
-from ..targets.secret_files import kind_of
-from ..targets.target import PythonTarget, read_target
+from ..targets.project import Project, kind_of, project_of
+from ..targets.target import PythonTarget, code_of, read_target
 from ..terminal.output import note, show_json
 
 EXAMPLES = """\

@@ -9,17 +9,16 @@ import click
 import trio
 
 from ...client import Client
-from ...client.task_follow import CANCEL_TIMEOUT
+from ...client.tasks.follow import CANCEL_TIMEOUT
 from ...errors import CapabilityError, McpError
-from ...protocol.meta import REQUIRED_CAPABILITIES
+from ...protocol.revisions import REQUIRED_CAPABILITIES
 from ...types import CallToolResult, JsonObject, Tool
 from ..arguments import read_arguments
 from ..command import command
 from ..connecting import is_legacy, use_server
 from ..connection_options import Answering, Connecting, answers, connects
 from ..errors import REFUSED, CommandError, Status, rejected
-from ..options import json_option
-from ..parameters import Pair
+from ..parameters import Pair, json_option
 from ..terminal.messages import show_change, show_result
 from ..terminal.output import note, show_json
 from ..terminal.prompting import Prompting

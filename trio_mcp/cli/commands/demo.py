@@ -15,12 +15,10 @@ from ...protocol.revisions import MODERN, NEWEST_LEGACY
 from ...server import Context, Server
 from ...session import find_transport
 from ...types import CreateMessageRequestParams, ElicitRequestFormParams, ElicitResult, Implementation
-from ..command import command
+from ..command import command, run_command
 from ..errors import CommandError, Status, translate_errors
-from ..interrupts import run_command
 from ..terminal.output import log_to_stderr
-from ..terminal.trace import Arrived, observed, summary
-from ..terminal.transcript import Transcript
+from ..terminal.trace import Arrived, Transcript, observed, summary
 
 LIMIT = 20.0
 """Seconds after which the demonstration fails."""

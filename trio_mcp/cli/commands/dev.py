@@ -11,22 +11,20 @@ import click
 import trio
 from click.core import ParameterSource
 
-from ...groups import UnwrappedErrors
+from ...base.groups import UnwrappedErrors
 from ...server import Server
 from ...server.replaceable import ReplaceableServer
 from ...server.running import run_process
 from ..command import command
+from ..dev.file_watch import Restarts
 from ..dev.first_load import FirstLoad
 from ..dev.inspector import ERAS, find_npx, inspector_command, outdated_node, run_inspector
 from ..dev.project_modules import ProjectModules
 from ..dev.reloading import Reloader
-from ..dev.restarts import Restarts
 from ..errors import CommandError, Status
-from ..options import format_option, level_option, target_argument
-from ..targets.code import code_of
-from ..targets.loading import lifespan_errors, load_python
-from ..targets.own_files import project_roots
-from ..targets.target import PythonTarget, read_target
+from ..parameters import format_option, level_option, target_argument
+from ..targets.loading import lifespan_errors, load_python, project_roots
+from ..targets.target import PythonTarget, code_of, read_target
 from ..terminal.output import note, set_up_logging
 from .serve import HTTP_OPTIONS, STATUSES, http_errors, serves_http
 

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import click
 
-from ...masking import MASK, masked, masked_url
+from ...base.masking import MASK, masked, masked_url
 from ...mcp_json import CommandServer, HostServer
 from ..command import command
 from ..errors import CommandError, Status
 from ..hosts import HOSTS, Host, Location, read_entries
-from ..options import json_option
+from ..parameters import json_option
 from ..terminal.output import note, show_json, show_table
 
 EXAMPLES = """\

@@ -13,18 +13,16 @@ from urllib.parse import urlsplit
 import click
 import trio
 
+from ...base.groups import single_exception
 from ...client import Client
 from ...errors import PeerError
-from ...groups import single_exception
 from ...session.calls.services import ONE_CLIENT
-from ..command import command
+from ..command import command, run_command
 from ..connecting import GIVE_HEADER, configure_log, started, target_errors, wants_credentials
 from ..connection_options import Connecting
 from ..diagnosis.machine_checks import Check, machine_checks
 from ..errors import CommandError, Status
-from ..interrupts import run_command
-from ..options import header_option, json_option
-from ..parameters import Seconds, TargetText
+from ..parameters import Seconds, TargetText, header_option, json_option
 from ..targets.loading import load_python
 from ..targets.target import CommandTarget, PythonTarget, UrlTarget, read_target
 from ..terminal.output import show_json, show_table

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from ...client import Client
-from ...session.token_estimate import CHARACTERS_PER_TOKEN
+from ...session.options import CHARACTERS_PER_TOKEN
 from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ..command import command
 from ..connecting import use_server
 from ..connection_options import Answering, Connecting, connects
 from ..diagnosis.findings import Finding, find_problems, of_costs
 from ..errors import REFUSED, Status
-from ..options import json_option
+from ..parameters import json_option
 from ..terminal.output import show_json, show_lines, show_table
 from ..terminal.prompting import Prompting
 from .list import show_offers, usage

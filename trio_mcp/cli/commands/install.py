@@ -15,13 +15,11 @@ from typing import Final
 import click
 
 from ...mcp_json import CommandServer, HostServer, UrlServer
-from ..command import command
+from ..command import command, run_command
 from ..connecting import started
 from ..errors import CommandError, Status
 from ..hosts import HOSTS, Change, Host, as_member, read_for_change, scope_of, with_server
-from ..interrupts import run_command
-from ..options import header_option, json_option, target_argument
-from ..parameters import Pair
+from ..parameters import Pair, header_option, json_option, target_argument
 from ..targets.loading import load_python
 from ..targets.target import CommandTarget, PythonTarget, Target, UrlTarget, read_target
 from ..terminal.line_reading import Terminal

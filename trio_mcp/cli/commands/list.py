@@ -7,15 +7,15 @@ from collections.abc import Sequence
 
 import click
 
+from ...base.values import printable
 from ...client import Client
-from ...printable import printable
 from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ..arguments import signature
 from ..command import command
 from ..connecting import use_server
 from ..connection_options import Answering, Connecting, connects
 from ..errors import REFUSED, Status
-from ..options import json_option
+from ..parameters import json_option
 from ..terminal.output import note, rich_screen, show_json
 from ..terminal.prompting import Prompting
 

@@ -14,8 +14,7 @@ from ..completing import complete_option, show_suggestions
 from ..connecting import use_server
 from ..connection_options import Answering, Connecting, answers, connects
 from ..errors import REFUSED, CommandError, Status
-from ..options import json_option
-from ..parameters import Pair
+from ..parameters import Pair, json_option
 from ..terminal.messages import as_text
 from ..terminal.output import show_json, show_lines
 from ..terminal.prompting import Prompting

@@ -12,14 +12,12 @@ from typing import Final
 
 import click
 
-from ...regular_files import MAX_CONFIGURATION, read_regular, replacing
+from ...base.regular_files import MAX_CONFIGURATION, read_regular, replacing
 from ..command import command
 from ..errors import CommandError, Status
-from ..options import json_option
-from ..parameters import TargetText
-from ..targets.code import code_of
+from ..parameters import TargetText, json_option
 from ..targets.project import GITHUB, Project, needed, project_of
-from ..targets.target import read_target
+from ..targets.target import code_of, read_target
 from ..terminal.output import note, show_json, show_lines
 
 EXAMPLES = """\

@@ -7,16 +7,16 @@ import sys
 
 import click
 
+from ...base.regular_files import write_regular
+from ...base.values import one_line, printable
 from ...client import Client
-from ...printable import one_line, printable
-from ...regular_files import write_regular
 from ...types import BlobResourceContents, ReadResourceResult, ResourceTemplateReference, TextResourceContents
 from ..command import command
 from ..completing import complete_option, show_suggestions
 from ..connecting import use_server
 from ..connection_options import Answering, Connecting, answers, connects
 from ..errors import REFUSED, CommandError, Status
-from ..options import json_option
+from ..parameters import json_option
 from ..terminal.output import show_json
 from ..terminal.prompting import Prompting
 from .call import check_answers

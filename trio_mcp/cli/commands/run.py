@@ -9,7 +9,7 @@ import click
 from ...errors import Disconnected
 from ..command import command
 from ..errors import CommandError, Status
-from ..options import format_option, header_option, level_option, target_argument
+from ..parameters import format_option, header_option, level_option, target_argument
 from ..targets.loading import lifespan_errors, load_python
 from ..targets.target import PythonTarget, read_target
 from ..terminal.output import set_up_logging
@@ -54,7 +54,7 @@ def command_line(
     set_up_logging(debug=debug, level=log_level, format=log_format)
     server = read_target(target)
     if check_open:
-        return int(import_module("..targets.open_access", __package__).check(server, dict(headers)))
+        return int(import_module("..targets.passing", __package__).check(server, dict(headers)))
     if not isinstance(server, PythonTarget):
         # The client is loaded only for this: a host waits for the start of a server.
         return int(import_module("..targets.passing", __package__).pass_on("stdio", server, dict(headers), {}))

@@ -9,14 +9,14 @@ from typing import Final
 
 import click
 
-from ...printable import one_line
+from ...base.values import one_line
 from ...protocol.sealing.at_rest import Vault
 from ...protocol.sealing.request_state import KeyRing
 from ...stores import sqlite_upkeep
 from ...stores.sqlite_upkeep import KindSummary
 from ..command import command
 from ..errors import CommandError, Status
-from ..options import json_option
+from ..parameters import json_option
 from ..terminal.output import note, show_json, show_lines, show_table
 
 EXAMPLES = """\

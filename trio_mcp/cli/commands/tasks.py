@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import click
 
+from ...base.values import one_line
 from ...client import Client, ClientTask
-from ...printable import one_line
 from ...types import CallToolResult, InputRequest, Task
 from ..command import command
 from ..connecting import is_legacy, use_server
 from ..connection_options import Answering, Connecting, answers, connects
 from ..errors import REFUSED, CommandError, Status
-from ..options import json_option
+from ..parameters import json_option
 from ..terminal.messages import show_change, show_result
 from ..terminal.output import note, show_json, show_lines
 from ..terminal.prompting import Prompting, question_lines

@@ -17,10 +17,9 @@ import trio
 from ...server import Server
 from ..errors import CommandError
 from ..targets.loading import WrongChoice
-from .file_watch import watch
+from .file_watch import Restarts, watch
 from .project_modules import ProjectModules, Stamp, forget_lines
 from .reloading import END_SIGNALS, BrokenOff, Tell, Watch, broken_off_by_signals, described, importable, may_help
-from .restarts import Restarts
 
 HUNG_UP: Final = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 STDIN_SECONDS: Final = 0.5

@@ -23,8 +23,8 @@ from pathlib import Path
 from types import CodeType, ModuleType
 from typing import Final, NamedTuple
 
-from ...regular_files import read_regular
-from ..targets.own_files import OwnFiles
+from ...base.regular_files import read_regular
+from ..targets.loading import OwnFiles
 
 MAX_SOURCE: Final = 64 * 1024 * 1024
 """Bytes of a file that are compared; no source has as many."""

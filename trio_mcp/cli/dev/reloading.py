@@ -26,14 +26,13 @@ from typing import Final, TypeAlias
 
 import trio
 
-from ...groups import first_leaf
+from ...base.groups import first_leaf
 from ...server import Server
 from ...server.lifespan import LIFESPAN_NOTE
 from ...server.replaceable import ReplaceableServer, Replacement
 from ..errors import CommandError
-from .file_watch import watch
+from .file_watch import Restarts, watch
 from .project_modules import ProjectModules, Stamp, forget_lines, stamp_of
-from .restarts import Restarts
 
 GONE_SECONDS: Final = 0.5
 """How long a file may be gone before that counts: editors replace a file in several steps."""

@@ -10,7 +10,7 @@ from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from ...protocol.schema.json_schema import Schema
-from ...protocol.uri.template import UriTemplate
+from ...protocol.uri.matching import UriTemplate
 from ...types import JsonObject, Prompt, Resource, ResourceTemplate, Tool
 from ..arguments import properties
 

@@ -11,9 +11,9 @@ from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from ...base.values import shown_url
 from ...errors import ConfigurationError
 from ...mcp_json import CommandServer, FoundServer
-from ...printable import shown_url
 from ...protocol.revisions import MODERN, SUPPORTED
 from ...protocol.sealing.request_state import KeyRing
 from ..errors import CommandError

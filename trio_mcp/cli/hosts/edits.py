@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from ...json_value import JsonValue
-from ...regular_files import MAX_CONFIGURATION, read_regular, replacing
+from ...base.regular_files import MAX_CONFIGURATION, read_regular, replacing
+from ...base.values import JsonValue
 from ..errors import CommandError, Status
 from .files import ConfigFile, file_text, yaml_files
 from .json_text import JsonText

@@ -8,8 +8,9 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
+from ...base.regular_files import MAX_CONFIGURATION, read_regular
+from ...base.values import JsonValue
 from ...errors import ConfigurationError
-from ...json_value import JsonValue
 from ...mcp_json import (
     FoundServer,
     Variables,
@@ -19,7 +20,6 @@ from ...mcp_json import (
     without_comments,
     without_trailing_commas,
 )
-from ...regular_files import MAX_CONFIGURATION, read_regular
 from ..errors import CommandError, Status
 from .table import Host, Scope
 

@@ -18,7 +18,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from ...json_value import JsonValue
+from ...base.values import JsonValue
 from ...mcp_json import find_comments, without_comments, without_trailing_commas
 
 SPACE: Final = re.compile(r"[ \t\r\n]*")

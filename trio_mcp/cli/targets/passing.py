@@ -7,13 +7,19 @@ from collections.abc import AsyncIterator, Generator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from urllib.parse import urlsplit
 
+import trio
+
+from ...base.groups import single_exception
 from ...client.target import check_url, open_target
 from ...errors import ConfigurationError, McpError
-from ...groups import single_exception
+from ...http.open_access import check_open, check_open_commands
 from ...relay import Connect, Proxy, proxy
+from ...relay.behind import ASKS, ASKS_NOTHING, UNKNOWN
+from ...server.running import LOADS_ONLY, RunCalled
 from ...session import MessageChannel, as_message_channel
 from ..errors import CommandError, Status
-from .target import CommandTarget, UrlTarget
+from .loading import load_python
+from .target import CommandTarget, PythonTarget, Target, UrlTarget
 
 
 def pass_on(
@@ -129,3 +135,36 @@ def command_error(error: Exception) -> Exception:
     if isinstance(error, McpError) and not isinstance(error, ConfigurationError):
         return CommandError(str(error), Status.UNREACHABLE)
     return error
+
+
+# Whether the server of a target may be served without authentication: what a proxy asks a command with `--check-open`.
+
+
+def check(target: Target, headers: Mapping[str, str]) -> int:
+    """Return the exit status that says whether the server asks for authentication. The error for the user is that of the proxy.
+
+    Raises:
+        CommandError: the target cannot be loaded.
+    """
+    return check_open_access(loaded(target) if isinstance(target, PythonTarget) else proxied(target, headers))
+
+
+def loaded(target: PythonTarget) -> object:
+    """Return the server of a file or module; one that ends with `server.run()` has that of the call, which `run` serves, too."""
+    before = LOADS_ONLY.set(True)
+    try:
+        return load_python(target)
+    except RunCalled as call:
+        return call.server
+    finally:
+        LOADS_ONLY.reset(before)
+
+
+def check_open_access(server: object) -> int:
+    """Return and raise as `check`, for a server."""
+    try:
+        check_open(server)
+        unknown = trio.run(check_open_commands, server)
+    except ConfigurationError:
+        return ASKS
+    return UNKNOWN if unknown else ASKS_NOTHING

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 import trio
 
-from ...printable import printable
+from ...base.values import printable
 from .output import note
 
 STDIN = 0

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from ...printable import one_line
+from ...base.values import one_line
 from ...types import (
     BooleanSchema,
     CreateMessageRequest,
@@ -24,8 +24,8 @@ from ...types import (
 from ..errors import CommandError, Rejection
 from .fields import default_text, hint, read_field
 from .line_reading import Terminal
+from .messages import ProgressDisplay
 from .output import note
-from .progress import ProgressDisplay
 
 KEYS = "  (Enter takes the value in [brackets]; !decline says no; Ctrl-D closes the question)"
 CONFIRMATION = "accept"

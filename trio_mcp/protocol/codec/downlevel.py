@@ -17,8 +17,7 @@ from typing import Final
 from pydantic.alias_generators import to_snake
 
 from ...types import JsonObject, JsonValue, Model
-from ..meta import RESERVED
-from ..revisions import MODERN, SUPPORTED
+from ..revisions import MODERN, RESERVED, SUPPORTED
 from .rewrites import REWRITES, Rewrite
 
 CHILDREN: Final[Mapping[str, Mapping[str, str]]] = {

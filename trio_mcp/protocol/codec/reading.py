@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from pydantic_core import from_json, to_json
 
 from ... import types
+from ...base.values import make_tuple
 from ...errors import LocalProtocolError, RemoteProtocolError
-from ...quick_tuple import make_tuple
 from ...types import (
     LOGGING_LEVELS,
     ClientCapabilities,
@@ -43,10 +43,14 @@ from ..jsonrpc import (
     decoded,
     is_request_id,
 )
-from ..meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROGRESS_TOKEN, PROTOCOL_VERSION
 from ..revisions import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
     MODERN_ONLY,
     NEWEST_LEGACY,
+    PROGRESS_TOKEN,
+    PROTOCOL_VERSION,
     REVISIONS,
     TASK_GATES,
     Era,
@@ -57,9 +61,8 @@ from ..revisions import (
 )
 from ..strict_json import dumps
 from .downlevel import LATE_MEMBERS
-from .task_reading import TASK, read_created_task, read_members, says_task, without, without_tasks
-from .tasks import TaskWriter
-from .validation import validated
+from .rewrites import validated
+from .tasks import TASK, TaskWriter, read_created_task, read_members, says_task, without, without_tasks
 from .writing import ASKS_NOTHING
 
 _ROUNDS: Final = frozenset({"inputResponses", "requestState"})

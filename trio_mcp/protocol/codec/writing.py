@@ -9,8 +9,8 @@ from pydantic.alias_generators import to_snake
 from pydantic_core import to_json
 
 from ... import types
+from ...base.values import make_tuple
 from ...errors import LocalProtocolError
-from ...quick_tuple import make_tuple
 from ...types import (
     CacheableResult,
     CallToolResult,
@@ -23,8 +23,7 @@ from ...types import (
 )
 from ...types.base import MetaModel, may_hold_nan
 from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
-from ..meta import RESERVED, SERVER_INFO
-from ..revisions import Era, Method, Revision
+from ..revisions import RESERVED, SERVER_INFO, Era, Method, Revision
 from ..strict_json import dumps, has_long_number
 from .downlevel import LATE_MEMBERS, Shape, narrowed, shape
 

@@ -23,8 +23,7 @@ from jsonschema.validators import extend
 
 from ...types.base import JsonValue
 from .limits import MAX_FRAMES, STEPS_WITHOUT_PAUSE
-from .patterns import Pattern
-from .references import Resolver
+from .references import Pattern, Resolver
 
 Keyword: TypeAlias = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
 Schema: TypeAlias = Mapping[str, Any]

@@ -6,7 +6,10 @@ means. Nothing is ever fetched.
 
 from __future__ import annotations
 
-from typing import Any, Protocol, cast
+import re
+from typing import Any, Final, Protocol, cast
+
+from pydantic_core import SchemaError, SchemaValidator, core_schema
 
 from ...types.base import JsonObject, JsonValue
 
@@ -62,3 +65,76 @@ def _resolver_of(root: JsonObject) -> Resolver:
     from referencing.jsonschema import DRAFT202012  # noqa: PLC0415
 
     return cast("Resolver", Registry[Any]().with_resource("", DRAFT202012.create_resource(root)).resolver())
+
+
+# The regular expressions of JSON Schema, without backtracking: a pattern and a text may both come from an attacker.
+#
+# They are matched by the regex engine of pydantic_core, in time linear in the text. The engine has no look-around and no
+# back-references, so a pattern with these is rejected. Escapes have the meaning of ECMA-262: `\d` and `\w` are ASCII.
+
+MAX_PATTERN_WEIGHT: Final = 100_000
+"""How large the patterns of one schema may be together: about the states of their automata."""
+
+_HEAVY: Final = 500  # states of a class of Unicode, like \p{L}
+_LIGHT: Final = 4
+_BOUND: Final = re.compile(r"(\))?\{([0-9]{1,6})(?:,([0-9]{0,6}))?\}")
+_PIECE: Final = re.compile(r"\\.|.", re.DOTALL)
+_ESCAPES: Final = {r"\d": "[0-9]", r"\D": "[^0-9]", r"\w": "[0-9A-Za-z_]", r"\W": "[^0-9A-Za-z_]"}
+# In a character class the engine has operators (`[a&&b]`, `[a~~b]`, nested classes) that are plain characters in ECMA-262.
+_PLAIN_IN_CLASS: Final = frozenset("[&~")
+
+
+class Pattern:
+    """A compiled pattern, which matches anywhere in a text unless it is anchored.
+
+    Raises:
+        ValueError: it is not a regular expression, needs backtracking, or is too large.
+
+    Attributes:
+        weight: about how many states its automaton has.
+    """
+
+    __slots__ = ("_validator", "weight")
+
+    def __init__(self, text: str) -> None:
+        self.weight = _weight(text)
+        if self.weight > MAX_PATTERN_WEIGHT:
+            raise ValueError(f"the pattern {text!r:.80} is too large")
+        schema = core_schema.str_schema(pattern=_translated(text), regex_engine="rust-regex")
+        # A string validator is the only door to the engine: pydantic_core does not export it.
+        try:
+            self._validator = SchemaValidator(schema)
+        except (SchemaError, ValueError) as error:
+            reason = str(error).splitlines()[-1].strip().removeprefix("error: ")
+            raise ValueError(f"the pattern {text!r:.80} is refused: {reason[:160]}") from None
+
+    def matches(self, text: str) -> bool:
+        return self._validator.isinstance_python(text)
+
+
+def _weight(text: str) -> int:
+    # Estimated from the text: the engine would find out too, but only after 10 MiB and a quarter of a second for each pattern.
+    classes = text.count(r"\p") + text.count(r"\P")
+    unit = _HEAVY if classes else _LIGHT
+    weight, groups = len(text) + unit * classes, 1
+    for group, least, most in _BOUND.findall(text):
+        bound = max(int(least), int(most or 0), 1)
+        if group:
+            groups *= bound
+        else:
+            weight += unit * bound
+    return weight * groups
+
+
+def _translated(text: str) -> str:
+    found: list[str] = _PIECE.findall(text)
+    pieces: list[str] = []
+    in_class = False
+    for piece in found:
+        if in_class and piece in _PLAIN_IN_CLASS:
+            pieces.append("\\" + piece)
+            continue
+        if piece in {"[", "]"}:
+            in_class = piece == "["
+        pieces.append(_ESCAPES.get(piece, piece))
+    return "".join(pieces)

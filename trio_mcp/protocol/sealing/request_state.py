@@ -27,8 +27,8 @@ from typing import Final
 from pydantic import BaseModel, ConfigDict, Field
 
 from ... import types
+from ...base.regular_files import MAX_CONFIGURATION, read_regular
 from ...errors import ConfigurationError, InvalidRequestState, LimitExceeded
-from ...regular_files import MAX_CONFIGURATION, read_regular
 from ...types import CallToolRequestParams, JsonObject, JsonValue, Model, ResourceRequestParams
 from ..strict_json import dumps
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Final
 from urllib.parse import quote
 
 from ...errors import RemoteProtocolError
+from ...types import JsonObject, JsonValue
 from ..jsonrpc import INVALID_PARAMS
 
 MAX_URI = 8 * 1024
@@ -61,3 +64,75 @@ def is_kept(uri: object) -> bool:
 def is_kept_here(uri: str) -> bool:
     """Return whether a URI is that of a result which the server itself has kept, or may have."""
     return uri.startswith(KEPT_HERE) and "/" not in uri[len(KEPT_HERE) :]
+
+
+# Which resources a resource is a part of (L-RES-1s).
+#
+# `resources/updated` may name "a sub-resource of the one that the client actually subscribed to". The specification defines
+# no
+# syntax for that, so both sides use the widest reading of RFC 3986: a part differs from the whole by a path below it, a query
+# or
+# a fragment. If the reading is too wide, the client reads a resource once more than it had to. If it is too narrow, the
+# client
+# keeps an outdated one.
+
+MAX_LEVELS: Final = 256
+"""Separators of a URI that are looked at for its ancestors."""
+
+_SEPARATOR: Final = re.compile("[/?#]")
+
+
+def ancestor_uris(uri: str) -> Iterator[str]:
+    """Yield `uri` and every URI that it is a part of: `file:///a/b` is a part of `file:///a/` and of `file:///a`."""
+    yield uri
+    for separator in islice(_SEPARATOR.finditer(uri), MAX_LEVELS):
+        yield uri[: separator.start()]
+        if separator[0] == "/":
+            yield uri[: separator.end()]
+
+
+def is_part_of(uri: str, whole: str) -> bool:
+    """Return whether `whole` is one of `ancestor_uris(uri)`, without listing them."""
+    if not uri.startswith(whole):
+        return False
+    return len(uri) == len(whole) or whole.endswith("/") or uri[len(whole)] in "/?#"
+
+
+# The URIs of results that were too large to be sent, in the JSON of the results that link to them.
+#
+# trio-mcp://results/9fK...          kept by the server itself
+# trio-mcp://notes/results/9fK...    kept by the one behind a proxy that is mounted as "notes"
+
+
+def with_links(result: JsonObject, rename: Callable[[str], str]) -> JsonObject:
+    """Return a result whose links have other URIs, also where its texts name them; the same one if it has no such link.
+
+    Args:
+        result: of a `tools/call`, with links, or of the `resources/read` of one.
+        rename: returns the new URI.
+    """
+    for member in ("content", "contents"):
+        parts = result.get(member)
+        if isinstance(parts, list) and (renamed := {uri: rename(uri) for part in parts for uri in _uris(part)}):
+            result = {**result, member: [_with_uris(part, renamed) for part in parts]}
+    return result
+
+
+def _uris(part: JsonValue) -> list[str]:
+    """Return the URI of a link or of contents, if it is one of these."""
+    uri = part.get("uri") if isinstance(part, dict) else None
+    return [uri] if isinstance(uri, str) and is_kept(uri) else []
+
+
+def _with_uris(part: JsonValue, renamed: dict[str, str]) -> JsonValue:
+    if not isinstance(part, dict):
+        return part
+    uri, text = part.get("uri"), part.get("text")
+    if isinstance(uri, str):
+        # Contents: their text is that of the result.
+        return {**part, "uri": renamed.get(uri, uri)}
+    if isinstance(text, str):
+        for before, after in renamed.items():
+            text = text.replace(before, after)
+        return {**part, "text": text}
+    return part

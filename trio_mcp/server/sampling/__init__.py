@@ -2,74 +2,63 @@
 
 from typing import TYPE_CHECKING
 
-from ... import late
+from ...base import late
 
 if TYPE_CHECKING:
-    from . import answers as answers
-    from . import attempts as attempts
-    from . import history as history
-    from . import loop as loop
-    from . import loop_tools as loop_tools
-    from . import model as model
-    from . import prompts as prompts
-    from . import request as request
-    from . import structured as structured
-    from . import tools as tools
-    from .answers import SampleAttempt, Sampled, SampleInvalid
-    from .exchange import SampleExchange
-    from .history import ToolOutput
-    from .loop_result import BreakToolLoop, ToolLoopResult
-    from .loop_tools import ClientTools, LoopTool, ToolClient
-    from .looper import ToolLooper
-    from .prompts import Prompt, PromptPart
-    from .request import IncludeContext, SampleOptions
-    from .routing import SamplingPreference
-    from .sampler import Sampler
-    from .tools import FunctionTool, OfferedTool, ToolChoiceMode, function_tool, tool_model, tool_models
+    from . import (
+        answers as answers,
+        attempts as attempts,
+        loop as loop,
+        loop_tools as loop_tools,
+        prompts as prompts,
+        request as request,
+        structured as structured,
+        tools as tools,
+    )
+    from .answers import (
+        SampleAttempt as SampleAttempt,
+        Sampled as Sampled,
+        SampleExchange as SampleExchange,
+        SampleInvalid as SampleInvalid,
+        ToolOutput as ToolOutput,
+    )
+    from .loop_tools import (
+        BreakToolLoop as BreakToolLoop,
+        ClientTools as ClientTools,
+        LoopTool as LoopTool,
+        ToolClient as ToolClient,
+        ToolLoopResult as ToolLoopResult,
+    )
+    from .looper import ToolLooper as ToolLooper
+    from .prompts import Prompt as Prompt, PromptPart as PromptPart
+    from .request import (
+        IncludeContext as IncludeContext,
+        SampleOptions as SampleOptions,
+        SamplingPreference as SamplingPreference,
+    )
+    from .sampler import Sampler as Sampler
+    from .tools import (
+        FunctionTool as FunctionTool,
+        OfferedTool as OfferedTool,
+        ToolChoiceMode as ToolChoiceMode,
+        function_tool as function_tool,
+        tool_model as tool_model,
+        tool_models as tool_models,
+    )
 else:
-    __getattr__, __dir__ = late.exports(
+    __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
-            "answers": "SampleAttempt Sampled SampleInvalid",
+            "answers": "SampleAttempt SampleExchange SampleInvalid Sampled ToolOutput",
             "attempts": "",
-            "exchange": "SampleExchange",
-            "history": "ToolOutput",
             "loop": "",
-            "loop_result": "BreakToolLoop ToolLoopResult",
-            "loop_tools": "ClientTools LoopTool ToolClient",
+            "loop_tools": "BreakToolLoop ClientTools LoopTool ToolClient ToolLoopResult",
             "looper": "ToolLooper",
-            "model": "",
             "prompts": "Prompt PromptPart",
-            "request": "IncludeContext SampleOptions",
-            "routing": "SamplingPreference",
+            "request": "IncludeContext SampleOptions SamplingPreference",
             "sampler": "Sampler",
             "structured": "",
             "tools": "FunctionTool OfferedTool ToolChoiceMode function_tool tool_model tool_models",
         },
+        in_calls="attempts loop looper sampler structured tools",
     )
-
-__all__ = [
-    "BreakToolLoop",
-    "ClientTools",
-    "FunctionTool",
-    "IncludeContext",
-    "LoopTool",
-    "OfferedTool",
-    "Prompt",
-    "PromptPart",
-    "SampleAttempt",
-    "SampleExchange",
-    "SampleInvalid",
-    "SampleOptions",
-    "Sampled",
-    "Sampler",
-    "SamplingPreference",
-    "ToolChoiceMode",
-    "ToolClient",
-    "ToolLoopResult",
-    "ToolLooper",
-    "ToolOutput",
-    "function_tool",
-    "tool_model",
-    "tool_models",
-]

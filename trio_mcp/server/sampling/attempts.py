@@ -10,7 +10,7 @@ from ...session import Call
 from ...types import CreateMessageRequestParams, CreateMessageResult, TextContent, Tool, ToolChoice
 from .answers import SampleAttempt, Structured, attempt_text, malformed_answer, tool_uses_of
 from .prompts import with_texts
-from .routing import invalid_answer, provider_for, takes_tools
+from .request import invalid_answer, provider_for, takes_tools
 from .structured import AnswerForm, structured_answer
 from .tools import tool_names
 

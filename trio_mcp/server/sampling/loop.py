@@ -12,13 +12,10 @@ author's text has changed, the model answers anew, and its other calls must not 
 whole round is one step, "round 2": a replay must not run the calls again that were cancelled then.
 """
 
-# A call whose tool asks has no result in the journal when the call of the client is parked, but the answers of its questions are
-# there. So a replay looks for the result by `find_step`, and runs the tool, which gets its answers.
-
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -26,13 +23,13 @@ from typing import Final, NamedTuple, TypeAlias, cast
 
 import trio
 
-from ...errors import BranchLimit, without_traceback
-from ...groups import without
-from ...logs import peer_logger
+from ...base.groups import without
+from ...base.logs import peer_logger
+from ...errors import BranchLimit, CapabilityError, LimitExceeded, without_traceback
 from ...protocol.strict_json import dumps
-from ...runtime import Branches, Lane
-from ...session import Call
-from ...session.tool_loop import ToolLoop, error_result, text_of
+from ...runtime import Branches, Lane, TokenBudget
+from ...session import Call, used_tokens
+from ...session.token_usage import ToolLoop, error_result, text_of
 from ...types import (
     CreateMessageRequestParams,
     CreateMessageResult,
@@ -44,10 +41,72 @@ from ...types import (
     ToolUseContent,
 )
 from ..branching import BranchTerms, freeze_messages
+from ..options import AskTimeout, ask_within
 from .answers import check_answer
-from .loop_result import BreakToolLoop, ToolLoopResult
-from .loop_tools import LoopTool, LoopTools, ToolClient, loop_tools
-from .model import ask_model
+from .loop_tools import BreakToolLoop, LoopTool, LoopTools, ToolClient, ToolLoopResult, loop_tools
+from .request import ask_provider, provider_for, sampling_question
+
+# Asking a model: every question to one goes through `ask_model`, and is charged here.
+
+
+def ask_model(
+    call: Call,
+    lane: Lane,
+    budget: TokenBudget | None,
+    params: CreateMessageRequestParams,
+    limit: AskTimeout | None,
+) -> Awaitable[CreateMessageResult]:
+    """Ask the client's model, or that of the server's provider, and charge the tokens to a budget if there is one.
+
+    Raises:
+        BranchLimit: nothing is left of the budget, and nothing was sent; or the answer used more than was left.
+        CapabilityError: the client lacks a capability that the request needs; nothing was sent.
+        MalformedAnswer, QuestionRejected: see `Call.ask`.
+        ProviderError: the server's provider has no answer.
+        RequestTimeout: there was no answer within the limit; the request was withdrawn.
+    """
+    # Not `async def`, as `ask_within`.
+    if budget is None:
+        return ask_either(call, lane, params, limit)
+    return ask_and_charge(call, lane, budget, params, limit)
+
+
+def ask_either(
+    call: Call, lane: Lane, params: CreateMessageRequestParams, limit: AskTimeout | None
+) -> Awaitable[CreateMessageResult]:
+    """Ask the model that the request goes to."""
+    provider = provider_for(call, params)
+    if provider is None:
+        return ask_within(call, lane, sampling_question(params), limit)
+    return ask_provider(call, lane, provider, params, limit)
+
+
+async def ask_and_charge(
+    call: Call,
+    lane: Lane,
+    budget: TokenBudget,
+    params: CreateMessageRequestParams,
+    limit: AskTimeout | None,
+) -> CreateMessageResult:
+    """Ask a model and charge the tokens to a budget; see `ask_model`."""
+    estimate = call.services.options.estimate_tokens
+    budget.check()
+    try:
+        result = await ask_either(call, lane, params, limit)
+    except (CapabilityError, LimitExceeded):  # nothing was sent
+        raise
+    except BaseException:
+        # The request went out, so the model may have worked for it. If a withdrawn or failed sample were free, a loop of
+        # timeouts could use any number of tokens.
+        budget.count(used_tokens(params, None, estimate))
+        raise
+    budget.charge(used_tokens(params, result, estimate))
+    return result
+
+
+# A call whose tool asks has no result in the journal when the call of the client is parked, but the answers of its questions are
+# there. So a replay looks for the result by `find_step`, and runs the tool, which gets its answers.
+
 
 logger = peer_logger("trio_mcp.call")
 

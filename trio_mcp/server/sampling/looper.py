@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final, Unpack, cast, get_args
 
 from ... import types
-from ...checks import check_choice, check_int
+from ...base.checks import check_choice, check_int
 from ...runtime import Lane, run_child
 from ...runtime.branch import with_timeout
 from .. import sampling
@@ -68,7 +68,7 @@ class ToolLooper(Sampler):
             options, prompt = with_messages(options, cast("Sequence[types.SamplingMessage]", prompt)), None
         if prompt is not None and options.get("messages") is not None:
             raise TypeError("a tool loop takes either a prompt or messages")
-        continues = bool(self._messages) and sampling.history.has_results(self._messages[-1])
+        continues = bool(self._messages) and sampling.answers.has_results(self._messages[-1])
         if prompt is None and options.get("messages") is None and not continues:
             raise TypeError("a tool loop takes a prompt or messages; only after add_tool_results it needs neither")
         sampling.request.check_sample_options(options, ToolLooper.run_tool_loop)
@@ -94,7 +94,7 @@ class ToolLooper(Sampler):
         asked = () if parts is None else (await sampling.prompts.prompt_message(parts),)
         given = options.get("messages")
         messages = (*self._messages, *asked) if given is None else tuple(given)
-        sampling.history.check_conversation(messages, is_history=given is None)
+        sampling.answers.check_conversation(messages, is_history=given is None)
         params = sampling.request.request_params(options, messages, self._terms.system_prompt).model_copy(
             update={"tool_choice": choice}
         )

@@ -7,7 +7,7 @@ from typing import Final, TypeAlias, cast
 
 import trio
 
-from ...checks import mistake
+from ...base.checks import mistake
 from ...protocol.conversation import blocks_of
 from ...runtime import ThreadLimiter
 from ...types import (
@@ -18,7 +18,7 @@ from ...types import (
     TextContent,
     ToolResultContent,
 )
-from ..media import Audio, Image
+from ..values.media import Audio, Image
 
 PromptPart: TypeAlias = str | TextContent | ImageContent | AudioContent | Image | Audio
 """A part of a prompt: a text, a content block, or an image or audio of a file or of bytes."""

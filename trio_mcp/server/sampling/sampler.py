@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Final, TypeVar, Unpack, cast, overload
 
 from ... import types
-from ...checks import check_choice, check_int
+from ...base.checks import check_choice, check_int
 from ...runtime import Lane
 from ...runtime.loop_turn import is_dear, let_others_run
 from ...session import Call
 from .. import sampling
-from ..ask_timeout import ask_timeout
 from ..branching import BODY, BranchTerms, Messages, freeze_messages
-from ..reporting import Reporter
-from ..schema_checks import DearCheck
-from ..unawaited import UnawaitedAnswer
-from .retries import MAX_RETRIES, RETRIES
+from ..options import ask_timeout
+from ..unawaited import Reporter, UnawaitedAnswer
+from ..values.schema_checks import DearCheck
 
 if TYPE_CHECKING:
     from ...types import JsonObject, JsonValue
+
+# How often a model is asked again after an answer that is not what was asked for.
+
+RETRIES: Final = 2
+"""How often a model is asked again, unless the author says otherwise."""
+
+MAX_RETRIES: Final = 99
+"""More are a mistake: each costs tokens, and a requirement that no answer meets must not keep a model busy for ever."""
+
 
 T = TypeVar("T")
 
@@ -211,7 +218,7 @@ class Sampler(Reporter):
             ValueError: a tool call has no result, or a result no tool call; the message names the ids.
             TypeError: a result cannot be sent.
         """
-        self._messages = sampling.history.answered(self._messages, results)
+        self._messages = sampling.answers.answered(self._messages, results)
 
     def _sample(
         self,
@@ -230,7 +237,7 @@ class Sampler(Reporter):
         if (
             prompt is None
             and messages is None
-            and not (self._messages and sampling.history.has_results(self._messages[-1]))
+            and not (self._messages and sampling.answers.has_results(self._messages[-1]))
         ):
             raise TypeError("a sample takes either a prompt or messages; only after add_tool_results it needs neither")
         if messages is not None:
@@ -252,14 +259,14 @@ class Sampler(Reporter):
         asked = () if parts is None else (await sampling.prompts.prompt_message(parts),)
         given = options.get("messages")
         messages = (*self._messages, *asked) if given is None else tuple(given)
-        sampling.history.check_conversation(messages, is_history=given is None)
+        sampling.answers.check_conversation(messages, is_history=given is None)
         await share_loop(messages)
         first = required.asked(
             sampling.request.request_params(options, messages, self._terms.system_prompt), self._call
         )
         params, attempts = first, list[sampling.answers.SampleAttempt]()
         while True:
-            answer = await sampling.model.ask_model(self._call, self._lane, self._terms.budget, params, limit)
+            answer = await sampling.loop.ask_model(self._call, self._lane, self._terms.budget, params, limit)
             await share_loop(answer)
             sampling.answers.check_answer(answer)
             try:

@@ -15,18 +15,17 @@ from typing import Final, Generic, TypeVar, cast
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
 
-from ...checks import mistake
+from ...base.checks import mistake
 from ...errors import RemoteProtocolError
 from ...protocol.schema.json_schema import Schema
 from ...protocol.strict_json import dumps, loads
 from ...sampling import SCHEMA_TOOL
-from ...session.tool_loop import text_of
+from ...session.token_usage import text_of
 from ...types import CreateMessageResult, JsonObject, JsonValue, Tool
-from ...types.fail_fast import fail_fast_validator
-from ..error_summary import error_summary
-from ..plain_schemas import PlainSchema, inlined
-from ..results import wrapped_schema
-from ..schema_checks import checked
+from ...types.base import fail_fast_validator
+from ..values.results import wrapped_schema
+from ..values.schema_checks import checked, error_summary
+from ..values.schemas import PlainSchema, inlined
 from .answers import Structured, tool_uses_of
 
 T = TypeVar("T")

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from weakref import WeakKeyDictionary
 
-from ...checks import mistake
+from ...base.checks import mistake
 from ...types import Tool
 from ..options import check_function, check_named, listed_members, name_for
-from ..signature import Arguments, signature_arguments
 from ..tool_options import check_tool_name
+from ..values.signature import Arguments, signature_arguments
 
 ToolChoiceMode: TypeAlias = Literal["auto", "required", "none"]
 """Whether the model may, must or must not call a tool."""

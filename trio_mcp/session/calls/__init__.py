@@ -2,38 +2,35 @@
 
 from typing import TYPE_CHECKING
 
-from ... import late
+from ...base import late
 
 if TYPE_CHECKING:
-    from . import asks_rounds as asks_rounds
-    from . import claims as claims
-    from . import client_tasks as client_tasks
-    from . import earlier as earlier
-    from . import legs as legs
-    from . import log as log
-    from . import memory as memory
-    from . import pending_asks as pending_asks
-    from . import repeats as repeats
-    from . import retries as retries
-    from . import settling as settling
-    from . import stored_keys as stored_keys
-    from . import url_elicitations as url_elicitations
+    from . import (
+        asks_rounds as asks_rounds,
+        client_tasks as client_tasks,
+        earlier as earlier,
+        legs as legs,
+        memory as memory,
+        pending_asks as pending_asks,
+        repeats as repeats,
+        retries as retries,
+        stored_keys as stored_keys,
+        url_elicitations as url_elicitations,
+    )
 else:
-    __getattr__, __dir__ = late.exports(
+    __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
             "asks_rounds": "",
-            "claims": "",
             "client_tasks": "",
             "earlier": "",
             "legs": "",
-            "log": "",
             "memory": "",
             "pending_asks": "",
             "repeats": "",
             "retries": "",
-            "settling": "",
             "stored_keys": "",
             "url_elicitations": "",
         },
+        in_calls="asks_requests asks_rounds client_tasks earlier memory retries stored_keys url_elicitations",
     )

@@ -33,8 +33,8 @@ from .pending_asks import ELICITATION_COMPLETE, AskedQuestion, PendingAsks
 from .services import CallServices
 
 if TYPE_CHECKING:
+    from ..recovery.log import CallLog
     from .earlier import EarlierRun
-    from .log import CallLog
     from .memory import CallMemory
 
 T = TypeVar("T", bound=Model)

@@ -20,17 +20,15 @@ from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Enc
 from ...protocol.sealing.request_state import Claims, RequestDigest
 from ...runtime import ActorState, CancelReason, Journal, Lane
 from ...types import JsonObject, JsonValue, Model
+from ..recovery.claims import CallClaim
+from ..recovery.log import CallLog
 from ..replies import LegOutcome, ReplyTarget
 from .call import BECOMES_OUTSIDE, Call
-from .claims import CallClaim
 from .ended import EndedCall, repeat_or_reject
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
-from .legs import Decision, LegBook, OpenQuestion
-from .log import CallLog
+from .legs import Decision, LegBook, OpenQuestion, claim_place, with_timeout
 from .memory import CallMemory, StatePayload
-from .places import claim_place
-from .timeouts import with_timeout
 
 T = TypeVar("T", bound=Model)
 

@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias
 import trio
 from typing_extensions import TypeVar
 
+from ...base.logs import peer_logger
 from ...errors import Disconnected, LocalProtocolError, UrlElicitationRequired
-from ...logs import peer_logger
 from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification, Request
 from ...runtime import (
     CALL_OVER_MESSAGE,

@@ -13,10 +13,10 @@ from typing import Generic, NamedTuple, TypeVar
 
 import trio
 
+from ...base.shared_limits import FINISHED_BYTES, FINISHED_CALLS, REPLAYED_STATES
 from ...runtime import MemoryBudget
 from ...runtime.oldest_first import Kept, OldestFirst
 from ...runtime.quota import Quota
-from ...shared_limits import FINISHED_BYTES, FINISHED_CALLS, REPLAYED_STATES
 from ..sizes import OUTCOME_SIZE
 
 # Where a call is, by its name:

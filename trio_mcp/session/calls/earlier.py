@@ -8,15 +8,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, cast
 
+from ...base.logs import RepeatedRecords
 from ...errors import CallLost, StepMayHaveRun, without_traceback
-from ...logs import RepeatedRecords
 from ...protocol.jsonrpc import RequestId
 from ...runtime import Actor, EntryKind, JournalEntry, Lane
 from ...storage import EventsGone, Store, UnreadableRecord
 from ...types import Model
+from ..recovery.log import LOG_KIND, decoded_entry
 from .call import Body, Call, Plan
 from .facts import ResumeMode
-from .log import LOG_KIND, decoded_entry
 
 PAGE: Final = 256
 """Entries of a log that are read at once."""

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeAlia
 
 from pydantic_core import from_json
 
-from ...logs import FailureLog
+from ...base.logs import FailureLog
 from ...protocol.codec.reading import RequestTerms
 from ...protocol.jsonrpc import Encoded, RequestId
 from ...runtime import Actor, CancelReason, Lane
 from ...runtime.loop_turn import LoopTurn
 from ...types import ClientCapabilities, Implementation, JsonObject, Model
-from ..caller import Caller, caller_of
+from ..envelope import Caller, caller_of
 
 if TYPE_CHECKING:
     from ...protocol.codec.tasks import TaskState

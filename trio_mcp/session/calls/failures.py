@@ -7,6 +7,8 @@ import secrets
 from typing import TypeVar
 
 from ... import types
+from ...base.groups import leaf_exceptions
+from ...base.logs import FailureLog, RepeatedRecords, peer_logger
 from ...errors import (
     BranchLimit,
     CapabilityError,
@@ -22,15 +24,13 @@ from ...errors import (
     UrlElicitationRequired,
     UrlToOpen,
 )
-from ...groups import leaf_exceptions
-from ...logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.jsonrpc import INTERNAL_ERROR, SERVER_BUSY, ErrorDetail, ErrorResponse, dump
-from ...protocol.meta import OUTCOME_UNKNOWN
+from ...protocol.revisions import OUTCOME_UNKNOWN
 from ...runtime import CancelReason
 from ...storage import StoreError, StoreFull, StoreTimeout
 from ...types import ClientCapabilities, JsonValue, Model
 from ...types.capabilities import declares, lacks
-from ..caller import Caller
+from ..envelope import Caller
 from ..event_loop import asyncio_hint, text_of
 from .facts import Question, RequestFacts
 

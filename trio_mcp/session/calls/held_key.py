@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ...storage import Change, Expect, Store
-from .log import Holding
+from ..recovery.log import Holding
 from .stored_keys import KEY_KIND, Claim, StoredKey
 
 

@@ -7,6 +7,22 @@ request sent again while it runs waits for the same outcome, and sent again afte
 The book is pure: no Trio, no I/O, no codec. It receives events and decides what a request that carries the call forward means.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, TypeVar, cast
+
+import trio
+
+from ...errors import RequestTimeout
+from ...protocol.jsonrpc import Encoded
+from ...runtime import Actor, CancelReason
+from ...types import JsonObject, JsonValue, Model
+from ..replies import LegOutcome
+from .facts import Question
+
 # The states, and what leads from one to the next:
 #
 #     state       event                              next state    what the book does
@@ -41,18 +57,6 @@ The book is pure: no Trio, no I/O, no codec. It receives events and decides what
 #     reply to 2 and 3         end(result), finish(...)  OVER
 #     tools/call id 4, ended 1 decide(1) -> REPEAT       reply to 4: the outcome of leg 2 again
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from typing import NamedTuple
-
-from ...protocol.jsonrpc import Encoded
-from ...runtime import CancelReason
-from ...types import Model
-from ..replies import LegOutcome
-from .facts import Question
 
 KEPT_OUTCOMES = 16
 """Outcomes of earlier legs that a call keeps; clients give up after ten rounds."""
@@ -239,3 +243,59 @@ class LegBook:
         if self.final is not self._outcomes.get(self.number):
             kept.append(self.final)
         return sum(len(outcome.raw) for outcome in kept if isinstance(outcome, Encoded))
+
+
+# The place of a call among the running calls of its tool, where a question parks it.
+
+T = TypeVar("T", bound=Model)
+
+
+def claim_place(actor: Actor, question: Question[T]) -> None:
+    """Hold a place of the tool, unless the call ends or `AskTimeout` waits for one: the body goes on, though maybe parked.
+
+    Args:
+        question: the one that got no answer.
+    """
+    place, timeout = actor.place, question.timeout
+    if place is None or actor.scope.cancel_called:
+        return
+    if timeout is None or trio.current_time() < timeout.deadline:
+        place.claim()
+
+
+# Questions that timed out: what a sealed state remembers of their timeouts, for an answer that comes when the call is gone.
+#
+# The user may answer long after the question was withdrawn, and after the outcome of the call was evicted. A legacy client
+# has
+# had the answer to its call by then: the text of the timeout. So a modern one gets the same text for as long as the server
+# can open
+# the state.
+
+MEMBER = "timeout"
+"""The member of the sealed payload."""
+
+
+def with_timeout(payload: JsonObject, questions: Iterable[OpenQuestion]) -> JsonObject:
+    """Return the payload of a state, with the timeout of the question that times out first if one has a timeout."""
+    timeouts = [asked.question.timeout for asked in questions if asked.question.timeout is not None]
+    if not timeouts:
+        return payload
+    first, now = min(timeouts), trio.current_time()
+    return {**payload, MEMBER: [first.deadline - now, first.text, now]}
+
+
+def expired_timeout(payload: JsonValue, age: float, *, sealed_here: bool) -> RequestTimeout | None:
+    """Return the error of the question that has timed out since its state was sealed, or None.
+
+    Args:
+        payload: what was sealed.
+        age: seconds since then, by the clocks of the machines that sealed and opened it.
+        sealed_here: whether this process sealed it; it then goes by Trio's clock, as the timeout itself does.
+    """
+    recorded = payload.get(MEMBER) if isinstance(payload, dict) else None
+    if recorded is None:
+        return None
+    seconds, text, sealed_at = cast("tuple[float, str, float]", recorded)
+    if sealed_here:
+        age = trio.current_time() - sealed_at
+    return RequestTimeout(text) if age >= seconds else None

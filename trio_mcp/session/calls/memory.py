@@ -17,16 +17,16 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar, cast
 
+from ...base.logs import RepeatedRecords
 from ...errors import InvalidRequestState, PeerError, RemoteProtocolError, RequestTimeout
-from ...logs import RepeatedRecords
 from ...protocol.sealing.request_state import Claims, digest
 from ...protocol.strict_json import dumps
 from ...runtime import Divergence, EntryKind, Journal, JournalEntry
 from ...storage import JournalStore
 from ...types import JsonObject, JsonValue, Model
+from ..recovery.log import CallLog, intent
 from .facts import Question, ResumeMode
 from .legs import OpenQuestionRecord
-from .log import CallLog, intent
 
 T = TypeVar("T", bound=Model)
 

@@ -23,15 +23,15 @@ from ...protocol.connection import Connection
 from ...protocol.jsonrpc import Notification, Request, RequestId
 from ...runtime import Account, Actor, EntryKind, JournalEntry
 from ...types import Model
-from .. import calls
+from .. import calls, recovery
 from .call import Call
 from .facts import Question
 from .url_elicitations import SessionPages, UrlElicitations
 
 if TYPE_CHECKING:
+    from ..recovery.log import CallLog
     from .client_tasks import ClientTasks
     from .earlier import EarlierRequest
-    from .log import CallLog
     from .memory import CallMemory
 
 T = TypeVar("T", bound=Model)
@@ -297,7 +297,7 @@ class PendingAsks:
 
 def entry_of(request_id: RequestId, method: str, asked: AskedQuestion) -> JournalEntry:
     """Return the entry of a question for the log of its call."""
-    return calls.log.asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
+    return recovery.log.asked_entry(asked.key, asked.fingerprint, request_id, method, in_turn=asked.in_turn)
 
 
 def is_answer(result: Model | Exception) -> TypeGuard[Model | PeerError | RemoteProtocolError]:

@@ -29,14 +29,14 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import trio
 
+from ...base.shared_limits import KEYED_OUTCOME_BYTES, KEYED_OUTCOMES, USED_KEYS
 from ...errors import RemoteProtocolError
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, Encoded, ErrorDetail
-from ...protocol.meta import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
+from ...protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from ...protocol.sealing.request_state import request_digest
 from ...runtime import MemoryBudget
 from ...runtime.oldest_first import Kept, OldestFirst
 from ...runtime.quota import Quota
-from ...shared_limits import KEYED_OUTCOME_BYTES, KEYED_OUTCOMES, USED_KEYS
 from ...storage import Change
 from ...types import Model
 from ..replies import LegOutcome, ReplyTarget

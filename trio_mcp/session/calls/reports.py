@@ -22,8 +22,8 @@ from typing import Protocol
 import trio
 
 from ... import types
+from ...base.logs import RepeatedRecords, peer_logger
 from ...errors import LimitExceeded
-from ...logs import RepeatedRecords, peer_logger
 from ...protocol.jsonrpc import Notification
 from ...types import JsonValue, LoggingLevel, Model, ProgressNotificationParams
 from ...types.notifications import HEARTBEAT

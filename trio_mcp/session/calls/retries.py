@@ -11,18 +11,17 @@ from ...protocol.sealing.request_state import Claims, ExpiredRequestState, Reque
 from ...runtime import Journal, JournalEntry
 from ...storage import StoreError
 from ...types import InputResponseRequestParams, Model
+from ..recovery.claims import CallClaim
 from ..replies import LegOutcome, ReplyTarget
 from .asks_rounds import CARRIED_ON, CallInRounds, decoded_answer
 from .call import Call, Plan, Route
-from .claims import CallClaim
 from .earlier import earlier_run, failing_body, read_log
 from .ended import EndedCall
 from .facts import RequestFacts, ResumeMode
 from .failures import error_detail, store_failure
-from .legs import LegBook
+from .legs import LegBook, expired_timeout
 from .memory import StatePayload, sealing_node
 from .services import CallServices
-from .timeouts import expired_timeout
 
 
 class Retry(NamedTuple):

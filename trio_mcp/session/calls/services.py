@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 import trio
 
 from ... import session, stores
-from ...logs import FailureLog, RepeatedRecords, peer_logger
+from ...base.logs import FailureLog, RepeatedRecords, peer_logger
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import Encoded
 from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
 from ...storage import JournalStore
 from ...types import JsonObject, Model, Tool
-from .. import calls
+from .. import calls, recovery
 from ..options import ServiceOptions
 from ..replies import LegOutcome
 from .directory import CallDirectory
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from ...storage import Store
     from ..kept_results import KeptResults
     from ..raised import RaisedErrors
-    from .claims import CallClaims
+    from ..recovery.claims import CallClaims
+    from ..recovery.log import CallLog, Holding
+    from ..recovery.settling import Settling
     from .ended import EndedCall
-    from .log import CallLog, Holding
-    from .settling import Settling
     from .stored_keys import StoredKeys
 
 C = TypeVar("C")
@@ -263,12 +263,12 @@ class CallServices(Generic[C]):
     @cached_property
     def call_claims(self) -> CallClaims:
         """Which process runs a call in rounds, of those that share a durable store."""
-        return calls.claims.CallClaims(self.store, self.node, self.options.actors.park_ttl, self.settling)
+        return recovery.claims.CallClaims(self.store, self.node, self.options.actors.park_ttl, self.settling)
 
     @cached_property
     def settling(self) -> Settling:
         """The records in the store whose last write is unknown."""
-        return calls.settling.Settling(self.supervisor, self.options.memory, self.records)
+        return recovery.settling.Settling(self.supervisor, self.options.memory, self.records)
 
     @cached_property
     def journals(self) -> JournalStore | None:
@@ -290,7 +290,7 @@ class CallServices(Generic[C]):
             count: entries that it has already.
             holding: says that this process runs the call; None if no other one can take it over.
         """
-        return calls.log.CallLog(self.store, key, lambda: time.time() + lifetime, self.records, count, holding)
+        return recovery.log.CallLog(self.store, key, lambda: time.time() + lifetime, self.records, count, holding)
 
     @cached_property
     def sealer(self) -> Sealer:

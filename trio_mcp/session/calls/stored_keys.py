@@ -5,6 +5,74 @@ not in the store is one of a call that has not run. Calls that may run twice (`r
 of them, since it must be one.
 """
 
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, NamedTuple, cast
+
+import trio
+
+from ...base.logs import RepeatedRecords
+from ...base.shared_limits import STORED_OUTCOMES
+from ...errors import LimitExceeded
+from ...protocol.jsonrpc import Encoded, ErrorDetail
+from ...protocol.strict_json import dumps
+from ...runtime import Supervisor
+from ...runtime.quota import Quota
+from ...storage import Change, Forget, Put, Record, Store, StoreConflict, StoreError, StoreTimeout
+from ...types import JsonValue
+from ..recovery.log import LOG_KIND
+from ..recovery.settling import FencedRecord, Settling, Unsettled
+from ..replies import LegOutcome
+from .repeats import KEY_LIFE, CallKey, other_request
+
+# How many bytes of outcomes one process keeps in the store: no caller can fill the room of the others.
+
+ANYBODY = ""
+"""The owner of what callers without a principal have stored: no principal is empty."""
+
+
+@dataclass(slots=True, eq=False)
+class OutcomeRoom:
+    """The room, in bytes, and who has taken what of it until when.
+
+    Args:
+        clock: the time in Unix seconds.
+    """
+
+    limit: int
+    _clock: Callable[[], float]
+    _taken: deque[tuple[float, str, int]] = field(default_factory=deque[tuple[float, str, int]])
+    """When each outcome expires, whose it is, and its size; all are kept for the same time."""
+    _quota: Quota = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._quota = Quota(STORED_OUTCOMES, self.limit)
+
+    def take(self, owner: str | None, size: int, seconds: float) -> bool:
+        """Take room for an outcome; return False, and take nothing, if there is none.
+
+        Args:
+            owner: the principal; callers without one share what one owner may have.
+            seconds: for which it is kept.
+        """
+        now = self._clock()
+        while self._taken and self._taken[0][0] <= now:
+            self._quota.give_back(*self._taken.popleft()[1:])
+        # Callers without a principal share one caller's part.
+        holder = ANYBODY if owner is None else owner
+        if self._quota.refusal(holder, size) is not None:
+            return False
+        self._quota.add(holder, size)
+        self._taken.append((now + seconds, holder, size))
+        return True
+
+
 # The record of a key, and what a repeat of its request gets from another process:
 #
 #     event                          record            a repeat
@@ -17,7 +85,7 @@ of them, since it must be one.
 # A call that was adopted runs again with what its log has, if its tool may be replayed; else it is LOST.
 #
 # The store may be late. Every write below names the version that was read or written last, so that the next one fences those
-# whose outcome is unknown (`fenced.py`). A task writes it again until it is known (`settling.py`). What the record is to be then
+# whose outcome is unknown. A task writes it again until it is known (`settling.py` has both). What the record is to be then
 # is in `_wanted`, and a repeat in this process goes by that, whatever the store has:
 #
 #     unknown write       wanted   a repeat here, until it is settled       one in another process, if the write has landed
@@ -43,31 +111,6 @@ of them, since it must be one.
 #
 # An open record of this process belongs to a call that runs here, or is in `_wanted`. One that did not would be LOST.
 
-from __future__ import annotations
-
-import json
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Final, NamedTuple, cast
-
-import trio
-
-from ...errors import LimitExceeded
-from ...logs import RepeatedRecords
-from ...protocol.jsonrpc import Encoded, ErrorDetail
-from ...protocol.strict_json import dumps
-from ...runtime import Supervisor
-from ...shared_limits import STORED_OUTCOMES
-from ...storage import Change, Forget, Put, Record, Store, StoreConflict, StoreError, StoreTimeout
-from ...types import JsonValue
-from ..replies import LegOutcome
-from .fenced import FencedRecord
-from .log import LOG_KIND
-from .outcome_room import OutcomeRoom
-from .repeats import KEY_LIFE, CallKey, other_request
-from .settling import Settling, Unsettled
 
 KEY_KIND: Final = "key"
 """The kind of the records of keys."""

@@ -21,10 +21,10 @@ from typing import Final
 
 import trio
 
+from ...base.shared_limits import AWAITED_PAGES, LEFT_PAGES
 from ...runtime import Account
 from ...runtime.oldest_first import Kept, OldestFirst
 from ...runtime.quota import Quota
-from ...shared_limits import AWAITED_PAGES, LEFT_PAGES
 from ..sizes import PAGE_SIZE
 
 MAX_SESSION_PAGES: Final = 100

@@ -2,11 +2,17 @@
 
 from typing import TYPE_CHECKING
 
-from ... import late
+from ...base import late
 
 if TYPE_CHECKING:
-    from . import adoption as adoption
-    from . import requests as requests
-    from . import tasks as tasks
+    from . import adoption as adoption, requests as requests, tasks as tasks
 else:
-    __getattr__, __dir__ = late.exports(__name__, {"adoption": "", "requests": "", "tasks": ""})
+    __getattr__, __dir__, __all__ = late.exports(
+        __name__,
+        {
+            "adoption": "",
+            "requests": "",
+            "tasks": "",
+        },
+        in_calls="requests tasks",
+    )

@@ -24,9 +24,8 @@ from ..calls.call import Plan
 from ..calls.earlier import earlier_run, read_log
 from .creating import begin_work
 from .open_task import OpenTask
-from .owners import principal_of
 from .record import KIND, TaskCall, TaskOutcome, TaskRecord, stored_form
-from .stored import SET_ASIDE
+from .stored import SET_ASIDE, principal_of
 from .tasks import Tasks
 
 PAGE = 200

@@ -16,8 +16,7 @@ from ...types import CallToolResult, Model
 from ..calls.call import Call
 from ..calls.facts import Question
 from ..calls.failures import check_capabilities, error_detail
-from ..calls.legs import OpenQuestion
-from ..calls.places import claim_place
+from ..calls.legs import OpenQuestion, claim_place
 from ..raised import RaisedErrors
 from .open_task import OpenTask
 from .record import TaskOutcome

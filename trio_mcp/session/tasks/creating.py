@@ -2,9 +2,9 @@
 
 # A task whose record may be written late, after its request was answered with an error or withdrawn, is taken back. With an
 # idempotency key the record of the key is the fence (`stored_keys.py`): the two are written in one step. Any other task leaves a
-# record that says so under its own key for a minute, in its place or before it comes; see `fenced.py` for what follows an unknown
-# write. It is written again until that is known, or the process ends: then a record of it that was there is a task that the next
-# process goes on with, as after a crash while the request waits for its answer.
+# record that says so under its own key for a minute, in its place or before it comes (`settling.py`). It is written again until
+# that is known, or the process ends: then a record of it that was there is a task that the next process goes on with, as after a
+# crash while the request waits for its answer.
 
 from __future__ import annotations
 
@@ -24,14 +24,12 @@ from ..calls.call import Call, Plan
 from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
 from ..calls.failures import NO_REPLY_REASONS, error_detail, store_failure
-from ..calls.fenced import FencedRecord
-from ..calls.log import LOG_KIND, encoded_entry
 from ..calls.services import CallServices
+from ..recovery.log import LOG_KIND, encoded_entry
+from ..recovery.settling import FencedRecord
 from ..replies import LegOutcome, ReplyTarget
-from .became import NOT_YET, OneTask, find_answer
 from .call import CallAsTask
-from .held_task import HeldTask
-from .open_task import OpenTask
+from .open_task import NOT_YET, HeldTask, OneTask, OpenTask, find_answer
 from .record import KIND, stored_form, taken_back
 
 

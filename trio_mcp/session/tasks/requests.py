@@ -27,9 +27,8 @@ from ..calls.call import Body, Call, Plan, Route
 from ..calls.facts import RequestFacts, ResumeMode
 from .call import ELSEWHERE
 from .open_task import OpenTask
-from .questions import ask_until_over
+from .questions import ask_until_over, leave_to
 from .tasks import SeenTask, Tasks
-from .unattended import leave_to
 
 PAGE: Final = 100
 """Tasks on a page of `tasks/list`."""

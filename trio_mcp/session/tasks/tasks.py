@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import trio
 
+from ...base.shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
 from ...protocol.codec.tasks import TaskState
 from ...runtime import CancelReason
 from ...runtime.quota import Quota
-from ...shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
 from ...storage import Store
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
@@ -33,15 +33,11 @@ from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
 from ..calls.services import CallServices
 from ..replies import LegOutcome, ReplyTarget
-from .became import find_answer
 from .creating import Creating, NewTask, StoredAnswer, create_from
-from .faces import NO_QUESTIONS, task_state
-from .open_task import OpenTask
-from .owners import may_see, owner_of, session_owner
-from .record import TaskCall, TaskOutcome, TaskRecord
-from .saving import TaskSaver
-from .stored import StoredTasks
-from .unattended import POLLS, Unattended
+from .open_task import OpenTask, find_answer
+from .questions import POLLS, Unattended
+from .record import NO_QUESTIONS, TaskCall, TaskOutcome, TaskRecord, task_state
+from .stored import StoredTasks, TaskSaver, may_see, owner_of, session_owner
 
 
 class SeenTask(NamedTuple):

@@ -11,8 +11,7 @@ from contextlib import asynccontextmanager
 import trio
 
 from ...protocol.jsonrpc import Answers, Malformed, RequestId, Unanswered, dump, parse
-from ...protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
-from ...protocol.revisions import REVISIONS, Era
+from ...protocol.revisions import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION, REVISIONS, Era
 from ...session import AnyChannel, Envelope
 from ...types import JsonObject, JsonValue
 from .stage import BOUND

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...protocol.jsonrpc import RequestId
-from ...protocol.meta import SUBSCRIPTION_ID
+from ...protocol.revisions import SUBSCRIPTION_ID
 from ...types import JsonObject
 from .peer import Peer
 

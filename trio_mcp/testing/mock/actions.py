@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ...checks import check_seconds
+from ...base.checks import check_seconds
 from ...scripts import Action, check_answer
 
 

@@ -19,13 +19,13 @@ import trio
 from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
-from ...checks import check_choice, check_instance, check_no_options, mistake
+from ...base.checks import check_choice, check_instance, check_no_options, mistake
+from ...base.groups import unwrap
+from ...base.unawaited import unawaited
 from ...client import Client, ClientOptions
 from ...client.handlers import as_root
 from ...client.target import open_target
-from ...groups import unwrap
-from ...protocol.meta import TASKS_EXTENSION
-from ...protocol.revisions import REVISIONS, Era
+from ...protocol.revisions import REVISIONS, TASKS_EXTENSION, Era
 from ...scripts import Script
 from ...server import AnyElicit, Context, Server
 from ...session.calls.failures import context_hint
@@ -44,7 +44,6 @@ from ...types import (
     RootsCapability,
     SamplingCapability,
 )
-from ...unawaited import unawaited
 from .actions import may_be_second_worker
 from .handlers import Attempt, ScriptedHandlers
 from .held_call import HeldCall

@@ -10,7 +10,7 @@ import trio
 
 from ...client import Handlers, dismiss
 from ...client.handlers import FindHandler
-from ...client.maybe_await import maybe_await
+from ...client.sampling import maybe_await
 from ...errors import Disconnected
 from ...scripts import Script, Step
 from ...server.sampling.attempts import reason_of

@@ -8,7 +8,7 @@ from functools import partial
 
 import trio
 
-from ...checks import check_instance
+from ...base.checks import check_instance
 from ...server import AnyElicit, Context, Server
 
 

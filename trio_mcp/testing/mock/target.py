@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from ...server import Server, Tool
-from ...server.homes import home_of
+from ...server.registration import home_of
 
 Target: TypeAlias = Callable[..., object] | Tool | tuple[Server, str]
 """A function, a tool, or a server and the name of its tool."""

@@ -24,7 +24,7 @@ PACKAGES: Final = (
     "trio_mcp.runtime.",
     "trio_mcp.session.",
     "trio_mcp.client.",
-    "trio_mcp.server.asking",
+    "trio_mcp.server.elicit.exchanges",
     "trio_mcp.server.sampling.answers",
     "trio_mcp.server.sampling.attempts",
     "trio_mcp.server.sampling.sampler",

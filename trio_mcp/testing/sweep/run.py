@@ -17,8 +17,8 @@ from typing import Final, Generic, NamedTuple, TypeVar
 import trio
 from trio.testing import wait_all_tasks_blocked
 
+from ...base.groups import leaf_exceptions
 from ...errors import Disconnected
-from ...groups import leaf_exceptions
 from ...server import Server
 from ...session import Service, serve_channel
 from .census import census, held

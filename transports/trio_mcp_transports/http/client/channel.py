@@ -17,9 +17,9 @@ from typing import Final
 import httpx2
 import trio
 
-from trio_mcp.backoff import Backoff
+from trio_mcp.base.backoff import Backoff
+from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import McpError, RemoteProtocolError
-from trio_mcp.logs import RepeatedRecords, peer_logger
 from trio_mcp.protocol.http.sse import SseEvent
 from trio_mcp.protocol.jsonrpc import (
     Answers,
@@ -35,8 +35,7 @@ from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 from trio_mcp.session.transport import HeaderSource
 
 from ...background import open_background
-from ...httpx.limits import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits
-from ...httpx.requests import error_text, open_http
+from ...httpx import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits, error_text, open_http
 from ...sse.client import SseChannel
 from .exchange import HttpConnection, RequestExchange
 from .streams import NotResumable, ResumableStream

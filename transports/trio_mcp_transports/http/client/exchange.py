@@ -33,10 +33,16 @@ from trio_mcp.protocol.jsonrpc import (
 from trio_mcp.protocol.revisions import REVISIONS
 from trio_mcp.session import Envelope, Received
 
-from ...httpx.answers import SESSION_LOST_MESSAGE, error_reply
-from ...httpx.connection import ServerConnection
-from ...httpx.limits import ClientLimits
-from ...httpx.requests import EVENT_STREAM, error_text, may_be_sent, read_body
+from ...httpx import (
+    EVENT_STREAM,
+    SESSION_LOST_MESSAGE,
+    ClientLimits,
+    ServerConnection,
+    error_reply,
+    error_text,
+    may_be_sent,
+    read_body,
+)
 from .streams import NotResumable, ResumableStream
 
 END_TIMEOUT: Final = 1.0

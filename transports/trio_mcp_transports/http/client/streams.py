@@ -12,12 +12,11 @@ from typing import Final, TypeAlias
 import httpx2
 import trio
 
-from trio_mcp.backoff import STABLE_AFTER, Backoff
-from trio_mcp.logs import peer_logger
+from trio_mcp.base.backoff import STABLE_AFTER, Backoff
+from trio_mcp.base.logs import peer_logger
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 
-from ...httpx.connection import ServerConnection
-from ...httpx.requests import EVENT_STREAM, LARGE_PIECE, error_text, open_body
+from ...httpx import EVENT_STREAM, LARGE_PIECE, ServerConnection, error_text, open_body
 
 logger = peer_logger("trio_mcp.http")
 

@@ -15,9 +15,9 @@ from typing import Final, TypeAlias
 
 import trio
 
+from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import ProtocolError
-from trio_mcp.http import HttpOptions, HttpRoute, open_access
-from trio_mcp.logs import RepeatedRecords, peer_logger
+from trio_mcp.http import HttpLimits, HttpOptions, HttpRoute, open_access
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request
@@ -31,7 +31,6 @@ from ...asgi.access import Access, HttpRejection, PostChecks, check_access, chec
 from ...asgi.access_log import check_shown, record_of
 from ...asgi.authentication import authenticated_peer, wait_until_expired
 from ...asgi.direct import DirectApp, DirectRequest
-from ...asgi.limits import default_limits
 from ...asgi.messages import (
     AuthorizedRequest,
     Receive,
@@ -50,14 +49,19 @@ from ...asgi.modern import process_modern
 from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
-from ..sessions.endpoint import LegacyEndpoint
-from ..sessions.opening import legacy_endpoint
-from .custom_routes import CustomRoutes
-from .entrance import Entrance, reject_request
+from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
+from .entrance import Entrance, MessageReader, reject_request
 from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
-from .message_reader import MessageReader
-from .paths import Paths, no_websocket, not_found_text
-from .probes import Probes
+from .routes import CustomRoutes, Paths, Probes, no_websocket, not_found_text
+
+# What a client of the HTTP application may cost.
+
+
+def default_limits(server: object) -> HttpLimits:
+    """Return the limits for a server: one whose sessions are dear, such as a proxy, has the attribute `max_sessions`."""
+    sessions: int | None = getattr(server, "max_sessions", None)
+    return HttpLimits() if sessions is None else HttpLimits(sessions=sessions, websockets=sessions)
+
 
 logger = peer_logger("trio_mcp.http")
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Unpack, overload
 
-from trio_mcp.checks import check_keywords
+from trio_mcp.base.checks import check_keywords
+from trio_mcp.base.logs import peer_logger
 from trio_mcp.http import Tls
-from trio_mcp.logs import peer_logger
 from trio_mcp.session import SharedServer
 
 from .app import McpApp
-from .by_path import McpApps, apps_by_path
-from .settings import HttpKeywords, served_options
+from .by_path import HttpKeywords, McpApps, apps_by_path, served_options
 
 logger = peer_logger("trio_mcp.http")
 

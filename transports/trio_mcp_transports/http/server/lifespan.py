@@ -12,12 +12,12 @@ from typing import Final
 import sniffio
 import trio
 
+from trio_mcp.base.logs import peer_logger
 from trio_mcp.errors import ConfigurationError
-from trio_mcp.logs import peer_logger
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 
 from ...asgi.access import HttpRejection
-from ...asgi.failures import log_failures
+from ...asgi.authentication import log_failures
 from ...asgi.messages import Receive, Send
 
 logger = peer_logger("trio_mcp.http")

@@ -3,33 +3,152 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
+import ssl
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
-from typing import Literal, Unpack
+from typing import Final, Literal, Unpack
 
 import trio
 
-from trio_mcp.checks import check_keywords, check_port, check_seconds
+from trio_mcp.base.checks import check_keywords, check_port, check_seconds
+from trio_mcp.base.logs import logs_json
+from trio_mcp.base.regular_files import MAX_CONFIGURATION, read_regular
 from trio_mcp.errors import ConfigurationError
 from trio_mcp.http import Tls
 from trio_mcp.http.hosts import LOOPBACK
-from trio_mcp.logs import logs_json
 from trio_mcp.session import SharedServer
 
 from ...hypercorn.config import GuardedConfig, guarded_config
 from ...hypercorn.serve import serve_asgi
-from ...systemd import UNIX_HOST, activated_sockets, host_of, notify
 from .app import McpApp
 from .asgi_app import make_app
-from .by_path import McpApps
-from .paths import SSE_PATH, below
-from .settings import HttpKeywords
-from .tls import check_tls
+from .by_path import HttpKeywords, McpApps
+from .routes import SSE_PATH, below
+
+# The files of TLS: what is wrong with them, in words that OpenSSL does not have.
+
+CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
+KEY = b"PRIVATE KEY-----"
+"""The end of the lines that begin a key, of each kind."""
+ENCRYPTED = (b"-----BEGIN ENCRYPTED", b"Proc-Type: 4,ENCRYPTED")
+
+
+def check_tls(tls: Tls | None) -> None:
+    """Raise `ConfigurationError` if the files cannot be used; else hypercorn would, from within a nursery."""
+    if tls is None:
+        return
+    certificate = read(tls.certfile)
+    key = certificate if tls.keyfile is None else read(tls.keyfile)
+    try:
+        # Without a password OpenSSL would ask for one at the terminal.
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(
+            tls.certfile, tls.keyfile, password=tls.password or ""
+        )
+    except (ssl.SSLError, ValueError) as error:
+        named = tls.certfile if tls.keyfile is None else f"{tls.certfile} with the key {tls.keyfile}"
+        is_other_key = getattr(error, "reason", None) == "KEY_VALUES_MISMATCH"
+        why = None if is_other_key else reason(tls, certificate, key)
+        raise ConfigurationError(f"TLS: {why or f'{named} cannot be used: {error}'}") from None
+
+
+def read(file: str) -> bytes:
+    """Return what is in a file. Raises `ConfigurationError`."""
+    try:
+        return read_regular(file, MAX_CONFIGURATION)
+    except OSError as error:
+        raise ConfigurationError(f"TLS: {file} cannot be read: {error.strerror}") from None
+
+
+def reason(tls: Tls, certificate: bytes, key: bytes) -> str | None:
+    """Return why OpenSSL rejects the files, as far as that can be seen in them; its own error may be just "PEM lib"."""
+    if CERTIFICATE not in certificate:
+        return f"{tls.certfile} has no certificate in PEM, which begins with {CERTIFICATE.decode()}"
+    if KEY not in key:
+        if tls.keyfile is None:
+            return f"{tls.certfile} has no private key: name the file of the key too, with keyfile= or --keyfile"
+        return f"{tls.keyfile} has no private key in PEM"
+    if any(line in key for line in ENCRYPTED):
+        state = "is not that of" if tls.password else "is needed for"
+        return (
+            f"the password {state} the key in {tls.keyfile or tls.certfile}: give it with password=, or to `trio-mcp serve` in "
+            f"the variable TRIO_MCP_KEYFILE_PASSWORD"
+        )
+    return None
+
+
+# Under systemd: sockets that it has opened (sd_listen_fds(3)), and news for it (sd_notify(3)).
+#
+# Both are a few variables of the environment and a datagram, so no library is needed.
 
 logger = logging.getLogger("trio_mcp.http")
+
+FIRST_FD: Final = 3
+MAX_SOCKETS: Final = 64
+UNIX_HOST: Final = "unix"
+"""The host of a Unix socket, which only this machine can reach."""
+
+
+def activated_sockets() -> list[socket.socket] | None:
+    """Return the listening sockets that systemd has passed to this process; None if it has passed none.
+
+    They are taken once: a second call, and child processes, find none.
+
+    Raises:
+        ConfigurationError: one is not a stream socket that listens.
+    """
+    names = ("LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES")
+    pid, count, _ = (os.environ.get(name, "") for name in names)
+    # Inherited by a child of the process that they were meant for.
+    if pid != str(os.getpid()):
+        return None
+    for name in names:
+        os.environ.pop(name, None)
+    number = int(count) if count.isdigit() and len(count) < 4 else 0
+    if not 0 < number <= MAX_SOCKETS:
+        raise ConfigurationError(f"LISTEN_FDS must be a number from 1 to {MAX_SOCKETS}, not {count!r:.40}")
+    return [listening_socket(fd) for fd in range(FIRST_FD, FIRST_FD + number)]
+
+
+def listening_socket(fd: int) -> socket.socket:
+    """Return the socket with this descriptor."""
+    try:
+        sock = socket.socket(fileno=fd)
+        listens = sock.type == socket.SOCK_STREAM and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise ConfigurationError(
+            f"systemd has passed the descriptor {fd}, which is no socket: {error.strerror}"
+        ) from None
+    if not listens:
+        raise ConfigurationError(f"the socket {fd} of systemd must be a stream that listens: ListenStream=, Accept=no")
+    # Child processes of tools are not to have it.
+    os.set_inheritable(fd, False)
+    sock.setblocking(False)
+    return sock
+
+
+def host_of(sock: socket.socket) -> str:
+    """Return the address that a socket listens on, without its port; `UNIX_HOST` for a Unix socket."""
+    return UNIX_HOST if sock.family == socket.AF_UNIX else str(sock.getsockname()[0])
+
+
+def notify(state: str) -> bool:
+    """Send systemd a state, such as "READY=1"; return whether it was sent. Without systemd nothing happens."""
+    address = os.environ.get("NOTIFY_SOCKET", "")
+    # A path, or a name in the abstract namespace.
+    if not address.startswith(("/", "@")):
+        return False
+    with closing(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)) as sock:
+        sock.setblocking(False)
+        try:
+            sock.sendto(state.encode(), "\0" + address[1:] if address.startswith("@") else address)
+        except OSError as error:
+            logger.warning("systemd could not be notified of %s: %s", state, error.strerror)
+            return False
+    return True
 
 
 async def serve_http(

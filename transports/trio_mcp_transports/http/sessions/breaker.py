@@ -9,10 +9,10 @@ from typing import Final
 
 import trio
 
-from trio_mcp.logs import RepeatedRecords, peer_logger
+from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.storage import StoreConflict
 
-from ...asgi.failures import log_failures
+from ...asgi.authentication import log_failures
 
 PATIENCE: Final = 0.25
 """Seconds that a store may take for one thing."""

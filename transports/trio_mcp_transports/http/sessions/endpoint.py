@@ -21,8 +21,11 @@ from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Request
 from trio_mcp.protocol.revisions import REVISIONS, SUPPORTED
 from trio_mcp.runtime import Account, CancelReason, Outbox
 from trio_mcp.session import Envelope, OpenBatch, Peer, Received, ReplyTarget, ServerSession, Service, make_session
+from trio_mcp.session.kept_requests import CALL_SECONDS
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 from trio_mcp.storage import EventStore
+from trio_mcp.stores import MemoryEventStore
+from trio_mcp.stores.adapters import StoredEvents
 
 from ...asgi.access import ALLOW, HttpRejection, check_stream
 from ...asgi.direct import KnownResponse, OpenResponse
@@ -368,3 +371,25 @@ def check_version(headers: Mapping[str, str]) -> None:
     if version is not None and version not in REVISIONS:
         known = ", ".join(SUPPORTED)
         raise HttpRejection(400, f"The protocol version {version[:64]!r} is not supported; there are: {known}.")
+
+
+# The endpoint of an application, with its sessions and its event log where they outlive the process if they can.
+
+
+def legacy_endpoint(
+    service: Service, store: EventStore | None, limits: HttpLimits, nursery: trio.Nursery
+) -> LegacyEndpoint:
+    """Return the endpoint of an application, with the event log and the sessions where they outlive the process if they can.
+
+    Args:
+        store: the event log; None for that of the service's store, or of this process.
+    """
+    durable = service.calls.log_store
+    if store is None and durable is not None:
+        store = StoredEvents(durable, lifetime=CALL_SECONDS)
+    elif store is None:
+        store = MemoryEventStore(memory=service.options.memory)
+    # The sessions of a proxy end with its connections to the server.
+    is_kept = service.session_type is None
+    home = SessionHome(service, durable, limits.session_idle) if is_kept and durable is not None else None
+    return LegacyEndpoint(service, store, limits, nursery, home)

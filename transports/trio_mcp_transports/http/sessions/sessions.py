@@ -8,18 +8,17 @@ from typing import TypeAlias
 
 import trio
 
+from trio_mcp.base.shared_limits import SESSIONS
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account, CancelReason
 from trio_mcp.session import ServerSession
 from trio_mcp.session.sizes import SESSION_SIZE
-from trio_mcp.shared_limits import SESSIONS
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection
 from ...asgi.messages import check_room
-from ...asgi.quota import HttpQuota
-from ...asgi.sessions import OpenSession, SessionTable
+from ...asgi.sessions import HttpQuota, OpenSession, SessionTable
 from .breaker import Breaker
 from .event_log import EventLog
 from .stored import HeldSession, SessionHome, SessionPlace

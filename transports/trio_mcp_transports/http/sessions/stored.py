@@ -28,19 +28,19 @@ from typing import TYPE_CHECKING, Final
 
 import trio
 
+from trio_mcp.base.logs import RepeatedRecords
 from trio_mcp.errors import LimitExceeded
-from trio_mcp.logs import RepeatedRecords
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 from trio_mcp.runtime import Account
 from trio_mcp.session import Peer, ServerSession, Service
 from trio_mcp.session.calls.earlier import UNREADABLE_CALL, left_run
-from trio_mcp.session.calls.log import LOG_KIND, TakenOver, write_held
 from trio_mcp.session.kept_requests import LeftCall, removal
-from trio_mcp.session.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
+from trio_mcp.session.recovery.log import LOG_KIND, TakenOver, write_held
+from trio_mcp.session.recovery.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
 from trio_mcp.storage import Change, Expect, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
 
 from ...asgi.access import HttpRejection
-from ...asgi.failures import log_failures
+from ...asgi.authentication import log_failures
 from .breaker import Breaker
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import trio
 from ....client import accept
 from ....errors import InvalidRequestState, LimitExceeded
 from ....protocol.jsonrpc import RequestId
-from ....protocol.meta import PROTOCOL_VERSION, SUBSCRIPTION_ID
+from ....protocol.revisions import PROTOCOL_VERSION, SUBSCRIPTION_ID
 from ....types import JsonObject
 from ..expecting import failure
 from ..makers import Trait

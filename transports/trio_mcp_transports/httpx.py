@@ -1,0 +1,301 @@
+"""What a client makes of a response that rejects a request."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Final
+
+import httpx2
+import trio
+
+from trio_mcp.base.groups import cause_chain
+from trio_mcp.base.values import one_line, shown_url
+from trio_mcp.errors import RemoteProtocolError, RequestRejected
+from trio_mcp.protocol.http.headers import SESSION_HEADER
+from trio_mcp.protocol.json_limits import CLIENT_LIMITS
+from trio_mcp.protocol.jsonrpc import (
+    METHOD_NOT_FOUND,
+    ErrorResponse,
+    Malformed,
+    Request,
+    RequestId,
+    Unanswered,
+    dump,
+    parse,
+)
+from trio_mcp.protocol.strict_json import JsonLimits
+from trio_mcp.runtime.loop_turn import MANY_PIECES, PiecesInTurns
+from trio_mcp.session import Envelope, Received, Sent
+from trio_mcp.session.transport import HeaderSource
+
+from .connecting import HeadersFailed, certificate_hint, current_headers, is_plain_text
+
+SESSION_LOST_MESSAGE: Final = "the server no longer knows the session"
+
+MAX_LOCATION: Final = 500
+"""Characters of the URL of a redirection that an error shows."""
+
+WORTH_A_RETRY: Final = (408, 425, 429)
+"""Statuses that blame the time of a request (Request Timeout, Too Early, Too Many Requests), and not the request."""
+
+
+def error_reply(
+    request: Request, session: Mapping[str, str], status: int, body: bytes, location: str = ""
+) -> ErrorResponse | Malformed | Unanswered:
+    """Return the reply to a request that was rejected: the server's error if the body has one, else one with status and text.
+
+    In a session 404 means that the session is lost, whatever the body says (L-HTTP-19c), unless that is about this request's
+    method.
+
+    Args:
+        session: the headers that named the session; empty if the request belongs to none.
+        location: the URL that the response redirects to; empty if to none.
+    """
+    message = parse(body)
+    error = message.error if isinstance(message, ErrorResponse) else None
+    # A modern server answers 404 to an unknown method, which says nothing about a session.
+    if status == 404 and SESSION_HEADER in session and (error is None or error.code != METHOD_NOT_FOUND):
+        return Unanswered(request.id, SESSION_LOST_MESSAGE, session_lost=True)
+    if error is not None:
+        return ErrorResponse(request.id, error)
+    kind = RequestRejected if 400 <= status < 500 and status not in WORTH_A_RETRY else RemoteProtocolError
+    more = redirection(location) if 300 <= status < 400 and location else excerpt(body)
+    return Malformed(kind(f"the server answered HTTP {status}{more}"), request.id)
+
+
+def redirection(location: str) -> str:
+    """Return where a response redirects to, to be put behind the status."""
+    # A client does not go there: what it sends may be secret.
+    return f": it redirects to {one_line(shown_url(location[:MAX_LOCATION]))}; give that URL if the server is there"
+
+
+def excerpt(body: bytes) -> str:
+    """Return the beginning of a body, to be put behind the status, in one line: it may be a page of HTML."""
+    text = " ".join(body[:10_000].decode("utf-8", "replace").split())[:200]
+    return f": {text}" if text else ""
+
+
+# Limits of a client: times in seconds, sizes in bytes.
+
+CONNECT_TIMEOUT: Final = 10.0
+POST_TIMEOUT: Final = 5.0
+MAX_MESSAGE: Final = CLIENT_LIMITS.max_bytes
+MAX_VALUES: Final = CLIENT_LIMITS.max_values
+
+INBOX: Final = 256
+"""Messages that wait for the session to take them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What a client allows a server.
+
+    Attributes:
+        connect: seconds to reach the server, and to hand it a message.
+        post_timeout: seconds that the server may take to accept a message that it does not answer.
+        message: bytes that one message of the server may have.
+        values: how many values one message of the server may have (`JsonLimits.max_values`).
+    """
+
+    connect: float = CONNECT_TIMEOUT
+    post_timeout: float = POST_TIMEOUT
+    message: int = MAX_MESSAGE
+    values: int = MAX_VALUES
+
+
+# Requests on httpx2: the client that makes them, the bodies of their responses, and their errors in words.
+
+EVENT_STREAM: Final = "text/event-stream"
+PROTOCOL_HEADERS: Final = frozenset({"accept", "content-type", "last-event-id"})
+"""Headers that requests have of their own, apart from those of MCP, whose names begin so."""
+
+
+CODINGS: Final = ("gzip", "deflate")
+"""How a body may be compressed. A few bytes that were compressed twice, or in another way, could be gigabytes of nothing."""
+LARGE_PIECE: Final = 64 * 1024
+"""Bytes of a piece after which other tasks run: those that were compressed come one after another, without a wait."""
+
+FROM_TLS: Final = ("without sending a response", "illegal request line")
+"""What the HTTP library says of a server that closes the connection, and of one that sends bytes that are not text."""
+
+NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
+"""Errors after which the server knows nothing of the request."""
+
+
+def open_http(limits: ClientLimits, headers: HeaderSource | None) -> httpx2.AsyncClient:
+    """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
+    # No limit for reads: a stream is silent for as long as nothing happens. Those who wait for an answer have limits of
+    # their own.
+    timeout = httpx2.Timeout(limits.connect, read=None, pool=None)
+    connections = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
+    auth = HeaderFunction(headers, limits.connect) if callable(headers) else None
+    given = {} if callable(headers) else dict(headers or {})
+    return httpx2.AsyncClient(
+        timeout=timeout,
+        limits=connections,
+        auth=auth,
+        headers={"accept-encoding": ", ".join(CODINGS), **given},
+        event_hooks={"response": [check_coding]},
+    )
+
+
+async def check_coding(response: httpx2.Response) -> None:
+    """Raise `httpx2.DecodingError` if a body is compressed more than once, or otherwise than by `CODINGS`."""
+    coding = response.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", *CODINGS):
+        why = f"the answer is compressed ({coding:.40}); a client reads {' or '.join(CODINGS)}, once"
+        raise httpx2.DecodingError(why, request=response.request)
+
+
+class HeaderFunction(httpx2.Auth):
+    """Adds to each request the headers that a function returns at that moment.
+
+    Args:
+        seconds: how long the function may take.
+    """
+
+    def __init__(self, source: HeaderSource, seconds: float) -> None:
+        self._source = source
+        self._seconds = seconds
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        """Yield the request with its headers; what the protocol says in a header is not replaced."""
+        headers: Mapping[str, str] | None = None
+        try:
+            with trio.move_on_after(self._seconds):
+                headers = await current_headers(self._source)
+        except HeadersFailed as error:
+            # One of `NOT_SENT`.
+            raise httpx2.ConnectError(str(error), request=request) from error
+        if headers is None:
+            why = f"the function headers= did not return within {self._seconds:g} seconds"
+            raise httpx2.ConnectTimeout(why, request=request)
+        given = {name: value for name, value in headers.items() if not self._is_set(name.lower(), request)}
+        request.headers.update(given)
+        yield request
+
+    @staticmethod
+    def _is_set(name: str, request: httpx2.Request) -> bool:
+        """Return whether a header is one of the protocol, and the request has it."""
+        return (name in PROTOCOL_HEADERS or name.startswith("mcp-")) and name in request.headers
+
+
+async def read_body(response: httpx2.Response, limit: int) -> bytes:
+    """The body of a response.
+
+    Raises:
+        httpx2.RequestError: it broke off, has more than `limit` bytes, or many pieces of a few bytes.
+    """
+    chunks: list[bytes] = []
+    size = 0
+    async with open_body(response) as pieces:
+        async for piece in pieces:
+            size += len(piece)
+            if size > limit:
+                raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
+            if pieces.are_too_small:
+                raise httpx2.ReadError(f"the answer comes in more than {MANY_PIECES} pieces of a few bytes")
+            chunks.append(piece)
+    return b"".join(chunks)
+
+
+@asynccontextmanager
+async def open_body(response: httpx2.Response) -> AsyncIterator[PiecesInTurns]:
+    """The body of a response, in pieces, for the length of the block; it need not be read to its end.
+
+    httpx does not close the innermost of its generators when the outermost is closed. What they do hear of is a cancel, so the
+    rest is read in a scope that is cancelled already.
+    """
+    async with aclosing(response.aiter_bytes()) as chunks:
+        try:
+            yield PiecesInTurns(chunks)
+        finally:
+            with trio.CancelScope() as at_once, suppress(StopAsyncIteration):
+                at_once.cancel()
+                while True:
+                    # The first read that has to wait ends it, since the scope is cancelled already.
+                    await anext(chunks)  # noqa: ASYNC102
+
+
+def may_be_sent(error: httpx2.HTTPError) -> bool:
+    """Return whether a request that failed with this error may have reached the server."""
+    return not isinstance(error, NOT_SENT)
+
+
+def error_text(error: Exception) -> str:
+    """Return what went wrong, in words; httpx leaves some of its errors without any, and has them in a cause."""
+    if is_plain_text(error):
+        return "no TLS is spoken there; is it http:// instead of https://?"
+    texts = [text for text in map(str, cause_chain(error)) if text]
+    if not texts:
+        return type(error).__name__
+    text = texts[0] if texts[-1] == texts[0] else f"{texts[0]} ({texts[-1]})"
+    return f"{text}{certificate_hint(error)}{'; is it https:// instead of http://?' if is_perhaps_tls(error) else ''}"
+
+
+def is_perhaps_tls(error: Exception) -> bool:
+    """Return whether plain HTTP was perhaps sent to a server that speaks TLS: it closes the connection, or sends an alert."""
+    if not isinstance(error, httpx2.RemoteProtocolError):
+        return False
+    text = str(error)
+    if not any(each in text for each in FROM_TLS):
+        return False
+    try:
+        return error.request.url.scheme == "http"
+    # An error without its request.
+    except RuntimeError:
+        return False
+
+
+# One server as a client reaches it: what is posted to it, and the messages that it sends.
+
+LEFTOVER_SECONDS: Final = 1.0
+"""Seconds that the body may take of a response that answers nothing."""
+
+
+class ServerConnection:
+    """The endpoint of one server, as one channel uses it.
+
+    Attributes:
+        shown: its URL in errors.
+        inbox: messages of the server, whichever response brought them; `arrived` is its other end.
+    """
+
+    def __init__(self, url: str, http: httpx2.AsyncClient, limits: ClientLimits) -> None:
+        self.url, self.shown = url, shown_url(url)
+        self.http = http
+        self.limits = limits
+        self.arrived, self.inbox = trio.open_memory_channel[Envelope[Received]](INBOX)
+        self.json_limits = JsonLimits(max_bytes=limits.message, max_values=limits.values)
+
+    async def deliver(self, message: Received, about: RequestId | None = None) -> None:
+        """Hand a message to the task that receives; one that comes after the channel was closed is dropped.
+
+        Args:
+            about: the request on whose response it came.
+        """
+        with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+            await self.arrived.send(Envelope(message, about))
+
+    async def post_message(
+        self, url: str, message: Sent, headers: Mapping[str, str], seconds: float
+    ) -> tuple[int, bytes]:
+        """Post a message that has no answer; return the status and the body, which need not end nor be well formed.
+
+        Raises:
+            httpx2.HTTPError: it did not arrive, or the server did not answer within so many seconds.
+        """
+        status, body = 0, b""
+        with trio.move_on_after(seconds):
+            async with self.http.stream("POST", url, content=dump(message), headers=headers) as response:
+                status = response.status_code
+                # Read to its end, so that its connection can carry the next message; a body without end costs the connection.
+                # That of an error may hold its reason, and has all the time there is.
+                rest = LEFTOVER_SECONDS if response.is_success else seconds
+                with trio.move_on_after(rest), suppress(httpx2.HTTPError):
+                    body = await read_body(response, self.limits.message)
+        if not status:
+            raise httpx2.ReadTimeout(f"it did not say within {seconds:g} seconds whether it took it")
+        return status, body

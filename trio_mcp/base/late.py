@@ -1,0 +1,72 @@
+"""Packages that load what they export when it is first used (PEP 562).
+
+A server loads so only the features that it uses. Each package has one table of what it exports; `docs/internals/architecture.md`
+lists the packages. In no other place is an import deferred.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
+
+_IN_CALLS: dict[str, tuple[str, ...]] = {}
+"""The modules that calls may need, by package."""
+
+
+def exports(
+    package: str, modules: Mapping[str, str], *, in_calls: str = ""
+) -> tuple[Callable[[str], object], Callable[[], list[str]], list[str]]:
+    """Return the `__getattr__`, `__dir__` and `__all__` of a package that loads its modules when they are first used.
+
+    Args:
+        package: its name.
+        modules: the names that each of its modules exports, separated by spaces. `package.module` loads the module itself. A
+            module that begins with `trio_mcp.` is one of another package.
+        in_calls: modules that calls may need, separated by spaces; `modules_in_calls` yields them.
+    """
+    module_of = {name: module for module, names in modules.items() for name in names.split()}
+    _IN_CALLS[package] = tuple(f"{package}.{module}" for module in in_calls.split())
+
+    def load(name: str) -> object:
+        if name in modules and name not in module_of:
+            return import_module(f"{package}.{name}")
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = module_of[name]
+        path = module if module.startswith("trio_mcp.") else f"{package}.{module}"
+        value: object = getattr(import_module(path), name)
+        # So that this function is called once for each name.
+        vars(sys.modules[package])[name] = value
+        return value
+
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *module_of})
+
+    return load, names, sorted(module_of, key=_rank)
+
+
+def _rank(name: str) -> tuple[int, str]:
+    """Constants first, then classes, then functions: the order that ruff keeps in a list (RUF022)."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2, name)
+
+
+def modules_in_calls() -> Iterator[str]:
+    """Yield the modules that calls may need, of all packages that are loaded, also of those that are loaded meanwhile."""
+    done = set[str]()
+    while waiting := _IN_CALLS.keys() - done:
+        done |= waiting
+        for package in waiting:
+            yield from _IN_CALLS[package]
+
+
+def importing_module() -> str | None:
+    """Return the name of the module whose `from package import name` calls the `__getattr__` of a package; call it there.
+
+    None if the name is read as an attribute, as by `hasattr`.
+    """
+    # `from package import name` turns an `AttributeError` into an `ImportError` with another text, and `hasattr` passes an
+    # `ImportError` on: what `__getattr__` has to raise depends on who asks. The statement asks in this function of importlib.
+    caller = sys._getframe(2)  # noqa: SLF001
+    if caller.f_code.co_name != "_handle_fromlist" or caller.f_back is None:
+        return None
+    name: object = caller.f_back.f_globals.get("__name__")
+    return name if isinstance(name, str) else ""

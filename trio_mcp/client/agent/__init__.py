@@ -1,0 +1,1 @@
+"""Agents: a model that calls the tools of servers in a loop."""
