@@ -10,8 +10,14 @@ from hypothesis import example, given, strategies as st
 from json_strategies import json_values
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.quick_json import UNPROVEN, has_number_over, quick_loads, sparse_loads
-from trio_mcp.protocol.strict_json import DEFAULT_LIMITS, _strict_loads
+from trio_mcp.protocol.strict_json import (
+    DEFAULT_LIMITS,
+    UNPROVEN,
+    _strict_loads,
+    has_number_over,
+    quick_loads,
+    sparse_loads,
+)
 from trio_mcp.types.base import JsonValue
 
 LONGEST = DEFAULT_LIMITS.max_number_chars

@@ -122,7 +122,7 @@ async def test_an_import_is_the_actors_unless_this_project_loads_something_late(
     tmp_path.joinpath(package, "slow.py").write_text(f"import time\ntime.sleep({5 * PERIOD})\nVALUE = 1\n")
     monkeypatch.syspath_prepend(tmp_path)
     import_module(package)
-    load_late, _ = late.exports(package, {"slow": "VALUE"})
+    load_late, *_ = late.exports(package, {"slow": "VALUE"})
 
     async def body(_actor: Actor) -> None:
         assert (load_late("VALUE") if is_late else import_module(f"{package}.slow").VALUE) == 1

@@ -8,7 +8,9 @@ themselves barely differ; what an older revision lacks inside a shape is in `cod
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar, cast
 
@@ -102,7 +104,8 @@ class TaskStyle(Enum):
     DECLARED = "declared"
 
 
-class Method(NamedTuple):
+@dataclass(frozen=True)
+class Method:
     """A request or a notification of one revision.
 
     Attributes:
@@ -126,18 +129,18 @@ class Method(NamedTuple):
     gate: str | None = None
     needs: str | None = None
     as_task: str | None = None
-    mode_names: Mapping[str, str] = MappingProxyType({})
+    mode_names: Mapping[str, str] = field(default_factory=dict)
     asks: bool = False
 
-    @property
+    @cached_property
     def params(self) -> type[Model]:
         return _named(self.params_name)
 
-    @property
+    @cached_property
     def result(self) -> type[Model] | None:
         return None if self.result_name is None else _named(self.result_name)
 
-    @property
+    @cached_property
     def modes(self) -> Mapping[str, type[Model]]:
         return {mode: _named(name) for mode, name in self.mode_names.items()}
 
@@ -216,7 +219,7 @@ _SAMPLE = Method("sampling/createMessage", _S2C, "CreateMessageRequestParams", "
 _ROOTS = Method("roots/list", _S2C, "RequestParams", "ListRootsResult", "roots")
 _COMPLETE = Method("completion/complete", _C2S, "CompleteRequestParams", "CompleteResult")
 _ELICIT_FORM = Method("elicitation/create", _S2C, "ElicitRequestFormParams", "ElicitResult", "elicitation")
-_ELICIT = _ELICIT_FORM._replace(mode_names={"url": "ElicitRequestURLParams"})
+_ELICIT = replace(_ELICIT_FORM, mode_names={"url": "ElicitRequestURLParams"})
 _ELICITED = Method(
     "notifications/elicitation/complete", _S2C, "ElicitationCompleteNotificationParams", gate="elicitation.url"
 )
@@ -262,7 +265,7 @@ _2024_11_05 = Revision(
 
 _2025_03_26 = _2024_11_05._replace(
     name="2025-03-26",
-    requests=_changed(_2024_11_05.requests, [_COMPLETE._replace(gate="completions")]),
+    requests=_changed(_2024_11_05.requests, [replace(_COMPLETE, gate="completions")]),
     batches=True,
 )
 
@@ -277,7 +280,7 @@ _2025_11_25 = _2025_06_18._replace(
     requests=_changed(
         _2025_06_18.requests,
         [
-            *(method._replace(as_task=TASK_GATES[method.name]) for method in (_CALL_TOOL, _SAMPLE, _ELICIT)),
+            *(replace(method, as_task=TASK_GATES[method.name]) for method in (_CALL_TOOL, _SAMPLE, _ELICIT)),
             _GET_TASK,
             Method("tasks/result", _BOTH, "TaskRequestParams", "GetTaskPayloadResult", "tasks"),
             Method("tasks/list", _BOTH, "PaginatedRequestParams", "ListTasksResult", "tasks.list"),
@@ -302,10 +305,10 @@ _2026_07_28 = _2025_11_25._replace(
     requests=_changed(
         _2025_11_25.requests,
         [
-            _CALL_TOOL._replace(as_task=TASKS_GATE),
-            _GET_TASK._replace(senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
+            replace(_CALL_TOOL, as_task=TASKS_GATE),
+            replace(_GET_TASK, senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
             Method("tasks/update", _C2S, "UpdateTaskRequestParams", "EmptyResult", TASKS_GATE, TASKS_GATE),
-            _CANCEL_TASK._replace(senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
+            replace(_CANCEL_TASK, senders=_C2S, gate=TASKS_GATE, needs=TASKS_GATE),
             Method("server/discover", _C2S, "RequestParams", "DiscoverResult"),
             Method("subscriptions/listen", _C2S, "SubscriptionsListenRequestParams", "SubscriptionsListenResult"),
         ],
@@ -325,7 +328,7 @@ _2026_07_28 = _2025_11_25._replace(
     notifications=_changed(
         _2025_11_25.notifications,
         [
-            _PROGRESS._replace(senders=_S2C),
+            replace(_PROGRESS, senders=_S2C),
             Method("notifications/subscriptions/acknowledged", _S2C, "SubscriptionsAcknowledgedNotificationParams"),
             Method("notifications/tasks", _S2C, "TaskStatusNotificationParams", gate=TASKS_GATE),
         ],
