@@ -95,12 +95,13 @@ pictures: build/pictures/node_modules  ## render the pictures of the documentati
 build/pictures/node_modules:
 	npm install --silent --no-audit --no-fund --prefix build/pictures @terrastruct/d2@0.1.33
 
-lint: $(STAMPS)/dev  ## check format, style, types and the layers
+lint: $(STAMPS)/dev  ## check format, style, types, the layers, and that nothing has grown
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/flake8 trio_mcp transports examples bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python tests/bench/house.py
 
 clean:  ## remove what was built here
 	rm -rf $(VENV) build dist .coverage .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""How far a request travels: own calls, files, and changes of file of each leg: `hops.py [--trace]`.
+"""How far a request travels: own calls, files, and changes of file of each leg: `hops.py [--trace | --roads]`.
 
 A leg of the server begins with `jsonrpc.parse` of its request, and ends when its answer has been written. `control_flow.py` says
 what counts as a call and as a change of file. There are three conversations with the server, and one of the client's:
@@ -12,7 +12,8 @@ what counts as a call and as a change of file. There are three conversations wit
 
 Each request is made twice and recorded the second time, so that what is built on first use is not counted. The figures may still
 vary by one or two: how many bytes a read brings, and which of two tasks goes on first, is not ours to say. `--trace` prints
-how each function got control, and which files control passed between.
+how each function got control, and which files control passed between; `--roads` prints the sums of each conversation as JSON,
+for `tests/test_house.py`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import gc
 import json
 import logging
 import os
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -209,6 +211,15 @@ def print_table(legs: list[Leg]) -> None:
         print(f"{leg.name:36}{leg.calls:10}{leg.files:7}{leg.changes:9}{leg.returns:11}")
 
 
+def print_roads(legs: list[Leg]) -> None:
+    calls, hops = Counter[str](), Counter[str]()
+    for leg in legs:
+        road = leg.name.partition(":")[0]
+        calls[road] += leg.calls
+        hops[road] += leg.changes
+    print(json.dumps({"calls": calls, "hops": hops}))
+
+
 def print_trace(leg: Leg) -> None:
     print(f"\n{leg.name}\n")
     for step in leg.steps:
@@ -221,12 +232,16 @@ def print_trace(leg: Leg) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Count own calls and changes of file of one request.")
     parser.add_argument("--trace", action="store_true", help="print how each function got control")
+    parser.add_argument("--roads", action="store_true", help="print the sums of each conversation as JSON")
     options = parser.parse_args()
     logging.getLogger("trio_mcp").setLevel(logging.ERROR)
     recorder = Recorder()
     gc.disable()  # a collection in the middle would call finalizers
     with recorder.recording():
         trio.run(hold_all, recorder)
+    if options.roads:
+        print_roads(recorder.legs)
+        return
     print_table(recorder.legs)
     if options.trace:
         for leg in recorder.legs:

@@ -1,0 +1,51 @@
+"""The house grows only where `tests/bench/house.toml` says so: `make lint` counts its files, and this the roads of a request."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parent / "bench"
+sys.path.append(str(BENCH))
+
+import house  # noqa: E402
+
+TOLERANCE = 3
+"""How many bytes a read brings, and which of two tasks goes on first, moves the figures a little."""
+
+
+@pytest.mark.skipif(
+    sys.version_info[:2] != (3, 11) or sys.implementation.name != "cpython", reason="other versions inline other calls"
+)
+def test_no_road_of_a_request_has_grown() -> None:
+    done = subprocess.run([sys.executable, BENCH / "hops.py", "--roads"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    counted: house.Counts = json.loads(done.stdout)
+    assert [len(roads) for roads in counted.values()] == [4, 4]
+    assert house.grown(counted, house.limits(), TOLERANCE) == []
+
+
+def test_what_grows_and_what_is_new_is_named() -> None:
+    allowed = {"code": {"a": 10, "b": 10}}
+    assert house.grown({"code": {"a": 10, "b": 9}}, allowed) == []
+    assert house.grown({"code": {"a": 11, "c": 1}}, allowed) == ["code: a: 11 instead of 10", "code: c: 1 instead of 0"]
+
+
+@pytest.mark.parametrize(
+    "raised",
+    ['what = "code: a"\nby = 5', 'what = "code: a"\nby = 5\nwhy = " "', 'what = "cod: a"\nby = 5\nwhy = "it is read"'],
+)
+def test_a_limit_is_raised_with_a_reason_and_by_its_name(
+    raised: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "house.toml"
+    file.write_text(f'[code]\n"a" = 10\n\n[[raised]]\n{raised}\n')
+    monkeypatch.setattr(house, "FILE", file)
+    with pytest.raises(ValueError, match=file.name):
+        house.limits()
+    file.write_text('[code]\n"a" = 10\n\n[[raised]]\nwhat = "code: a"\nby = 5\nwhy = "it is read"\n')
+    assert house.limits() == {"code": {"a": 15}}
