@@ -73,7 +73,7 @@ mutants: $(STAMPS)/dev  ## break forty rules one by one and see which test notic
 	$(BIN)/python tests/mutants/run.py $(MUTANTS_FLAGS)
 
 bench: $(STAMPS)/bench  ## compare the CPU time of a call with other libraries, floors and the page (gcc and taskset have to be there)
-	$(BIN)/python -m bench --check $(BENCH_FLAGS)
+	PYTHONPATH=tests $(BIN)/python -m bench --check $(BENCH_FLAGS)
 
 site: $(STAMPS)/docs  ## build the documentation into build/site; a warning is an error
 	$(BIN)/python docs/site/staging.py build/site-source
@@ -98,7 +98,7 @@ build/pictures/node_modules:
 lint: $(STAMPS)/dev  ## check format, style, types, the layers, and that nothing has grown
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/flake8 trio_mcp transports examples bench
+	$(BIN)/flake8 trio_mcp transports examples tests/bench
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python tests/bench/house.py

@@ -1,4 +1,4 @@
-"""`bench/plot.py`: the picture, where matplotlib is installed, as `make bench` does."""
+"""`tests/bench/plot.py`: the picture, where matplotlib is installed, as `make bench` does."""
 
 from __future__ import annotations
 

@@ -29,6 +29,7 @@ ROOT_PAGES = {
 """What is beside `docs/`, and the page of the site for it."""
 
 PICTURES = ("*.svg", "*.png")
+STAGED_AS_THEY_ARE = (".md", ".rst", ".svg", ".png")
 LANGUAGES = {".py": "python", ".conf": "nginx", ".yaml": "yaml", ".service": "ini", ".socket": "ini"}
 
 FENCED = re.compile(r"^(?P<fence>[ ]*```+).*?^(?P=fence)[ ]*$", re.DOTALL | re.MULTILINE)
@@ -51,7 +52,9 @@ def sources() -> Sources:
         found[staged_name(page)] = text_of(page).encode()
     found |= file_pages({*linked_files(), *examples(), *deployment_files()})
     found["examples.md"] += toctree(f"/{name(file)}" for file in examples()).encode()
-    found["deployment.md"] += toctree(f"/{name(file)}" for file in deployment_files()).encode()
+    found["deployment.md"] += toctree(
+        f"/{staged_name(file).removesuffix('.md')}" for file in deployment_files()
+    ).encode()
     found |= {name: text.encode() for name, text in reference_pages.pages()}
     found["reference.md"] += toctree(f"reference/{package}" for package in public_names.packages()).encode()
     found["index.md"] = with_navigation(found["index.md"].decode()).encode()
@@ -83,7 +86,8 @@ def staged_name(file: Path) -> str:
     path = name(file)
     if path in ROOT_PAGES:
         return ROOT_PAGES[path]
-    return path.removeprefix("docs/") if path.startswith("docs/") else f"{path}.md"
+    path = path.removeprefix("docs/")
+    return path if file.suffix in STAGED_AS_THEY_ARE else f"{path}.md"
 
 
 def text_of(page: Path) -> str:
@@ -133,14 +137,14 @@ def examples() -> list[Path]:
 
 def deployment_files() -> list[Path]:
     """Return the files for deployment."""
-    return sorted((ROOT / "deploy").iterdir())
+    return sorted((ROOT / "docs" / "deploy").iterdir())
 
 
 def file_pages(files: set[Path]) -> Sources:
     """Return a page for each file, and the file itself beside it."""
     found: Sources = {}
     for file in sorted(files):
-        found[name(file)] = file.read_bytes()
+        found[staged_name(file).removesuffix(".md")] = file.read_bytes()
         found[staged_name(file)] = file_page(file).encode()
     return found
 

@@ -45,8 +45,6 @@ IN_SDIST = {
     "PKG-INFO",
     "README.md",
     "SECURITY.md",
-    "bench",
-    "deploy",
     "docs",
     "examples",
     "pyproject.toml",

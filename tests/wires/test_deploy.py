@@ -1,4 +1,4 @@
-"""The files of `deploy/` are ones that their programs take, and the commands in them run."""
+"""The files of `docs/deploy/` are ones that their programs take, and the commands in them run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import yaml
 from serving import IMPORTS, SOON, START
 
 ROOT = Path(__file__).parents[2]
-DEPLOY = ROOT / "deploy"
+DEPLOY = ROOT / "docs" / "deploy"
 INSTRUCTIONS = {"FROM", "COPY", "RUN", "WORKDIR", "USER", "ENV", "EXPOSE", "HEALTHCHECK", "STOPSIGNAL", "CMD"}
 APP = "from trio_mcp import Server\n\nserver = Server('shop')\n"
 

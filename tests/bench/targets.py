@@ -59,7 +59,7 @@ PORT = "{port}"
 FLOOR = PythonEnvironment(
     "floor", ("hypercorn==0.18.*", "trio", "trio-websocket", "httptools", "orjson", "h11", "wsproto")
 )
-OUR_SERVER = "examples/bench_server.py"
+OUR_SERVER = str(ROOT / "examples" / "bench_server.py")
 OFFICIAL = ("-m", "bench.servers.official")
 HYPERCORN_FLOOR = ("-m", "bench.servers.hypercorn_floor")
 TYPESCRIPT = ("@modelcontextprotocol/server@2.4.0", "@modelcontextprotocol/node@2.1.2", "zod@4")

@@ -44,8 +44,8 @@ class PythonEnvironment:
 
     @property
     def folder(self) -> Path:
-        """The working directory of what runs in the environment."""
-        return ROOT
+        """The working directory of what runs in the environment: servers are started as `-m bench.servers.NAME`."""
+        return ROOT / "tests"
 
 
 @dataclass(frozen=True)

@@ -112,7 +112,7 @@ class FirstAnswer(Workload):
     wire: ClassVar[Wire] = Wire.STDIO
     unit: ClassVar[Unit] = Unit.MILLISECONDS
 
-    async def measure(self, server: Server, load: Load) -> float:  # noqa: ARG002
+    async def measure(self, server: Server, load: Load) -> float:
         short = Load(duration=0.05, warmup=0.0)
         return statistics.median([(await on_stdio(server, short, 1)).first_answer for _ in range(STARTS)])
 

@@ -59,7 +59,7 @@ async def fan(n: int, ctx: Context) -> str:
 
 def add_extra(number: int) -> None:
     @server.tool(name=f"extra_{number}", description=f"Extra tool number {number}, here to make tools/list long.")
-    async def extra(text: str, count: int = 1, flag: bool = False) -> str:  # noqa: ARG001  for its schema
+    async def extra(text: str, count: int = 1, flag: bool = False) -> str:
         return text
 
 

@@ -85,7 +85,7 @@ class Memory(Workload):
 class Waiting(Memory):
     """Calls of one session that wait for an answer of the user."""
 
-    async def measure(self, server: Server, load: Load) -> float:  # noqa: ARG002
+    async def measure(self, server: Server, load: Load) -> float:
         await warm(server.port)
         session = await open_session(server.port)
 
@@ -100,7 +100,7 @@ class Waiting(Memory):
 class Idle(Memory):
     """Sessions, each with its stream of events, on which nothing happens."""
 
-    async def measure(self, server: Server, load: Load) -> float:  # noqa: ARG002
+    async def measure(self, server: Server, load: Load) -> float:
         await warm(server.port)
 
         async def open_one(stack: AsyncExitStack, _number: int) -> None:

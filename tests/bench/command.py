@@ -192,7 +192,7 @@ def can_draw() -> bool:
 
 
 def write_picture(ratios: Ratios, file: Path) -> None:
-    from .plot import svg  # noqa: PLC0415  a run without a picture does not need matplotlib
+    from .plot import svg
 
     file.write_text(svg(ratios), encoding="utf-8")
 
