@@ -331,6 +331,8 @@ class Rules(Told):
         """Let time pass; what is late by then is made at its time."""
         end = trio.current_time() + seconds
         await wait_all_tasks_blocked()
+        # What has been sent by now was sent at this time.
+        self.collect()
         while not self.process.store.has_crashed and trio.current_time() < end:
             stops = [store.next_time() for store in (self.process.store, *self.elders)]
             # A little later: what waits for this very time goes on then.

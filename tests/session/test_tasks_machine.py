@@ -95,11 +95,17 @@ LATE_CREATION_AFTER_CLOCK_STEP: Program = [
     ("late", 0, 62, 0, 0),
     ("start", 0, 0, 2, 0),
 ]
+REPEAT_GOES_BEFORE_THE_QUESTION: Program = [
+    ("start", 0, 4, 42, 0),
+    ("repeat", 0, 1, 0, 0),
+    ("close", 0, 0, 0, 0),
+]
 
 
 @runs
 @given(programs(ACTIONS))
 @example(UPDATE_AS_TASK_ENDS)
+@example(REPEAT_GOES_BEFORE_THE_QUESTION)
 def test_any_program_of_tasks_crashes_and_clock_jumps_keeps_what_callers_were_told(program: Program) -> None:
     run_program(program)
 
