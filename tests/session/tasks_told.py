@@ -31,6 +31,10 @@ class Told:
         self.process: Process
         self.reboots = 0
         self.is_ending = False
+        self._reading: Talk | None = None
+        """Whose messages are read now."""
+        self._ended: dict[str, Talk | None] = {}
+        """The tasks whose end was heard among what is read now, by their ids, and where."""
         self.is_forgiven = False
         """A process has ended that had a late store."""
         """The process shuts down: requests that still wait may get any error."""
@@ -97,8 +101,10 @@ class Told:
         for task in self.tasks.values():
             task.high = max(task.high, *self.times())
         received = [(talk, talk.waiting()) for talk in self.process.talks.values()]
+        self._ended = {}
         # Which of several connections said something first cannot be told: news are older than what another one says.
         for talk, messages in sorted(received, key=lambda each: not any("method" in message for message in each[1])):
+            self._reading = talk
             for message in messages:
                 self._hear(talk, message)
 
@@ -285,6 +291,9 @@ class Told:
                 text = state["error"]["message"] if "error" in state else message
             self._see_end(task, end, text)
             return
+        if self._ended.get(task.id, talk) is not talk:
+            # Another connection has said that it ended, perhaps later than this one said that it works.
+            return
         assert task.end is None, f"{task} is {status} again"
         assert not task.is_over, f"{task} is {status}, and was said to be over"
         if message is not None:
@@ -297,7 +306,9 @@ class Told:
 
     def _see_end(self, task: Task, end: str, text: str | None) -> None:
         before = task.end
-        if before is not None:
+        if before is None:
+            self._ended[task.id] = self._reading
+        else:
             assert before[0] == end, f"{task} has ended otherwise: {end} {text}"
             assert None in (before[1], text) or before[1] == text, f"{task} has ended otherwise: {text}"
         task.end = (end, before[1] if before is not None and text is None else text)
