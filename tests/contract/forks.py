@@ -3,7 +3,7 @@
 One parent process does that once, and forks for every connection. What the client starts is `launcher.py`, which hands its stdin,
 stdout and stderr over, passes signals on, and ends as the fork does.
 
-    supervisor.py PATH    be the parent, listening on a Unix socket at this path
+    forks.py PATH    be the parent, listening on a Unix socket at this path
 """
 
 from __future__ import annotations

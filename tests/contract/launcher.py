@@ -1,4 +1,4 @@
-"""What the client of the contract starts as its server: `launcher.py PATH PORT`. See `supervisor.py`."""
+"""What the client of the contract starts as its server: `launcher.py PATH PORT`. See `forks.py`."""
 
 import os
 import signal

@@ -92,7 +92,7 @@ class StdioMaker:
 
 
 class ForkedStdioMaker(StdioMaker):
-    """The same with a server that is forked off, behind a launcher; see `supervisor.py`."""
+    """The same with a server that is forked off, behind a launcher; see `forks.py`."""
 
     traits = StdioMaker.traits - {Trait.CHILD}
 

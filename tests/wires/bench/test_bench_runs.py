@@ -77,7 +77,7 @@ def processes_with(mark: str) -> list[str]:
 def test_a_short_run_compares_us_with_the_floor(workload: str, tmp_path: Path) -> None:
     file = tmp_path / "results.json"
     arguments = command("--workloads", workload, "--duration", "0.2", "--json", str(file))
-    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(arguments, cwd=ROOT / "tests", capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     rounds = json.loads(file.read_text())["rounds"][workload]
     assert rounds == {OURS: [pytest.approx(rounds[OURS][0])], FLOOR: [pytest.approx(rounds[FLOOR][0])]}
@@ -91,7 +91,7 @@ def test_a_run_that_is_interrupted_leaves_no_process_behind(number: signal.Signa
     mark = uuid.uuid4().hex
     arguments = command("--workloads", workload, "--duration", "100")
     environment = {**os.environ, MARK: mark}
-    with subprocess.Popen(arguments, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(arguments, cwd=ROOT / "tests", env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
             if "round 1" in line:

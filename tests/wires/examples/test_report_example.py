@@ -31,7 +31,7 @@ async def test_a_report_is_filed_where_its_user_says(mode: str, published: bool,
 
 
 def test_the_demonstration_does_each_thing_once() -> None:
-    command = [sys.executable, str(ROOT / "examples" / "names.py"), "demo"]
+    command = [sys.executable, str(ROOT / "examples" / "report.py"), "demo"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=90, check=True)
     assert done.stdout.count("kill -9 ") == 2
     _, effects = done.stdout.split("What was done, each once:\n")
