@@ -1,4 +1,4 @@
-"""Recognizing a server that speaks no TLS, or whose certificate is not trusted."""
+"""What HTTP and WebSocket clients share: the headers of each request, and errors of TLS that can be explained."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The type of a JSON value, for floor 0: `errors` needs its name, and may not load pydantic."""
+"""Small values that every floor uses: the type of a JSON value, printable text, and fast named tuples.
+
+Nothing here loads pydantic: `errors` needs these names.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The names of tools, and which operations become one."""
+"""Which operations become tools, under which names, and the report of what became of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The parts of an OpenAPI document that are read, as typed values; members that play no role here are ignored."""
+"""The parts of an OpenAPI document as typed values, the error of one that is wrong, and unique names.
+
+Members that play no role here are ignored.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch may hold (2025-03-26)."""
+"""Batches (2025-03-26): what they may hold; and which request a response without its id belongs to."""
 
 from __future__ import annotations
 

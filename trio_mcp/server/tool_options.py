@@ -1,4 +1,4 @@
-"""The options of a tool: the checks of what an author gives, and what it means."""
+"""The options of a tool, as an author gives them, and its access: the scopes that callers need to see and call it."""
 
 from __future__ import annotations
 
