@@ -14,9 +14,12 @@ from talk import Round, Talk, accept, talk_to
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, Server
+from trio_mcp.base.shared_limits import UNSETTLED
+from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits
 from trio_mcp.session import ServiceOptions
+from trio_mcp.session.recovery import settling
 from trio_mcp.session.recovery.claims import CLAIM_KIND
 from trio_mcp.storage import StoreError, StoreFull
 
@@ -240,6 +243,30 @@ async def test_a_claim_that_is_not_confirmed_is_given_back(shop: Shop, lands: bo
         store.lateness = in_time
         await trio.sleep(10)
         await goes_on_elsewhere(shop, stack, asked)
+
+
+async def test_a_claim_that_is_not_confirmed_counts_for_its_principal_whatever_the_store_has_for_the_call(
+    shop: Shop, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settling, "UNSETTLED", UNSETTLED._replace(limit=2))
+    asked = await shop.asked()
+    async with AsyncExitStack() as stack:
+        crashed, first = await shop.process(stack)
+        yes(asked, first)
+        await wait_all_tasks_blocked()
+        crashed.crash()
+        (call_id,) = [key for kind, key in shop.disk.records if kind == CLAIM_KIND]
+        store, talk = await shop.process(stack)
+        calls = talk.service.calls
+        # The first write meets the claim of the process that has ended; the second one is not confirmed.
+        writes = iter([None])
+        store.lateness = lambda _changes: next(writes, NEVER)
+        with pytest.raises(StoreError):
+            await calls.call_claims.claim(call_id, 1, "", "ana")
+        calls.settling.check_room("bob")
+        with pytest.raises(LimitExceeded):
+            calls.settling.check_room("ana")
+        store.lateness = in_time
 
 
 async def test_the_next_request_claims_a_call_whose_claim_is_not_confirmed(

@@ -20,7 +20,7 @@ from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime.memory_budget import process_budget
 from trio_mcp.session import ServiceOptions
-from trio_mcp.storage import Change, Put, Remove, StoreError
+from trio_mcp.storage import Change, Put, Remove, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.sealed import record_place
 from trio_mcp_transports.http import HttpLimits, asgi_app
@@ -780,6 +780,19 @@ async def test_a_step_does_not_run_while_the_record_of_its_call_may_be_made_with
         call = await first.call("steady", headers)
         assert (await call.end(seconds=60)).last["result"]["isError"]
     assert shop.effects == []
+
+
+async def test_a_call_that_a_full_store_did_not_keep_runs_its_steps_as_without_a_store(disk: Disk, shop: Shop) -> None:
+    def refuse_calls(changes: Sequence[Change]) -> None:
+        if "call" in kinds_of(changes):
+            raise StoreFull("the disk is full")
+
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        first.store.lateness = refuse_calls
+        call = await first.call("steady", headers)
+        assert text_of((await call.end(seconds=60)).last) == "done"
+    assert shop.effects == ["charged"]
 
 
 async def test_the_record_of_an_answered_call_is_removed_when_the_store_works_again(disk: Disk, shop: Shop) -> None:

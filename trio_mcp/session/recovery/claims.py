@@ -171,7 +171,7 @@ class CallClaims:
                 raise
             else:
                 return claim
-            claim = self._after(call_id, mine, found)
+            claim = self._after(call_id, mine, found, caller)
             if not await self._is_free(claim.before, leg, sealed_by):
                 return None
         raise StoreConflict("other processes claim the same call, again and again")
@@ -202,12 +202,12 @@ class CallClaims:
             claim.unsettled = None
         return claim
 
-    def _after(self, call_id: str, mine: Claimant, found: Record | None) -> CallClaim:
+    def _after(self, call_id: str, mine: Claimant, found: Record | None, caller: str | None) -> CallClaim:
         if found is None:
-            return CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine)
+            return CallClaim(FencedRecord(self._store, CLAIM_KIND, call_id), mine, caller=caller)
         record = FencedRecord(self._store, CLAIM_KIND, call_id, version=found.version, value=found.value)
         before = Claimant.decode(found.value)
-        return CallClaim(record, mine._replace(writer=before.writer), before, found.expires_at)
+        return CallClaim(record, mine._replace(writer=before.writer), before, found.expires_at, caller)
 
     async def _is_free(self, other: Claimant, leg: int, sealed_by: str) -> bool:
         """Return whether this process may run a call that another one has claimed; see the table above."""
