@@ -25,7 +25,7 @@ wires = pytest.mark.parametrize(
 )
 FRONTS = ("http", "websocket", "proxy")
 fronts = pytest.mark.parametrize("behind", FRONTS)
-all_fronts = pytest.mark.parametrize("behind", [*FRONTS, "other era", "mount"])
+all_fronts = pytest.mark.parametrize("behind", [*FRONTS, "other era", "mount", "mount of other era"])
 """With a server that speaks only the era that the hosts do not, and with a proxy that is mounted, whose hosts share more."""
 
 
@@ -109,13 +109,13 @@ async def hosts(
         return name
 
     with trio.fail_after(BOUND):
-        server = shop(missing=mode if behind == "other era" else "")
+        server = shop(missing=mode if behind.endswith("other era") else "")
         async with served(server, "websocket" if behind == "websocket" else "http") as url:
             async with served(proxy(url), authenticate=authenticate) as inner:
                 target: Server | Proxy = proxy(url)
                 if behind == "proxy":
                     target = proxy(inner, headers={"authorization": "the outer proxy"})
-                elif behind == "mount":
+                elif behind.startswith("mount"):
                     target = Server("hub")
                     target.mount("far", proxy(url))
                 async with served(target, transport, authenticate=authenticate) as outer:
@@ -168,7 +168,7 @@ async def test_a_task_asks_the_user_of_its_principal(transport: str, mode: str, 
 @wires
 @all_fronts
 async def test_a_sample_is_answered_by_the_host_of_its_principal(transport: str, mode: str, behind: str) -> None:
-    prefix = "far_" if behind == "mount" else ""
+    prefix = "far_" if behind.startswith("mount") else ""
     async with hosts(transport, mode, behind) as principals, trio.open_nursery() as nursery:
         found: dict[str, str] = {}
 
@@ -184,7 +184,7 @@ async def test_a_sample_is_answered_by_the_host_of_its_principal(transport: str,
 @all_fronts
 async def test_a_subscription_is_that_of_its_principal(transport: str, mode: str, behind: str) -> None:
     heard: list[tuple[str, str | None]] = []
-    tool, notes = ("far_change", "note://far/") if behind == "mount" else ("change", "note://")
+    tool, notes = ("far_change", "note://far/") if behind.startswith("mount") else ("change", "note://")
     async with hosts(transport, mode, behind, heard) as (alice, bob):
         async with bob.listen(uris=[f"{notes}bob", f"{notes}all"]) as of_bob:
             async with alice.listen(uris=[f"{notes}alice", f"{notes}all"]) as of_alice:
