@@ -59,11 +59,13 @@ class CrashingStore:
         may_read_logs: the logs are read once this is set; None reads them at once.
         on_write: called before changes are committed.
         has_crashed: `crash` was called.
+        lapses: counts what `lapse` did.
     """
 
     durable = True
 
     def __init__(self, disk: Disk) -> None:
+        self.lapses = 0
         self.disk = disk
         self.failing = False
         self.hang: trio.Event | None = None
@@ -120,6 +122,10 @@ class CrashingStore:
     async def is_alive(self, node: str) -> bool:
         await trio.lowlevel.checkpoint()
         return node in self.disk.alive
+
+    def lapse(self) -> None:
+        """Let others believe that the process has ended, until it joins again."""
+        self.disk.alive.discard(self._node)
 
     async def aclose(self) -> None:
         self.disk.alive.discard(self._node)

@@ -188,6 +188,11 @@ class Store(Protocol):
         """Whether it outlives the process."""
         ...
 
+    @property
+    def lapses(self) -> int:
+        """How often this process was not seen to live, so that others may have taken over what it has."""
+        ...
+
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes, in this order, or none; return when they would survive the end of the process.
 

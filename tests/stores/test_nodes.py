@@ -134,6 +134,7 @@ def test_a_process_whose_file_is_gone_makes_it_anew(
     nodes.join("here")
     do_away(folder)
     nodes.remake()
+    assert nodes.remade == 1
     other = Nodes(folder)
     assert other.is_alive("here")
     other.join("other")
@@ -149,6 +150,7 @@ def test_a_file_that_is_there_is_not_made_anew(nodes: Nodes, folder: Path) -> No
     before = (folder / "here").stat()
     nodes.remake()
     assert os.path.samestat(before, (folder / "here").stat())
+    assert nodes.remade == 0
 
 
 def test_a_file_that_cannot_be_made_anew_is_an_error_and_the_next_try_makes_it(nodes: Nodes, folder: Path) -> None:

@@ -135,6 +135,7 @@ async def test_a_record_that_cannot_be_opened_stays() -> None:
 
 class Hanging(MemoryStore):
     durable = True
+    lapses = 0
 
     async def write(self, changes: object) -> None:
         await trio.sleep_forever()

@@ -19,8 +19,11 @@ import trio.testing
 from naming import naming
 
 from trio_mcp.errors import ConfigurationError
+from trio_mcp.protocol.sealing.at_rest import Vault
+from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.storage import Append, EventsGone, Put, Record, StoreError, StoreFull
 from trio_mcp.stores import sqlite, sqlite_file, sqlite_schema, sqlite_upkeep
+from trio_mcp.stores.sealed import SealedStore
 from trio_mcp.stores.sqlite import SqliteStore, open_sqlite
 from trio_mcp.stores.sqlite_schema import open_database
 
@@ -100,6 +103,7 @@ async def test_a_process_whose_lock_file_is_gone_has_it_again_when_it_has_writte
         assert not await other.is_alive("here")
         await store.write([thing("a")])
         assert await other.is_alive("here")
+        assert (SealedStore(store, Vault(KeyRing.random()), "the store").lapses, other.lapses) == (1, 0)
 
 
 async def test_an_idle_process_whose_lock_file_is_gone_has_it_again_after_a_while(

@@ -574,6 +574,24 @@ async def test_a_process_that_lost_its_session_ends_it_and_leaves_the_store_alon
     assert shop.effects == ["charged", "shipped"]
 
 
+async def test_a_client_that_waits_at_a_process_that_lost_its_session_goes_on_at_the_other_one(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first, process(disk, shop) as second:
+        headers = await first.peer.open_session()
+        call = await first.call("order", headers)
+        question = await asked(call)
+        # Its lock file has vanished, and is recreated after the other one has looked.
+        first.store.lapse()
+        assert (await second.answer(headers, question, value=True)).status == 202
+        first.store.lapses += 1
+        await call.end(seconds=20)
+        assert [each["method"] for each in call.events] == ["elicitation/create"], "it says nothing of its end"
+        rest = second.resume(headers, call.ids[-1])
+        assert text_of((await rest.end()).last) == "accept"
+    assert shop.effects == ["charged", "shipped"]
+
+
 @pytest.mark.parametrize("restored", [False, True], ids=["opened here", "taken over before"])
 async def test_a_process_that_lost_its_session_runs_no_further_step_of_it(
     disk: Disk, shop: Shop, restored: bool

@@ -91,6 +91,7 @@ class MemoryStore:
     """
 
     durable = False
+    lapses = 0
 
     def __init__(
         self,

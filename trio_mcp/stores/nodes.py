@@ -29,10 +29,11 @@ from ..storage import StoreError
 #
 # A file may vanish while its process lives: by a program that cleans up old files, by `rm -r`, with its folder. From then on the
 # process looks dead, and others take over what it has. So it looks for its file before each write, and every few seconds, and
-# makes it anew (`remake`): it lives, and keeps what no other process has taken meanwhile. It need not know what: another process
+# recreates it (`remake`): it lives, and keeps what no other process has taken meanwhile. It need not know what: another process
 # that takes something over puts the record that says whose it is in a new version, and whatever a process writes about what it
-# owns names the version that it knows, in the same transaction. A file that vanishes between the look and the commit does no more
-# harm than that. To fail all writes instead, as for a database that was replaced, would be no safer, and programs that clean up
+# owns names the version that it knows, in the same transaction. Sessions in which a client waits, and nothing is written, are
+# looked up after a recreation (`Store.lapses`). A file that vanishes between the look and the commit does no more harm than that.
+# To fail all writes instead, as for a database that was replaced, would be no safer, and programs that clean up
 # would stop servers.
 #
 # If the file cannot be made anew, or the folder cannot be read, all writes fail until that has changed.
@@ -53,10 +54,14 @@ class Nodes:
 
     Args:
         folder: where their files are; made when the first joins.
+
+    Attributes:
+        remade: counts the files that had vanished and were recreated.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self.remade = 0
         self._held: dict[str, int] = {}
 
     def join(self, node: str) -> None:
@@ -109,6 +114,7 @@ class Nodes:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
                 self._held[node] = _locked(path, locks())
                 os.close(file)
+                self.remade += 1
                 logger.warning("%s was removed while in use; it was recreated", path)
 
     def leave(self) -> None:

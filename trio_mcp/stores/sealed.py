@@ -40,6 +40,11 @@ class SealedStore:
         """Whether it outlives the process."""
         return self._store.durable
 
+    @property
+    def lapses(self) -> int:
+        """How often this process was not seen to live, like `Store.lapses`."""
+        return self._store.lapses
+
     async def write(self, changes: Sequence[Change]) -> None:
         """Make all changes or none, like `Store.write`."""
         sealed = [self._sealed(change) for change in changes]

@@ -215,6 +215,11 @@ class SqliteStore:
         # Whole: a lock that nobody knows of would never be released.
         await trio.to_thread.run_sync(self._nodes.join, node, limiter=self._node_threads)
 
+    @property
+    def lapses(self) -> int:
+        """How often the lock file of this process had vanished, like `Store.lapses`."""
+        return self._nodes.remade
+
     async def is_alive(self, node: str) -> bool:
         """Return whether the process of that name lives, like `Store.is_alive`."""
         self._check_open()

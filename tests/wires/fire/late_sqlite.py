@@ -53,6 +53,7 @@ class LateSqlite:
     """
 
     durable = True
+    lapses = 0
 
     def __init__(self, store: SqliteStore, late: Path) -> None:
         self._store = store

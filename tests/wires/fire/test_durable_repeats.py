@@ -33,11 +33,13 @@ KEYS = {"TRIO_MCP_KEYS": base64.urlsafe_b64encode(secrets.token_bytes(32)).decod
 ERAS = (NEWEST_LEGACY, MODERN)
 LATE = [
     *(("stdio", ERAS[in_time % 2], in_time) for in_time in range(4)),
+    *(("ws", ERAS[in_time % 2], in_time) for in_time in (1, 2)),
     *(("http", NEWEST_LEGACY, in_time) for in_time in (0, 3)),
     ("http", MODERN, 1),
 ]
 """With a store that is late, but for so many writes of each process. What is kept of legacy calls, sessions and streams is kept
-over HTTP alone: there the store is late once the client is connected. A call that asks is kept with its fourth write."""
+over HTTP alone. There, and over WebSocket, the store is late once the client is connected. A call that asks is kept with its
+fourth write."""
 
 STORES = [("stdio", mode, None) for mode in ERAS] + LATE
 wires = pytest.mark.parametrize(

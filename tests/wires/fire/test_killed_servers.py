@@ -100,6 +100,8 @@ async def test_a_task_finishes_whichever_message_its_server_dies_before(tmp_path
         ("stdio", MODERN, False, 1),
         ("stdio", MODERN, True, 0),
         ("stdio", MODERN, True, 2),
+        ("ws", MODERN, False, 2),
+        ("ws", MODERN, True, 1),
         ("http", NEWEST_LEGACY, False, 3),
     ],
 )

@@ -392,4 +392,7 @@ def legacy_endpoint(
     # The sessions of a proxy end with its connections to the server.
     is_kept = service.session_type is None
     home = SessionHome(service, durable, limits.session_idle) if is_kept and durable is not None else None
-    return LegacyEndpoint(service, store, limits, nursery, home)
+    endpoint = LegacyEndpoint(service, store, limits, nursery, home)
+    if home is not None:
+        nursery.start_soon(endpoint.sessions.leave_lost, home)
+    return endpoint

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
@@ -24,6 +25,12 @@ from .event_log import EventLog
 from .stored import HeldSession, SessionHome, SessionPlace
 from .stream_keeper import StreamKeeper
 from .streams import SessionStreams
+
+LOOK_SECONDS: Final = 2.0
+"""How often a process asks whether others may have taken over sessions that it has."""
+
+LAPSE_SECONDS: Final = 15.0
+"""For how long they may do so after it was not seen to live: longer than a claim may take that has begun before."""
 
 Spawn: TypeAlias = Callable[[Callable[[], Awaitable[None]]], None]
 """Runs something in a task that belongs to the application."""
@@ -179,6 +186,22 @@ class LegacySessions(SessionTable[LegacySession]):
                     self.end(entry, CancelReason.EXPIRED)
                 else:
                     await self._touch(entry)
+
+    async def leave_lost(self, home: SessionHome) -> None:
+        """Leave the sessions in which a client waits and which other processes have taken over; run it as a task.
+
+        They may do that when this process was not seen to live. What it writes would say so; in a call that waits for an
+        answer, which another process gets, nothing is written.
+        """
+        lapses, until = 0, -math.inf
+        while True:
+            await trio.sleep(LOOK_SECONDS)
+            if home.store.lapses != lapses:
+                lapses, until = home.store.lapses, trio.current_time() + LAPSE_SECONDS
+            if trio.current_time() <= until:
+                for entry in list(self._sessions.values()):
+                    if entry.place is not None and not entry.idle and await home.has_lost(entry.place):
+                        self.leave(entry)
 
     async def save(self, entry: LegacySession) -> None:
         """Store what has changed of a session; end it here if another process has it."""

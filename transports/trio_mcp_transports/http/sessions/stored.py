@@ -225,6 +225,12 @@ class SessionHome:
                     return False
         return True
 
+    async def has_lost(self, place: SessionPlace) -> bool:
+        """Return whether another process has a session; False if the store does not say."""
+        with log_failures(NOT_READ, self._records):
+            return not await self.catch_up(place)
+        return False
+
     async def _version_in_store(self, place: SessionPlace) -> int:
         """Return the version of the record, which this process has put. Raises `StoreConflict` if another one has."""
         record = await self.store.read(SESSION_KIND, place.key)
