@@ -37,15 +37,18 @@ class Shop:
         self.effects: list[str] = []
         self.started = trio.Event()
         self.go_on = trio.Event()
+        self.says = "progress"
 
     def server(self, store: CrashingStore | None) -> Server:
         server = self.newest = Server("shop", options=ServiceOptions(keys=KEYS, store=store))
         for tool in (self.order, self.count, self.two, self.slow, self.steady, self.sampled):
             server.tool(resume="replay")(tool)
+        server.tool(resume="replay")(self.asks)
         server.tool(task=True, resume="replay", name="two_as_task")(self.two)
         server.tool(self.parked)
         server.tool(self.logs)
         server.tool(self.unrepeatable)
+        server.tool(self.reports)
         return server
 
     async def order(self, ctx: Context) -> str:
@@ -91,6 +94,18 @@ class Shop:
     async def unrepeatable(self) -> str:
         await self.wait()
         return "done"
+
+    async def asks(self, ctx: Context) -> str:
+        await self.wait()
+        if self.says == "progress":
+            await ctx.progress(1, 2)
+            await trio.sleep_forever()
+        return (await ctx.elicit("Sure?", bool)).action
+
+    async def reports(self, ctx: Context) -> None:
+        await self.wait()
+        await ctx.progress(1, 2)
+        await trio.sleep_forever()
 
     async def logs(self, ctx: Context) -> str:
         await ctx.info("hello")
@@ -265,7 +280,7 @@ async def test_a_stream_goes_on_with_its_numbers_and_its_progress(disk: Disk, sh
     async with process(disk, shop) as second:
         rest = await second.resume(headers, half).end()
     told = [each["params"]["progress"] for each in rest.events if each.get("method") == "notifications/progress"]
-    numbers = [int(each.partition("-")[2]) for each in rest.ids]
+    numbers = [int(each.partition("-")[2].partition(".")[0]) for each in rest.ids]
     assert told == list(range(int(half.partition("-")[2]) + 1, 6))
     assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
     assert text_of(rest.last) == "counted"
@@ -865,7 +880,7 @@ async def test_a_stream_that_has_lost_its_beginning_goes_on_with_its_numbers(dis
     async with process(disk, shop) as second:
         rest = await second.resume(headers, call.ids[-1]).end()
     assert text_of(rest.last) == "counted"
-    assert rest.ids == ["1-5", "1-6"]
+    assert rest.ids == ["1-5.1", "1-6.1"]
 
 
 async def test_a_call_whose_answer_may_be_in_what_a_log_has_lost_ends_with_an_error(disk: Disk, shop: Shop) -> None:
@@ -912,6 +927,56 @@ async def test_a_client_gets_what_the_next_process_says_under_numbers_of_events_
         assert (await second.answer(headers, again, value=True)).status == 202
         await rest.end()
     assert text_of(rest.last) == "accept accept"
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_a_client_gets_an_answer_under_the_number_of_an_event_that_was_not_kept_also_when_its_stream_has_ended(
+    disk: Disk, shop: Shop, processes: int
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("reports", headers)
+        await call.until("id: ")
+        await trio.sleep(1)
+        first.store.lateness = lambda _changes: NEVER
+        shop.go_on.set()
+        await call.until('"progress":1')
+    for _ in range(processes):
+        async with process(disk, shop) as later:
+            await later.peer.post(request("ping", 9), headers)
+            # The stream has no reader, and ends with the error that the call is lost.
+            await trio.sleep(1)
+            if processes == 1:
+                rest = await later.resume(headers, call.ids[-1]).end()
+    if processes == 2:
+        async with process(disk, shop) as last:
+            rest = await last.resume(headers, call.ids[-1]).end()
+    assert rest.last["result"]["isError"]
+
+
+async def test_a_client_gets_a_question_under_the_number_of_an_event_that_was_not_kept_also_two_processes_later(
+    disk: Disk, shop: Shop
+) -> None:
+    async with process(disk, shop) as first:
+        headers = await first.peer.open_session()
+        call = await first.call("asks", headers)
+        await call.until("id: ")
+        await trio.sleep(1)
+        first.store.lateness = lambda _changes: NEVER
+        shop.go_on.set()
+        await call.until('"progress":1')
+    shop.says = "question"
+    async with process(disk, shop) as second:
+        await second.peer.post(request("ping", 9), headers)
+        await trio.sleep(1)
+    async with process(disk, shop) as third:
+        rest = third.resume(headers, call.ids[-1])
+        question = await asked(rest)
+        assert (await third.answer(headers, question, value=True)).status == 202
+        assert text_of((await rest.end()).last) == "accept"
+        # A client of this process has it, and does not get it again.
+        again = await third.resume(headers, rest.ids[-2]).end()
+        assert [each for each in again.events if "method" in each] == []
 
 
 async def test_a_session_that_was_deleted_does_not_come_back_while_the_store_fails(disk: Disk, shop: Shop) -> None:

@@ -64,7 +64,23 @@ async def test_a_call_that_was_dropped_before_it_said_anything_leaves_nothing_to
 
 
 @pytest.mark.parametrize(
-    "last", ["x", "1", "1-", "-1", "1-1-1", "01-0", "1-00", "1--1", " 1-0 x", "٣-1", "9" * 40 + "-1", "1-" + "9" * 40]
+    "last",
+    [
+        "x",
+        "1",
+        "1-",
+        "-1",
+        "1-1-1",
+        "1-1.0",
+        "1-1.",
+        "01-0",
+        "1-00",
+        "1--1",
+        " 1-0 x",
+        "٣-1",
+        "9" * 40 + "-1",
+        "1-" + "9" * 40,
+    ],
 )
 async def test_what_is_no_id_is_refused(talk: Talk, session: Session, last: str) -> None:
     reply = await session.call()
@@ -77,7 +93,7 @@ async def test_what_is_no_id_is_refused(talk: Talk, session: Session, last: str)
     assert not reply.ended.is_set()
 
 
-@pytest.mark.parametrize("last", ["0-0", "1-2", "2-0", "999-1"])
+@pytest.mark.parametrize("last", ["0-0", "1-2", "2-0", "999-1", "1-1.1"])
 async def test_an_event_that_was_never_sent_is_refused_and_takes_nothing_from_the_reader(
     talk: Talk, session: Session, last: str
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -70,6 +70,20 @@ class CallRecord(BaseModel):
     batch: bool = False
 
 
+class ContinuedStream(NamedTuple):
+    """A stream that a later process went on with.
+
+    Attributes:
+        stream: its number.
+        epoch: that of the process; the one that opened the session has 0.
+        last: the newest event that it knew.
+    """
+
+    stream: int
+    epoch: int
+    last: int
+
+
 class StoredSession(BaseModel):
     """The record of a session in a store.
 
@@ -78,6 +92,7 @@ class StoredSession(BaseModel):
         node: the process that has it.
         epoch: counts the processes that had it.
         standalone: the number of the stream for what belongs to no request; 0 before there is one.
+        continued: the streams that later processes went on with, in the order of their epochs.
     """
 
     model_config = ConfigDict(frozen=True, defer_build=True)
@@ -87,6 +102,7 @@ class StoredSession(BaseModel):
     epoch: int
     standalone: int
     snapshot: SessionSnapshot
+    continued: list[ContinuedStream] = []
 
 
 def encoded_record(record: StoredSession | CallRecord) -> bytes:

@@ -63,6 +63,15 @@ class Restoration:
             by_stream.setdefault(call.record.stream, []).append(call)
         said = {number: await streams.log.left(number) for number in by_stream}
         standalone = None if not place.standalone else await streams.log.left(place.standalone)
+        last = {
+            number: said[number].last
+            for number, calls in by_stream.items()
+            if any(call.record.id not in said[number].answered for call in calls)
+        }
+        if standalone is not None:
+            last[place.standalone] = standalone.last
+        await self.home.note_continued(place, self.entry.session, last)
+        streams.epoch, streams.continued = place.epoch, place.continued
         # From here on in one step: no message of the client may come in between.
         self.entry.store_in(self.home, place)
         if standalone is not None:

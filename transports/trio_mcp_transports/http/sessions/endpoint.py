@@ -318,8 +318,8 @@ class LegacyEndpoint:
 
     async def _resume(self, entry: LegacySession, last: str, incoming: AuthorizedRequest) -> None:
         """Send what a client missed of a stream, and carry the stream on if it has not ended."""
-        number, after = read_event_id(last)
-        after = entry.streams.known(number, after)
+        event = read_event_id(last)
+        number, after = event.stream, entry.streams.known(event)
         # Read first: an id that cannot be resumed takes nothing from a reader.
         events = await self._missed_events(entry, number, after)
         stream = entry.streams.active.get(number) or entry.streams.ended(number, Outbox(1))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 import trio
 
@@ -150,15 +150,25 @@ NOT_KEPT: Final = "the event store did not keep what was sent"
 NOT_READ: Final = "the event store did not give back what it keeps"
 NOT_FORGOTTEN: Final = "the event store did not forget a session that is over"
 
-EVENT_ID = re.compile(r"(0|[1-9][0-9]{0,11})-(0|[1-9][0-9]{0,11})", re.ASCII)
+EVENT_ID = re.compile(r"(0|[1-9][0-9]{0,11})-(0|[1-9][0-9]{0,11})(?:\.([1-9][0-9]{0,11}))?", re.ASCII)
 
 
-def event_id(stream: int, number: int) -> bytes:
-    return b"%d-%d" % (stream, number)
+class EventId(NamedTuple):
+    """The id of an event: `STREAM-NUMBER`, or `STREAM-NUMBER.EPOCH` if a later process than the first has sent it."""
+
+    stream: int
+    number: int
+    epoch: int = 0
+
+    def encode(self) -> bytes:
+        return b"%d-%d.%d" % self if self.epoch else b"%d-%d" % self[:2]
+
+    def __str__(self) -> str:
+        return self.encode().decode()
 
 
-def read_event_id(text: str) -> tuple[int, int]:
-    """The stream and the number of the event that a client saw last.
+def read_event_id(text: str) -> EventId:
+    """Return the id of the event that a client saw last.
 
     Raises:
         HttpRejection: 400, that is not an id of ours. It is not 404, which would tell the client that its session is over.
@@ -167,7 +177,7 @@ def read_event_id(text: str) -> tuple[int, int]:
     if match is None:
         # Only the first 64 characters are repeated: the rest may be megabytes.
         raise HttpRejection(400, f"The Last-Event-ID {text[:64]!r} is no event id of this server.")
-    return int(match[1]), int(match[2])
+    return EventId(int(match[1]), int(match[2]), int(match[3] or 0))
 
 
 class PromptStore(Protocol):
@@ -312,7 +322,7 @@ class EventLog:
         Raises:
             HttpRejection: 400 when they are no longer kept, or there never were any; 503 when the store fails.
         """
-        last = event_id(stream, after).decode()
+        last = EventId(stream, after)
         try:
             with trio.fail_after(STORE_SECONDS):
                 return await self._store.read(self._key(stream), after, PAGE)
@@ -321,7 +331,7 @@ class EventLog:
                 400, f"Some events after {last} are no longer kept: the stream cannot be resumed."
             ) from None
         except NoSuchEvent:
-            raise never_sent(stream, after) from None
+            raise never_sent(EventId(stream, after)) from None
         except Exception as error:  # noqa: BLE001  whatever a store raises
             raise self._not_read(error) from None
 
@@ -362,8 +372,8 @@ class EventLog:
         return LogKey(self._principal, self._session, stream)
 
 
-def never_sent(stream: int, number: int) -> HttpRejection:
-    return HttpRejection(400, f"An event {event_id(stream, number).decode()} was never sent in this session.")
+def never_sent(event: EventId) -> HttpRejection:
+    return HttpRejection(400, f"An event {event} was never sent in this session.")
 
 
 def first_of(events: Sequence[bytes]) -> Sequence[bytes]:

@@ -13,14 +13,16 @@
 # Each put names the version that it replaces. So of two processes that claim a session one has it, and one that is thought dead
 # and is not finds out with its next put: its session is ended there, and nothing in the store is touched.
 #
-# Ids of a later epoch begin where no earlier one has come to: those of streams, and those of requests to the client.
+# Ids of a later epoch begin where no earlier one has come to: those of streams, and those of requests to the client. The ids of
+# events name the epoch, since an earlier process may have sent events that its store did not keep, under numbers that others get
+# later (`continued`).
 
 from __future__ import annotations
 
 import hashlib
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -36,7 +38,13 @@ from trio_mcp.session import Peer, ServerSession, Service
 from trio_mcp.session.calls.earlier import UNREADABLE_CALL, left_run
 from trio_mcp.session.kept_requests import LeftCall, removal
 from trio_mcp.session.recovery.log import LOG_KIND, TakenOver, write_held
-from trio_mcp.session.recovery.snapshot import CallRecord, StoredSession, decoded_record, encoded_record
+from trio_mcp.session.recovery.snapshot import (
+    CallRecord,
+    ContinuedStream,
+    StoredSession,
+    decoded_record,
+    encoded_record,
+)
 from trio_mcp.storage import Change, Expect, Put, Record, Remove, Store, StoreConflict, UnreadableRecord
 
 from ...asgi.access import HttpRejection
@@ -69,6 +77,9 @@ OPEN_SECONDS: Final = 6.0
 CLAIM_SECONDS: Final = 6.0
 """How long the store may take to give back a session with its calls."""
 
+MAX_CONTINUED: Final = 1000
+"""How often it is remembered that a process went on with a stream; the oldest are forgotten."""
+
 PAGE: Final = 100
 """Records that are read at once."""
 
@@ -82,6 +93,7 @@ class SessionPlace:
         saved: the changes of the session that the record has.
         touched: when it was last put, on Trio's clock (seconds).
         standalone: the number of the stream for what belongs to no request; 0 without one.
+        continued: see `StoredSession`.
         may_be_stored: the store was asked to keep it.
     """
 
@@ -93,6 +105,7 @@ class SessionPlace:
     saved: int = 0
     touched: float = field(default_factory=trio.current_time)
     standalone: int = 0
+    continued: list[ContinuedStream] = field(default_factory=list[ContinuedStream])
     lock: trio.Lock = field(default_factory=trio.Lock)
 
 
@@ -168,6 +181,17 @@ class SessionHome:
             return False
         return True
 
+    async def note_continued(self, place: SessionPlace, session: ServerSession, last: Mapping[int, int]) -> None:
+        """Store which streams this process goes on with, before it does. Raises whatever the store raises.
+
+        Args:
+            last: the newest event of each that is known.
+        """
+        if last:
+            place.continued += [ContinuedStream(stream, place.epoch, known) for stream, known in last.items()]
+            del place.continued[:-MAX_CONTINUED]
+            await self._put(place, session)
+
     async def remove(self, place: SessionPlace) -> None:
         """Remove a session and its calls, soon if the store fails now. Done although all else is cancelled."""
         if not place.may_be_stored:
@@ -201,6 +225,7 @@ class SessionHome:
                 epoch=place.epoch,
                 standalone=place.standalone,
                 snapshot=session.snapshot(),
+                continued=place.continued,
             )
             place.may_be_stored = True
             try:
@@ -295,6 +320,7 @@ class SessionHome:
         if key in self._giving_back or (left.node != self.service.calls.node and await self.store.is_alive(left.node)):
             raise self.busy()
         place = SessionPlace(key, principal, left.epoch + 1, record.version, standalone=left.standalone)
+        place.continued += left.continued
         first = place.epoch * EPOCH_IDS + 1
         snapshot = left.snapshot.model_copy(update={"next_request_id": first})
         stored = left.model_copy(update={"node": self.service.calls.node, "epoch": place.epoch, "snapshot": snapshot})

@@ -42,12 +42,13 @@ from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.runtime import Account, Outbox
 from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 from trio_mcp.session.kept_requests import KeptRequest
+from trio_mcp.session.recovery.snapshot import ContinuedStream
 
 from ...asgi.access import HttpRejection
 from ...asgi.direct import StreamPart
 from ...asgi.exchange import KEEP_ALIVE_SECONDS, LEGACY_STATUS, Exchange
 from ...asgi.messages import AuthorizedRequest
-from .event_log import EventLog, event_id, first_of, never_sent
+from .event_log import EventId, EventLog, first_of, never_sent
 from .stream_keeper import StreamKeeper
 
 PRIMING_SECONDS: Final = 0.5
@@ -71,6 +72,10 @@ class SessionStreams:
     active: dict[int, SessionStream] = field(default_factory=dict, init=False)
     standalone: SessionStream | None = field(default=None, init=False)
     """The stream for what belongs to no request; it is there from the first GET on."""
+    epoch: int = field(default=0, init=False)
+    """Counts the processes that have had the session."""
+    continued: Sequence[ContinuedStream] = field(default=(), init=False)
+    """The streams that later processes went on with."""
 
     @property
     def idle(self) -> bool:
@@ -93,19 +98,24 @@ class SessionStreams:
         outbox.close()
         return stream
 
-    def known(self, number: int, after: int) -> int:
-        """Return the event after which a client resumes a stream, in the numbers of this process.
+    def known(self, event: EventId) -> int:
+        """Return the number of the event after which a client resumes a stream that has seen this one.
 
-        An earlier process may have sent events that its store did not keep, under numbers that others have here.
+        An earlier process may have sent events that its store did not keep, under numbers that others have by now.
+
+        Raises:
+            HttpRejection: 400, no process has sent it yet.
         """
-        stream = self.active.get(number)
-        return after if stream is None or stream.continued_after is None else min(after, stream.continued_after)
+        if event.epoch > self.epoch:
+            raise never_sent(event)
+        later = (each.last for each in self.continued if each.stream == event.stream and each.epoch > event.epoch)
+        return min((event.number, *later))
 
     async def read(self, number: int, after: int) -> Sequence[bytes]:
         """What came after an event, or the first part of it. Raises `HttpRejection` as `EventLog.read` does."""
         stream = self.active.get(number)
         if not 0 < number <= self.log.opened or (stream is not None and after > stream.last):
-            raise never_sent(number, after)
+            raise never_sent(EventId(number, after, self.epoch))
         if stream is not None and after == stream.last:
             return ()
         rejection: HttpRejection | None = None
@@ -120,7 +130,7 @@ class SessionStreams:
             raise rejection
         # The store failed to keep them: an empty answer would look as if nothing had been missed.
         if not events and stream is not None and after < stream.last:
-            raise HttpRejection(400, f"Some events after {event_id(number, after).decode()} were not kept.")
+            raise HttpRejection(400, f"Some events after {EventId(number, after, self.epoch)} were not kept.")
         return events
 
 
@@ -133,7 +143,6 @@ class SessionStream:
         is_open: it has been opened; before that there is no id to resume after, and nothing is logged.
         last: the number of the newest event; of a stream that has ended, more than that.
         extra_grace: seconds that its client was asked to wait before it resumes the stream.
-        continued_after: the newest event of an earlier process that is known, until a client gets one of this process.
     """
 
     streams: SessionStreams
@@ -143,7 +152,6 @@ class SessionStream:
     is_open: bool = field(default=False, init=False)
     last: int = field(default=0, init=False)
     extra_grace: float = field(default=0.0, init=False)
-    continued_after: int | None = field(default=None, init=False)
     consumer: StreamReader | BackgroundLogger | None = field(default=None, init=False)
     listener: ReplyTarget | OpenBatch | None = field(default=None, init=False)
     kept: list[KeptRequest] | None = field(default=None, init=False)
@@ -180,7 +188,6 @@ class SessionStream:
     def continue_after(self, number: int, last: int) -> None:
         """Go on with a stream of an earlier process, after its newest event."""
         self.number, self.last, self.is_open = number, last, True
-        self.continued_after = last
         self.streams.active[number] = self
 
     def open(self) -> bytes:
@@ -188,7 +195,7 @@ class SessionStream:
         self.assign_number()
         self.is_open = True
         self.streams.active[self.number] = self
-        return encode_priming_event(event_id(self.number, 0)) if self.sends_priming_event else b""
+        return encode_priming_event(self._id_of(0)) if self.sends_priming_event else b""
 
     def set_consumer(self, consumer: StreamReader | BackgroundLogger) -> None:
         """Make this the consumer, and call `on_replaced` of the one before."""
@@ -280,7 +287,10 @@ class SessionStream:
 
     def framed(self, first: int, events: Sequence[bytes]) -> bytes:
         numbered = enumerate(events, first)
-        return b"".join(encode_event(data, event_id(self.number, number)) for number, data in numbered)
+        return b"".join(encode_event(data, self._id_of(number)) for number, data in numbered)
+
+    def _id_of(self, number: int) -> bytes:
+        return EventId(self.number, number, self.streams.epoch).encode()
 
     async def end_response(self, retry: float | None) -> None:
         """End the response that carries it, and return when it has ended; the client resumes the stream later.
@@ -343,8 +353,6 @@ class StreamReader(Exchange):
                 return False
             after += len(sent)
             events = events[len(sent) :]
-            if stream.continued_after is not None and after > stream.continued_after:
-                stream.continued_after = None
         return True
 
     async def _send_counted(self, body: bytes, account: Account) -> bool:
@@ -402,10 +410,7 @@ class StreamReader(Exchange):
     async def _events(self) -> bytes:
         stream = self.stream
         first = b"" if stream.is_open else stream.open()
-        framed = await stream.flush(self)
-        if framed:
-            stream.continued_after = None
-        return first + framed
+        return first + await stream.flush(self)
 
 
 class BackgroundLogger:
