@@ -18,8 +18,9 @@ from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing, Sealer
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import Service
-from trio_mcp.session.calls import services, stored_keys
-from trio_mcp.session.calls.stored_keys import StoredKeys
+from trio_mcp.session.calls import services
+from trio_mcp.session.recovery import key_store
+from trio_mcp.session.recovery.key_store import KeyStore
 from trio_mcp.session.tasks.record import TaskRecord
 from trio_mcp.storage import Change, Record
 from trio_mcp.stores import adapters
@@ -50,7 +51,7 @@ class WallClock:
         with ExitStack() as stack:
             stack.enter_context(mock.patch.object(time, "time", self.now))
             # Those have taken `time.time` when they were defined.
-            stack.enter_context(mock.patch.object(stored_keys, "StoredKeys", partial(StoredKeys, _clock=self.now)))
+            stack.enter_context(mock.patch.object(key_store, "KeyStore", partial(KeyStore, _clock=self.now)))
             stack.enter_context(mock.patch.object(services, "Sealer", partial(Sealer, clock=self.now)))
             stack.enter_context(mock.patch.object(adapters, "StoredJournals", partial(StoredJournals, clock=self.now)))
             yield

@@ -16,12 +16,13 @@ from task_talk import DECLARES, ModernTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from trio_mcp import Context, RequestTimeout, Server, ServiceOptions, TaskOptions
+from trio_mcp.base.shared_limits import STORED_OUTCOMES
 from trio_mcp.protocol.jsonrpc import RequestId
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, REPEAT_OF
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import Limits, MemoryBudget
-from trio_mcp.session.calls import stored_keys
+from trio_mcp.session.recovery import key_store
 from trio_mcp.session.tasks.record import TAKEN_BACK_OWNER
 from trio_mcp.storage import Change, Put, StoreError, StoreFull, StoreTimeout
 from trio_mcp.types import ToolAnnotations
@@ -291,7 +292,7 @@ async def test_a_repeat_of_a_tool_that_may_run_twice_gets_the_task_that_there_is
 
 
 async def test_a_call_that_may_run_twice_runs_again_where_its_outcome_had_no_room(monkeypatch: Any) -> None:
-    monkeypatch.setattr(stored_keys, "MAX_STORED_BYTES", 0)
+    monkeypatch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=0))
     shop = SafeShop()
     shop.go_on.set()
     for _ in range(2):

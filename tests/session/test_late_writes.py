@@ -19,9 +19,8 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from trio_mcp.base.shared_limits import UNSETTLED
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
-from trio_mcp.session.calls.repeats import CallKey
-from trio_mcp.session.calls.stored_keys import Claim, StoredKey, StoredKeys
 from trio_mcp.session.recovery import settling
+from trio_mcp.session.recovery.key_store import CallKey, Claim, KeyStore, StoredKey
 from trio_mcp.storage import Change, Put, Remove, StoreError, StoreFull
 
 SETTLED = 60.0
@@ -233,7 +232,7 @@ async def test_a_key_that_is_claimed_again_is_left_no_more(shop: Shop, autojump_
         keys = stored_keys_of(first)
         claim = await keys.claim(KEY)
         assert isinstance(claim, Claim)
-        keys.leave(claim)
+        claim.leave()
         # Before the task runs that writes it.
         again = await keys.claim(KEY)
         assert isinstance(again, Claim)
@@ -257,14 +256,14 @@ async def test_a_key_that_was_given_up_is_not_blocked_by_a_repeat_that_a_full_st
         assert isinstance(claim, Claim)
         first.store.on_write = is_full
         # No call is started: the server runs as many as it may.
-        keys.give_up(claim)
+        claim.give_up()
         await wait_all_tasks_blocked()
         with pytest.raises(StoreFull):
             await keys.claim(KEY)
         first.store.on_write = lambda _changes: None
         again = await keys.claim(KEY)
         assert isinstance(again, Claim)
-        keys.give_up(again)
+        again.give_up()
         await trio.sleep(SETTLED)
         assert unsettled(first) == 0
         async with process(shop, Modern) as second:
@@ -281,8 +280,8 @@ async def test_an_open_key_of_this_process_that_nothing_here_knows_is_never_run(
         assert (known.is_over, known.outcome) == (True, None)
 
 
-def stored_keys_of(process: Process) -> StoredKeys:
-    keys = process.player.talk.service.calls.stored_keys
+def stored_keys_of(process: Process) -> KeyStore:
+    keys = process.player.talk.service.idempotency_keys.store
     assert keys is not None
     return keys
 

@@ -17,8 +17,9 @@ from trio_mcp.protocol.revisions import IDEMPOTENCY, IDEMPOTENCY_KEY, OUTCOME_UN
 from trio_mcp.protocol.sealing.request_state import KeyRing
 from trio_mcp.runtime import CancelReason, Limits, MemoryBudget
 from trio_mcp.server import Context, Server
-from trio_mcp.session import TaskOptions
-from trio_mcp.session.calls import repeats
+from trio_mcp.session import TaskOptions, keyed_calls
+from trio_mcp.session.recovery.key_store import KEY_LIFE
+from trio_mcp.session.sizes import KEY_SIZE
 from trio_mcp.types import ToolAnnotations
 
 KEY = {IDEMPOTENCY_KEY: "k1"}
@@ -185,7 +186,7 @@ async def test_the_outcome_is_kept_for_the_grace_and_the_key_for_ten_minutes_mor
         await trio.sleep(59)
         await player.call("work", meta=KEY)
         assert await player.text() == "run 1"
-        for pause in (2, repeats.KEY_LIFE - 3):
+        for pause in (2, KEY_LIFE - 3):
             await trio.sleep(pause)
             await player.call("work", meta=KEY)
             assert is_lost(await player.error())
@@ -442,10 +443,10 @@ async def test_keys_and_outcomes_draw_from_the_memory_budget_until_they_are_over
         await player.call("work", meta=KEY)
         await player.text()
         await wait_all_tasks_blocked()
-        assert memory.drawn > before + repeats.KEY_SIZE
+        assert memory.drawn > before + KEY_SIZE
         await trio.sleep(61)
-        assert memory.drawn == before + repeats.KEY_SIZE
-        await trio.sleep(repeats.KEY_LIFE)
+        assert memory.drawn == before + KEY_SIZE
+        await trio.sleep(KEY_LIFE)
         assert memory.drawn == before
 
 
@@ -455,7 +456,7 @@ async def test_a_key_that_has_no_room_is_refused_and_nothing_runs(era: type[Lega
         await player.call("work")
         await player.text()
         with memory.open() as hog:
-            hog.draw(memory.total - memory.drawn - repeats.KEY_SIZE + 1)
+            hog.draw(memory.total - memory.drawn - KEY_SIZE + 1)
             await player.call("work", meta=KEY)
             assert (await player.error())["code"] == SERVER_BUSY
         assert runs.count == 1
@@ -464,7 +465,7 @@ async def test_a_key_that_has_no_room_is_refused_and_nothing_runs(era: type[Lega
 async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
     era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeats, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=2))
+    monkeypatch.setattr(keyed_calls, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=2))
     runs = Runs()
     async with play(runs.server(), era) as player:
         for number in range(3):
@@ -479,8 +480,8 @@ async def test_too_many_outcomes_drop_the_oldest_and_its_call_is_lost(
 async def test_when_keys_were_dropped_early_a_repeat_that_says_so_still_does_not_run(
     era: type[Legacy], monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    monkeypatch.setattr(repeats, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=0))
-    monkeypatch.setattr(repeats, "USED_KEYS", USED_KEYS._replace(limit=1))
+    monkeypatch.setattr(keyed_calls, "KEYED_OUTCOMES", KEYED_OUTCOMES._replace(limit=0))
+    monkeypatch.setattr(keyed_calls, "USED_KEYS", USED_KEYS._replace(limit=1))
     runs = Runs()
     async with play(runs.server(), era) as player:
         for number in range(3):
@@ -491,7 +492,7 @@ async def test_when_keys_were_dropped_early_a_repeat_that_says_so_still_does_not
         await player.call("work", meta=repeated)
         assert is_lost(await player.error())
         # Every key that was dropped would be over by now.
-        await trio.sleep(repeats.KEY_LIFE + 61)
+        await trio.sleep(KEY_LIFE + 61)
         await player.call("work", meta=repeated)
         assert await player.text() == "run 4"
 
@@ -499,7 +500,7 @@ async def test_when_keys_were_dropped_early_a_repeat_that_says_so_still_does_not
 async def test_keys_that_one_principal_has_dropped_early_cost_another_nothing(
     era: type[Legacy], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(repeats, "USED_KEYS", USED_KEYS._replace(limit=4))
+    monkeypatch.setattr(keyed_calls, "USED_KEYS", USED_KEYS._replace(limit=4))
     runs = Runs()
     async with runs.server(outcome_grace=0).open_service() as service:
         alice, bob = (era(Talk(service, principal=name), EVERYTHING) for name in ("alice", "bob"))

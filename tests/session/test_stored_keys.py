@@ -13,12 +13,13 @@ from talk import Legacy, Modern, Talk, accept
 from task_talk import DECLARES, LegacyTask
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from trio_mcp.base.shared_limits import STORED_OUTCOMES
 from trio_mcp.protocol.jsonrpc import INVALID_PARAMS, SERVER_BUSY
 from trio_mcp.protocol.revisions import IDEMPOTENCY_KEY, OUTCOME_UNKNOWN, REPEAT_OF
 from trio_mcp.protocol.sealing.at_rest import Vault
 from trio_mcp.protocol.sealing.request_state import KeyRing
-from trio_mcp.session.calls import stored_keys
-from trio_mcp.session.calls.stored_keys import KEY_KIND
+from trio_mcp.session.recovery import key_store
+from trio_mcp.session.recovery.key_store import KEY_KIND
 from trio_mcp.session.recovery.log import LOG_KIND
 from trio_mcp.storage import Change
 from trio_mcp.stores.sealed import entry_place
@@ -280,7 +281,7 @@ async def test_a_store_that_fails_at_the_end_costs_the_repeat_its_outcome(shop: 
 
 
 async def test_more_outcomes_than_may_be_stored_are_not(shop: Shop, era: type[Legacy], monkeypatch: Any) -> None:
-    monkeypatch.setattr(stored_keys, "MAX_STORED_BYTES", 10)
+    monkeypatch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=10))
     shop.hold.set()
     async with process(shop, era) as first:
         await first.call("pay")
@@ -291,7 +292,7 @@ async def test_more_outcomes_than_may_be_stored_are_not(shop: Shop, era: type[Le
 
 
 async def test_no_caller_fills_the_room_of_the_others(shop: Shop, era: type[Legacy], monkeypatch: Any) -> None:
-    monkeypatch.setattr(stored_keys, "MAX_STORED_BYTES", 1000)
+    monkeypatch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=1000))
     shop.hold.set()
     async with process(shop, era) as first:
         for number in range(20):
@@ -399,7 +400,7 @@ async def test_nothing_runs_if_all_go_while_the_key_is_recorded_and_a_repeat_run
         go_on.set()
         await wait_all_tasks_blocked()
         assert shop.done == []
-        assert not only.player.talk.service.calls.keyed
+        assert not only.player.talk.service.idempotency_keys
         await only.call("pay")
         assert await only.text() == "paid 1"
 

@@ -25,6 +25,7 @@ from task_talk import LegacyTask, ModernTask
 from trio.testing import wait_all_tasks_blocked
 
 from trio_mcp import Context, HttpLimits, Server, ServiceOptions, TaskOptions
+from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.base.shared_limits import (
     ANSWERED_QUESTIONS,
     AWAITED_PAGES,
@@ -62,15 +63,16 @@ from trio_mcp.errors import LimitExceeded
 from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.relay import Backfill, RelayServer, host_links
 from trio_mcp.relay.proxies import proxy
-from trio_mcp.runtime import Account, Limits, MemoryBudget
+from trio_mcp.runtime import Account, Limits, MemoryBudget, open_supervisor
 from trio_mcp.server import registration
-from trio_mcp.session import Peer, subscriptions
-from trio_mcp.session.calls import directory, repeats, url_elicitations
+from trio_mcp.session import Peer, keyed_calls, subscriptions
+from trio_mcp.session.calls import directory, url_elicitations
 from trio_mcp.session.calls.directory import CallDirectory
-from trio_mcp.session.calls.repeats import CallKey, KeyedCalls
-from trio_mcp.session.calls.stored_keys import OutcomeRoom
 from trio_mcp.session.calls.url_elicitations import SessionPages, UrlElicitations
-from trio_mcp.session.recovery import settling
+from trio_mcp.session.keyed_calls import KeyTable
+from trio_mcp.session.recovery import key_store, settling
+from trio_mcp.session.recovery.key_store import CallKey, Claim, KeyStore
+from trio_mcp.session.recovery.settling import Settling
 from trio_mcp.storage import Append, Forget, LogKey, Put, Record, StoreError, StoreFull
 from trio_mcp.stores.adapters import StoredEvents
 from trio_mcp.stores.memory import MemoryEventStore
@@ -279,13 +281,21 @@ async def awaited_pages() -> AsyncIterator[Hold]:
 
 @asynccontextmanager
 async def stored_outcomes() -> AsyncIterator[Hold]:
-    room = OutcomeRoom(LIMIT, trio.current_time)
+    records, numbers = RepeatedRecords(peer_logger(__name__)), itertools.count()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(key_store, "STORED_OUTCOMES", STORED_OUTCOMES._replace(limit=LIMIT))
+        async with open_supervisor() as supervisor:
+            unsettled = Settling(supervisor, MemoryBudget(), records)
+            keys = KeyStore(MemoryStore(), "node", 60.0, records, supervisor, unsettled)
 
-    async def hold(caller: str | None) -> str | None:
-        # No caller reads why: its call has its result, which is only not stored.
-        return None if room.take(caller, 1, 60) else f"{STORED_OUTCOMES.what}: {LIMIT}, a quarter of it: {LIMIT // 4}"
+            async def hold(caller: str | None) -> str | None:
+                claim = await keys.claim(CallKey(str(next(numbers)).encode(), b"", None, caller))
+                assert isinstance(claim, Claim)
+                # No caller reads why: its call has its result, which is only not stored.
+                is_stored = keys.over(claim, Encoded(b" ")).stored.outcome is not None
+                return None if is_stored else f"{STORED_OUTCOMES.what}: {LIMIT}, a quarter of it: {LIMIT // 4}"
 
-    yield hold
+            yield hold
 
 
 @asynccontextmanager
@@ -527,14 +537,14 @@ def keyed(name: str, size: int, *, grace: float = 60) -> AbstractAsyncContextMan
     @asynccontextmanager
     async def opened() -> AsyncIterator[Keep]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(repeats, name, getattr(repeats, name)._replace(limit=LIMIT * size))
-            with closing(KeyedCalls[str](grace, MemoryBudget())) as calls:
+            patch.setattr(keyed_calls, name, getattr(keyed_calls, name)._replace(limit=LIMIT * size))
+            with closing(KeyTable(grace, MemoryBudget())) as calls:
                 keys: list[CallKey] = []
 
                 def keep(caller: str | None) -> Mapping[str | None, int]:
                     key = CallKey(str(len(keys)).encode(), b"", None, caller)
                     keys.append(key)
-                    calls.begin(key, None).end_with(Encoded(b" " * size))
+                    calls.begin(key).end_as_task(None, Encoded(b" " * size))
                     find = calls.find if grace else calls.was_used
                     return Counter(key.owner for key in keys if find(key))
 

@@ -29,7 +29,7 @@ from ..protocol.sealing.owned_names import OwnedNames
 from ..protocol.sealing.request_state import KeyRing, to_base64url
 from ..protocol.uri.uris import KEPT, KEPT_HERE, is_kept, with_links
 from ..server.large_results import with_kept_links
-from ..session.calls.repeats import MAX_KEY, malformed
+from ..session.idempotency import MAX_KEY, malformed
 from ..session.tasks.requests import unknown_task
 from ..types import JsonObject, JsonValue, Model, ReadResourceRequestParams, RequestParams
 from .rounds import ASKING, Round, RoundStates, as_object

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from . import (
         batch as batch,
         client as client,
+        idempotency as idempotency,
         kept_results as kept_results,
-        keyed_requests as keyed_requests,
+        keyed_calls as keyed_calls,
         listen_requests as listen_requests,
         observing as observing,
         recovery as recovery,
@@ -80,8 +81,9 @@ else:
             "channel": "AnyChannel MessageChannel as_message_channel",
             "client": "ClientSession",
             "envelope": ("ANONYMOUS Caller Envelope MessageFacts MessageMiddleware Peer Received Sent received"),
+            "idempotency": "",
             "kept_results": "",
-            "keyed_requests": "",
+            "keyed_calls": "",
             "listen_requests": "",
             "middleware": "make_session",
             "observing": "ReplyStatistics ServiceStatistics",
@@ -96,5 +98,5 @@ else:
             "transport": "ChannelServer SharedServer Transport check_options find_transport",
             "tree": "AwaitedAnswers BranchTree CallState CallTree ClientTree ServiceTree",
         },
-        in_calls="batch calls kept_results keyed_requests listen_requests recovery tasks token_usage",
+        in_calls="batch calls idempotency kept_results keyed_calls listen_requests recovery tasks token_usage",
     )

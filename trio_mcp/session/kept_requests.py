@@ -68,7 +68,7 @@ class KeptRequest:
             self.log = log = services.open_log(self.key, CALL_SECONDS, holding=self.holding)
             # The session goes on with it: no repeat may run it beside.
             keyed, memory = self.call.keyed, self.call.memory
-            handing_over = [] if keyed is None or keyed.stored is None else keyed.stored.handing_over()
+            handing_over = () if keyed is None else keyed.handing_over()
             log.opening, log.on_opened = [Put(self.record), *handing_over], self._note_opened
             self.before = None if memory is None else memory.log
             # First, so that a step that begins meanwhile is written after what comes before it.
@@ -78,7 +78,7 @@ class KeptRequest:
     def _note_opened(self) -> None:
         """Note that the request is in the store, and that its idempotency key is over there."""
         if self.call is not None and self.call.keyed is not None:
-            self.call.keyed.stored = None
+            self.call.keyed.handed_over()
 
     def take_back(self) -> None:
         """Let the call write where it did before: the request is not in the store, and will not be."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
@@ -12,6 +12,7 @@ from ..base.values import make_tuple
 from ..errors import LimitExceeded
 from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail, ErrorResponse, RequestId, Response
 from ..runtime import CancelReason, Outbox
+from ..storage import Change
 from ..types import JsonObject, Model
 from .envelope import Envelope, answer_envelope
 
@@ -28,6 +29,33 @@ def reply_of(
     if isinstance(outcome, Encoded):
         return make_tuple(Response, (request_id, outcome, more))
     return ErrorResponse(request_id, outcome, more)
+
+
+class OutcomeKeeper(Protocol):
+    """What keeps the outcome of a call for repeats of its request: its idempotency key."""
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether the next process gets the outcome too, or goes on with the call."""
+        ...
+
+    def end_leg(self, outcome: LegOutcome, targets: Sequence[ReplyTarget]) -> bool:
+        """Keep the outcome of the first leg; those of later ones are found by the state that leads to them.
+
+        Returns:
+            whether it is sent to the targets from here, once it is stored.
+        """
+        ...
+
+    def end(self) -> None:
+        """The call is over."""
+
+    def handing_over(self) -> Sequence[Change]:
+        """Return the changes after which nothing is run under the key any more, because a session goes on with the call."""
+        ...
+
+    def handed_over(self) -> None:
+        """Note that these changes were made."""
 
 
 class Answering(Protocol):

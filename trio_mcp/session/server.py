@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Final
 
 from .. import session
 from ..base.logs import RepeatedRecords, peer_logger
@@ -50,7 +50,7 @@ from ..protocol.jsonrpc import (
     Unanswered,
     error_response,
 )
-from ..protocol.revisions import Side
+from ..protocol.revisions import IDEMPOTENCY_KEY, KEYED_METHOD, Side
 from ..protocol.sealing.request_state import RequestDigest
 from ..runtime import Account, CancelReason, Journal, Outbox
 from ..types import InputResponseRequestParams, Model
@@ -59,7 +59,6 @@ from .calls.asks_requests import CallByRequests, resume_request
 from .calls.call import Call, Plan
 from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
-from .calls.repeats import KEY_MARK, KEYED_METHOD, read_key
 from .calls.services import CallServices
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
@@ -67,10 +66,10 @@ from .replies import OpenRequests, ReplyTarget
 from .service import Service
 from .session_state import LISTEN_METHOD, SESSION_METHODS, SessionState
 
-if TYPE_CHECKING:
-    from .keyed_requests import KeyedRequests
-
 logger = peer_logger("trio_mcp.session")
+
+KEY_MARK: Final = IDEMPOTENCY_KEY.encode()
+"""Without these bytes a `_meta` has no idempotency key."""
 
 
 class ServerSession:
@@ -350,10 +349,11 @@ class ServerSession:
                 check(facts, params)
             calls.retries.carry_on(service.calls, facts, params, target, self._route)
             return None
-        key = None
+        key = keyed = None
         if method == KEYED_METHOD and terms.meta.raw.find(KEY_MARK) >= 0:
-            key = read_key(facts, params)
-            if key is not None and self._keyed().repeat(key, facts, params, target):
+            key = session.idempotency.read_key(facts, params)
+            keyed = session.keyed_calls.KeyedRequest(self._asks, self._start_call, facts, params, target)
+            if key is not None and service.idempotency_keys.repeat(key, keyed, service.request_checks.get(method)):
                 return None
         own_method = SESSION_METHODS.get(method)
         answer = self._route(facts, params) if own_method is None else own_method(self._state, params, facts)
@@ -366,11 +366,9 @@ class ServerSession:
             makes_task = True
             # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
             as_task = not (answer.task is TaskSupport.LATER and asks_in_rounds)
-        if key is not None:
-            # Those of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
-            alone = service.calls.keys is None or not (facts.own_headers and asks_in_rounds)
-            keyed = self._keyed()
-            keyed.start(key, answer, facts, params, target, as_task=as_task, makes_task=makes_task, alone=alone)
+        if key is not None and keyed is not None:
+            new = session.idempotency.NewCall(service.calls, answer, as_task)
+            service.idempotency_keys.start(key, new, keyed, makes_task=makes_task)
         elif as_task:
             service.tasks.start(answer, facts, params, target)
         else:
@@ -394,9 +392,6 @@ class ServerSession:
         resume_request(self.service.calls, answer, facts, target, self._asks, run, log)
         target.params = params
         return None
-
-    def _keyed(self) -> KeyedRequests:
-        return session.keyed_requests.KeyedRequests(self.service, self._asks, self._start_call)
 
     def _start_call(
         self,

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import InitVar, dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
 
@@ -32,12 +32,14 @@ from . import tasks
 from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
-from .calls.repeats import KeyedCalls
 from .calls.services import CallServices, Usage
 from .envelope import ANONYMOUS, Caller, Envelope, MessageMiddleware, Peer, sent_size
 from .options import ServiceOptions
 from .sizes import QUEUE_SIZE
 from .subscriptions import Follower, Subscriptions
+
+if TYPE_CHECKING:
+    from .idempotency import IdempotencyKeys
 
 # What a server offers, as a service uses it.
 
@@ -120,6 +122,7 @@ class Service:
         self.session_type: Callable[..., object] | None = None
         """Makes the sessions of a proxy; None for those of a server. Takes what `make_session` takes."""
         self.turn = LoopTurn()
+        self._keys: IdempotencyKeys | None = None
         self.records = RepeatedRecords(logger, lines=SHARED_LINES)
         self.calls = CallServices[Call](
             supervisor=self.supervisor,
@@ -130,7 +133,6 @@ class Service:
             directory=CallDirectory(self.options.outcome_grace, self.options.memory),
             # New at each start: a state that an earlier process has sealed is not one of this process.
             node="-".join(filter(None, (self.options.node, secrets.token_urlsafe(8)))),
-            keyed=KeyedCalls(self.options.outcome_grace, self.options.memory),
             state=self.state,
             records=self.records,
             routes=self.routes,
@@ -173,6 +175,20 @@ class Service:
             state = self.state
             with self.calls.usage.held():
                 yield state
+
+    @property
+    def idempotency_keys(self) -> IdempotencyKeys:
+        """The idempotency keys of the calls; made for the first request that has one."""
+        if self._keys is None:
+            self._keys = session.idempotency.IdempotencyKeys(self.calls, lambda: self.tasks)
+        return self._keys
+
+    def close(self) -> None:
+        """Forget what is kept for repeats; no call runs any more."""
+        self.records.close()
+        self.calls.directory.close()
+        if self._keys is not None:
+            self._keys.close()
 
     @cached_property
     def tasks(self) -> tasks.tasks.Tasks:
@@ -315,15 +331,14 @@ async def open_service(
             tuple(message_middleware),
         )
         prepare(service)
-        with closing(service.records), closing(service.calls.keyed), closing(service.calls.directory) as directory:
-            supervisor.spawn(directory.evict_in_time)
-            supervisor.spawn(service.calls.keyed.drop_in_time)
+        with closing(service):
+            supervisor.spawn(service.calls.directory.evict_in_time)
             if store.durable:
                 await store.join(service.calls.node)
                 supervisor.spawn(tasks.adoption.adopt_all, service.tasks)
-                if service.calls.stored_keys is not None:
-                    await service.calls.stored_keys.introduce()
-                    supervisor.spawn(service.calls.stored_keys.stay_known)
+                if service.idempotency_keys.store is not None:
+                    await service.idempotency_keys.store.introduce()
+                    supervisor.spawn(service.idempotency_keys.store.stay_known)
             yield service
             with trio.CancelScope(shield=True):
                 await supervisor.drain(0)

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
         legs as legs,
         memory as memory,
         pending_asks as pending_asks,
-        repeats as repeats,
         retries as retries,
-        stored_keys as stored_keys,
         url_elicitations as url_elicitations,
     )
 else:
@@ -27,10 +25,8 @@ else:
             "legs": "",
             "memory": "",
             "pending_asks": "",
-            "repeats": "",
             "retries": "",
-            "stored_keys": "",
             "url_elicitations": "",
         },
-        in_calls="asks_requests asks_rounds client_tasks earlier memory retries stored_keys url_elicitations",
+        in_calls="asks_requests asks_rounds client_tasks earlier memory retries url_elicitations",
     )

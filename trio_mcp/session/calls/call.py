@@ -55,7 +55,7 @@ from ...storage import StoreError
 from ...types import JsonValue, LoggingLevel, Model
 from .. import calls
 from ..envelope import Envelope, content_size
-from ..replies import LegOutcome, ReplyTarget
+from ..replies import LegOutcome, OutcomeKeeper, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
 from .facts import IS_REPLAYED, ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
 from .failures import (
@@ -117,8 +117,8 @@ class Call(ABC, Generic[OriginT_co]):
     """Further requests that get the same reply; the first takes the place of `target`, with its own facts if it has any here."""
     _origins: dict[ReplyTarget, OriginT_co] | None = field(default=None, init=False)
     """The connections of the copies whose place a repeat has taken; None before the first repeat of a call that needs them."""
-    keyed: calls.repeats.KeyedCall[Call] | None = field(default=None, init=False)
-    """What is known of it under its idempotency key; None without one."""
+    keyed: OutcomeKeeper | None = field(default=None, init=False)
+    """Its idempotency key; None without one."""
     _reports: ProgressReports | None = field(default=None, init=False)
     """The progress it has reported; None before the first report."""
 
@@ -354,14 +354,14 @@ class Call(ABC, Generic[OriginT_co]):
 
     def _end_keyed(
         self,
-        keyed: calls.repeats.KeyedCall[Call],
+        keyed: OutcomeKeeper,
         outcome: LegOutcome,
         target: ReplyTarget | None,
         copies: Iterable[ReplyTarget],
     ) -> bool:
         """Keep an outcome under the key of the call; return whether it is sent from there, once it is stored."""
         # A repeat goes on in the next process with what this one has recorded, or gets the unknown-outcome error.
-        goes_on = keyed.stored is not None and self.actor.cancel_reason is CancelReason.SHUTDOWN
+        goes_on = keyed.is_stored and self.actor.cancel_reason is CancelReason.SHUTDOWN
         targets = [*(() if target is None else (target,)), *copies]
         if not keyed.end_leg(None if goes_on else outcome, targets):
             return False

@@ -20,12 +20,11 @@ from ...protocol.sealing.request_state import KeyRing, Sealer
 from ...runtime import Supervisor
 from ...storage import JournalStore
 from ...types import JsonObject, Model, Tool
-from .. import calls, recovery
+from .. import recovery
 from ..options import ServiceOptions
 from ..replies import LegOutcome
 from .directory import CallDirectory
 from .facts import RequestFacts
-from .repeats import KeyedCalls
 from .url_elicitations import UrlElicitations
 
 if TYPE_CHECKING:
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
     from ..recovery.log import CallLog, Holding
     from ..recovery.settling import Settling
     from .ended import EndedCall
-    from .stored_keys import StoredKeys
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -168,7 +166,6 @@ class CallServices(Generic[C]):
         records: counts what clients can make the server log, over all connections.
         routes: serve what a call requests from its own server, by method.
         store: keeps what may have to outlive the process.
-        keyed: the calls with an idempotency key.
         state: what the author's lifespan yielded; None without one.
         stray_replies: counts replies of clients that no call waited for.
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
@@ -194,7 +191,6 @@ class CallServices(Generic[C]):
     records: RepeatedRecords
     routes: Mapping[str, Callable[[RequestFacts, Model], object]]
     store: Store
-    keyed: KeyedCalls[C]
     state: object = None
     stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
     raised: RaisedErrors | None = None
@@ -221,7 +217,7 @@ class CallServices(Generic[C]):
         )
         new.ring, new.kept = self.ring, self.kept
         if self.store.durable:
-            new.settling, new.stored_keys, new.call_claims = self.settling, self.stored_keys, self.call_claims
+            new.settling, new.call_claims = self.settling, self.call_claims
         # Making it may log a warning, which is for the first call that asks.
         if "sealer" in self.__dict__:
             new.sealer = self.sealer
@@ -250,15 +246,6 @@ class CallServices(Generic[C]):
     def is_durable(self) -> bool:
         """Whether calls that may be replayed write what they do into a store that outlives this process."""
         return self.store.durable
-
-    @cached_property
-    def stored_keys(self) -> StoredKeys | None:
-        """The idempotency keys that outlive this process; None without a durable store."""
-        if not self.store.durable:
-            return None
-        return calls.stored_keys.StoredKeys(
-            self.store, self.node, self.options.outcome_grace, self.records, self.supervisor, self.settling
-        )
 
     @cached_property
     def call_claims(self) -> CallClaims:

@@ -5,15 +5,16 @@ from typing import TYPE_CHECKING
 from ...base import late
 
 if TYPE_CHECKING:
-    from . import claims as claims, log as log, settling as settling, snapshot as snapshot
+    from . import claims as claims, key_store as key_store, log as log, settling as settling, snapshot as snapshot
 else:
     __getattr__, __dir__, __all__ = late.exports(
         __name__,
         {
             "claims": "",
+            "key_store": "",
             "log": "",
             "settling": "",
             "snapshot": "",
         },
-        in_calls="log",
+        in_calls="key_store log",
     )

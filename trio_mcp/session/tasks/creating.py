@@ -1,7 +1,7 @@
 """Creating a task: its record is stored, then its work begins and the request is answered."""
 
 # A task whose record may be written late, after its request was answered with an error or withdrawn, is taken back. With an
-# idempotency key the record of the key is the fence (`stored_keys.py`): the two are written in one step. Any other task leaves a
+# idempotency key the record of the key is the fence (`idempotency.py`): the two are written in one step. Any other task leaves a
 # record that says so under its own key for a minute, in its place or before it comes (`settling.py`). It is written again until
 # that is known, or the process ends: then a record of it that was there is a task that the next process goes on with, as after a
 # crash while the request waits for its answer.
@@ -25,6 +25,7 @@ from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
 from ..calls.failures import NO_REPLY_REASONS, error_detail, store_failure
 from ..calls.services import CallServices
+from ..recovery.key_store import Claim
 from ..recovery.log import LOG_KIND, encoded_entry
 from ..recovery.settling import FencedRecord
 from ..replies import LegOutcome, ReplyTarget
@@ -55,31 +56,13 @@ class TaskTable(Protocol):
         ...
 
 
-class StoredAnswer(Protocol):
-    """The answer of a request that creates a task, in the store: a repeat gets it from the next process too."""
-
-    def creating(self, outcome: LegOutcome, undo: Sequence[Change]) -> Sequence[Change]:
-        """Return the changes that store the answer.
-
-        Args:
-            undo: changes that undo the others of the same write, for `take_back`.
-        """
-        ...
-
-    async def take_back(self) -> None:
-        """Make it unknown again, whether it was written or will be late; return after the first attempt.
-
-        It is made also while the caller is cancelled.
-        """
-
-
 @dataclass(slots=True, eq=False)
 class NewTask:
     """A task that is to be stored, and whose work then begins.
 
     Args:
         services: those of the offers that the plan is of; others may take their place before the task is stored.
-        stored: where the answer is stored with the task; None if a repeat in another process would not get it.
+        claim: of its idempotency key, with which the answer is stored; None if a repeat in another process would not get it.
         one: lets no second task come of the same call; None if there is nothing to look for.
         run: what the call has recorded that becomes the task; None for a new one.
         held: changes that are a conflict once another process runs that call.
@@ -94,7 +77,7 @@ class NewTask:
     task: OpenTask
     plan: Plan
     facts: RequestFacts
-    _stored: StoredAnswer | None = None
+    _claim: Claim | None = None
     _one: OneTask | None = None
     run: EarlierRun | None = None
     held: Sequence[Change] = ()
@@ -116,8 +99,8 @@ class NewTask:
             self._fence = FencedRecord(tasks.store, KIND, place.key, place.owner)
             changes: list[Change] = [self._fence.begin(place.value, place.expires_at)]
             # In one step: else a repeat after a crash would create a second task.
-            if self._stored is not None:
-                changes += self._stored.creating(answer, self._removal)
+            if self._claim is not None:
+                changes += self._claim.creating(answer, self._removal)
             if self._one is not None:
                 changes += self._one.creating(answer)
             changes += self.held
@@ -152,8 +135,8 @@ class NewTask:
         task = self.task
         if task.work is not None:
             task.work.actor.cancel(CancelReason.EXPIRED)
-        if self._stored is not None:
-            await self._stored.take_back()
+        if self._claim is not None:
+            await self._claim.take_back()
         else:
             await self.services.settling.settle(self._remove, self.facts.principal, TAKE_BACK_SECONDS)
 

@@ -32,8 +32,9 @@ from ..calls.call import Call, Plan
 from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
 from ..calls.services import CallServices
+from ..recovery.key_store import Claim
 from ..replies import LegOutcome, ReplyTarget
-from .creating import Creating, NewTask, StoredAnswer, create_from
+from .creating import Creating, NewTask, create_from
 from .open_task import OpenTask, find_answer
 from .questions import POLLS, Unattended
 from .record import NO_QUESTIONS, TaskCall, TaskOutcome, TaskRecord, task_state
@@ -100,14 +101,14 @@ class Tasks:
         params: Model,
         target: ReplyTarget,
         on_answer: Callable[[LegOutcome], None] = lambda _answer: None,
-        stored: StoredAnswer | None = None,
+        claim: Claim | None = None,
         services: CallServices[Call] | None = None,
     ) -> None:
         """Create a task that runs a plan. The request is answered when the task is stored, and its work begins then.
 
         Args:
             on_answer: called with the answer, or with None if there is none because the request was withdrawn.
-            stored: where the answer is stored with the task.
+            claim: of its idempotency key, with which the answer is stored.
             services: those of the offers that the plan is of; None for those of now.
 
         Raises:
@@ -115,7 +116,7 @@ class Tasks:
         """
         task = self.new(plan, facts, params, target.caller)
         services = services or self.services
-        creating = Creating(self, NewTask(self, services, task, plan, facts, stored), target, on_answer)
+        creating = Creating(self, NewTask(self, services, task, plan, facts, claim), target, on_answer)
         target.work = creating
         services.spawn(creating.run)
 

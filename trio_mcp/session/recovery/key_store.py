@@ -1,8 +1,6 @@
 """Idempotency keys in a durable store: the next process knows what ran under a key, has its outcome, or goes on with it.
 
-A call that must not run twice claims its key before its body runs; its outcome is stored before it is answered. So a key that is
-not in the store is one of a call that has not run. Calls that may run twice (`runs_again`) claim nothing, unless a task may come
-of them, since it must be one.
+`session/idempotency.py` says what the record of a key has when, and what becomes of writes that the store makes late.
 """
 
 from __future__ import annotations
@@ -19,104 +17,26 @@ import trio
 
 from ...base.logs import RepeatedRecords
 from ...base.shared_limits import STORED_OUTCOMES
-from ...errors import LimitExceeded
-from ...protocol.jsonrpc import Encoded, ErrorDetail
+from ...errors import LimitExceeded, RemoteProtocolError
+from ...protocol.jsonrpc import INVALID_PARAMS, Encoded, ErrorDetail
+from ...protocol.revisions import IDEMPOTENCY_KEY
 from ...protocol.strict_json import dumps
 from ...runtime import Supervisor
 from ...runtime.quota import Quota
-from ...storage import Change, Forget, Put, Record, Store, StoreConflict, StoreError, StoreTimeout
+from ...storage import Change, Expect, Forget, Put, Record, Store, StoreConflict, StoreError, StoreTimeout
 from ...types import JsonValue
-from ..recovery.log import LOG_KIND
-from ..recovery.settling import FencedRecord, Settling, Unsettled
 from ..replies import LegOutcome
-from .repeats import KEY_LIFE, CallKey, other_request
-
-# How many bytes of outcomes one process keeps in the store: no caller can fill the room of the others.
-
-ANYBODY = ""
-"""The owner of what callers without a principal have stored: no principal is empty."""
-
-
-@dataclass(slots=True, eq=False)
-class OutcomeRoom:
-    """The room, in bytes, and who has taken what of it until when.
-
-    Args:
-        clock: the time in Unix seconds.
-    """
-
-    limit: int
-    _clock: Callable[[], float]
-    _taken: deque[tuple[float, str, int]] = field(default_factory=deque[tuple[float, str, int]])
-    """When each outcome expires, whose it is, and its size; all are kept for the same time."""
-    _quota: Quota = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._quota = Quota(STORED_OUTCOMES, self.limit)
-
-    def take(self, owner: str | None, size: int, seconds: float) -> bool:
-        """Take room for an outcome; return False, and take nothing, if there is none.
-
-        Args:
-            owner: the principal; callers without one share what one owner may have.
-            seconds: for which it is kept.
-        """
-        now = self._clock()
-        while self._taken and self._taken[0][0] <= now:
-            self._quota.give_back(*self._taken.popleft()[1:])
-        # Callers without a principal share one caller's part.
-        holder = ANYBODY if owner is None else owner
-        if self._quota.refusal(holder, size) is not None:
-            return False
-        self._quota.add(holder, size)
-        self._taken.append((now + seconds, holder, size))
-        return True
-
-
-# The record of a key, and what a repeat of its request gets from another process:
-#
-#     event                          record            a repeat
-#     claim                          open, of a node   waits while the node lives; else adopts it: see `Claim.is_adopted`
-#     the first leg has an outcome   over, with it     the outcome, for KEY_LIFE
-#     cancelled for its client       open, of no node  adopts it
-#     nothing has run                unused            claims it
-#     a legacy session keeps it      over, without     LOST: the session goes on with it
-#
-# A call that was adopted runs again with what its log has, if its tool may be replayed; else it is LOST.
-#
-# The store may be late. Every write below names the version that was read or written last, so that the next one fences those
-# whose outcome is unknown. A task writes it again until it is known (`settling.py` has both). What the record is to be then
-# is in `_wanted`, and a repeat in this process goes by that, whatever the store has:
-#
-#     unknown write       wanted   a repeat here, until it is settled       one in another process, if the write has landed
-#     claim               unused   claims it with the same record, whose    waits until it is settled, then claims it. After a
-#                                  write is the fence; the call runs        crash it adopts it, so it may be LOST
-#     adopt               left     the same, with what the log has          waits; after a crash it adopts it
-#     end                 over     gets the outcome from memory             gets it; else it waits, and after a crash adopts it
-#     leave               left     adopts it with the same record           adopts it; else it waits
-#     remove              unused   claims it with the same record           claims it; else it waits, and after a crash adopts it
-#     end, with a task    unused   as after `remove`. The write that        gets the task, until the key is settled and the task
-#                                  settles the key removes the task         with it. After a crash the task goes on
-#     end, with a session over     joins the call: it runs                  is LOST: the session goes on with the call
-#
-# What becomes of the unknown write:
-#
-#     it fails, never lands    the write that settles the key is made
-#     it lands before that     that write is a conflict; the record is read, and written again
-#     it lands after that      it is a conflict, and changes nothing
-#     another's is there       what was wanted is void: the other process has read what was there
-#     this process dies        what has landed by then counts, and what lands later if no other has written the record
-#     it ends in good order    the same, after one attempt more
-#     an outcome is refused    after some refusals the key is written without it
-#
-# An open record of this process belongs to a call that runs here, or is in `_wanted`. One that did not would be LOST.
-
+from .log import LOG_KIND, Holding
+from .settling import FencedRecord, Settling, Unsettled
 
 KEY_KIND: Final = "key"
 """The kind of the records of keys."""
 
 NODE_KIND: Final = "node"
 """The kind of the records of processes that have used the store."""
+
+KEY_LIFE: Final = 600.0
+"""Seconds for which a key is known after the outcome of its call was dropped."""
 
 OPEN_SECONDS: Final = 86400.0
 """For how long the key of a call is kept whose process ended."""
@@ -127,13 +47,37 @@ NODE_SECONDS: Final = 7 * 86400.0
 UNUSED_SECONDS: Final = 60.0
 """For how long it is kept that nothing has run under a key: longer than a write can be late."""
 
-MAX_STORED_BYTES: Final = STORED_OUTCOMES.limit
-"""Bytes of outcomes that one process keeps in the store at a time; a further one is stored without its bytes. One owner may have
-half, and a quarter while others need room."""
-
-
 MOST_REFUSALS: Final = 3
 """How often the store may refuse an outcome, before it is asked to take the key without."""
+
+ANYBODY: Final = ""
+"""Who holds what callers without a principal have stored: they share the part of one caller, and no principal is empty."""
+
+STILL_RUNS: Final = "the call that this request repeats still runs, or ends; send the request again in a moment"
+
+
+class CallKey(NamedTuple):
+    """The key of one request.
+
+    Attributes:
+        digest: of the key and its owner.
+        request: the digest of what the request asks for; all repeats ask for the same.
+        repeat_of: the instance of the server that the first request was meant for; None if this is not said to be a repeat.
+        owner: the principal; None without authentication.
+    """
+
+    digest: bytes
+    request: bytes
+    repeat_of: str | None
+    owner: str | None = None
+
+
+def other_request() -> RemoteProtocolError:
+    """Return the error for a key that another request has used."""
+    return RemoteProtocolError(
+        f'params._meta["{IDEMPOTENCY_KEY}"]: this key was used for another request; each call needs a new one',
+        code=INVALID_PARAMS,
+    )
 
 
 class StoredKey(NamedTuple):
@@ -194,21 +138,94 @@ class StoredKey(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Claim:
-    """A key that this process has claimed for a call.
+class Claim(Holding):
+    """A key that this process has claimed for a call. Its version in the store is the proof that this process runs the call.
+
+    What the record is to be next is noted, and repeats here go by it at once; it is written by then or later.
 
     Attributes:
         is_adopted: an earlier run may have left something in the log of the key.
+        owner: who may ask for the task that the outcome will name; None if it names none.
+        on_lost: called when another process runs the call.
     """
 
+    _keys: KeyStore
     key: CallKey
     record: FencedRecord
     is_adopted: bool = False
+    owner: str | None = field(default=None, init=False)
+    on_lost: Callable[[], None] | None = field(default=None, init=False)
+    _is_over: bool = field(default=False, init=False)
+    """This process has settled the key: a legacy session has the call now, or its outcome is stored."""
 
     @property
     def name(self) -> str:
         """Names the record, and the log of what runs under the key."""
         return self.key.digest.hex()
+
+    async def end(self, outcome: LegOutcome) -> None:
+        """Note the outcome of a call, and store it; return after the first attempt."""
+        await self._keys.settle(self._keys.over(self, outcome))
+
+    def end_soon(self, outcome: LegOutcome, then: Callable[[LegOutcome], None]) -> None:
+        """Note the outcome of a call, and store it in a task, which calls `then` with it after the first attempt."""
+        self._keys.settle_soon(self._keys.over(self, outcome), partial(then, outcome))
+
+    def leave(self) -> None:
+        """Leave a call that was cancelled for its client to a repeat."""
+        self._keys.settle_soon(self._keys.left(self))
+
+    def remove(self) -> None:
+        """Leave a key under which nothing has run to the next request."""
+        self._keys.settle_soon(self._keys.unused(self))
+
+    def give_up(self) -> None:
+        """Leave a key under which this process runs nothing to the next request, with what an earlier run has left."""
+        self._keys.settle_soon(self._keys.given_up(self))
+
+    def creating(self, outcome: LegOutcome, undo: Sequence[Change]) -> list[Change]:
+        """Return the changes that store the answer of a request which creates a task, for the write that stores the task.
+
+        Args:
+            undo: changes that undo the others of that write, for `take_back`.
+        """
+        wanted = self._keys.made_over(self, outcome, self.owner)
+        put = self.record.begin(wanted.stored.encode(), self._keys.until(wanted), undo)
+        return [put, *wanted.along]
+
+    async def take_back(self) -> None:
+        """Leave the key of a task that was not created to the next request, and undo what was, or will be, written with it.
+
+        Returns after the first attempt, which is made also while the caller is cancelled.
+        """
+        await self._keys.settle(self._keys.unused(self))
+
+    def handing_over(self) -> list[Change]:
+        """Return the changes after which a session goes on with the call, for a write with those that put it there.
+
+        If they are made late, the call is not left to a repeat as well.
+        """
+        wanted = self._keys.made_over(self, None)
+        put = self.record.begin(wanted.stored.encode(), self._keys.until(wanted), is_last=True)
+        return [put, *wanted.along]
+
+    # the proof, for the log of the call
+
+    def held(self) -> Sequence[Change]:
+        return [] if self._is_over else [Expect(KEY_KIND, self.name, self.record.version)]
+
+    async def renew(self) -> bool:
+        found = await self._keys.read(self.name)
+        if found is None:
+            return False
+        # Another process puts its own name first, in the version after this one, and settles the key in a later one.
+        is_next = found.version == self.record.version + 1
+        self._is_over = is_next and StoredKey.decode(found.value).is_over
+        return self._is_over or found.version == self.record.version
+
+    def lost(self) -> None:
+        if self.on_lost is not None:
+            self.on_lost()
 
 
 @dataclass(slots=True, eq=False)
@@ -231,7 +248,7 @@ class Wanted:
 
 
 @dataclass(slots=True, eq=False)
-class StoredKeys:
+class KeyStore:
     """The keys in the store of a service.
 
     Args:
@@ -248,13 +265,13 @@ class StoredKeys:
     _supervisor: Supervisor
     _settling: Settling
     _clock: Callable[[], float] = time.time
-    _room: OutcomeRoom = field(init=False)
     _claims: int = field(default=0, init=False)
     _wanted: dict[bytes, Wanted] = field(default_factory=dict, init=False)
     """What is being written, or has to be written again, by the digests of the keys."""
-
-    def __post_init__(self) -> None:
-        self._room = OutcomeRoom(MAX_STORED_BYTES, self._clock)
+    _quota: Quota = field(default_factory=lambda: Quota(STORED_OUTCOMES), init=False)
+    """How many bytes of outcomes each caller has in the store. An outcome over its share is stored without its bytes."""
+    _expiring: deque[tuple[float, str, int]] = field(default_factory=deque, init=False)
+    """When each outcome expires, whose it is, and its size; all are kept for the same time."""
 
     async def introduce(self) -> None:
         """Let other processes know, from now on, that this one uses the store; a store that fails is logged."""
@@ -266,7 +283,7 @@ class StoredKeys:
             self._records.log("the store did not take the name of this process: %s", error)
 
     async def stay_known(self) -> None:
-        """Do so again every day, for ever; run it as a task."""
+        """Refresh that record daily. Runs until cancelled."""
         while True:
             await trio.sleep(NODE_SECONDS / 7)
             await self.introduce()
@@ -287,7 +304,7 @@ class StoredKeys:
         mine, known = StoredKey(key.request.hex(), self._node, claim=self._claims), self._wanted.get(key.digest)
         if known is None:
             self._settling.check_room(key.owner)
-            claim = Claim(key, FencedRecord(self._store, KEY_KIND, key.digest.hex()))
+            claim = Claim(self, key, FencedRecord(self._store, KEY_KIND, key.digest.hex()))
         else:
             if known.stored.request != mine.request:
                 raise other_request()
@@ -317,14 +334,11 @@ class StoredKeys:
             # It may be there later, of this process, which runs nothing under it. A record that was taken over still has to be
             # given up, even if this write was certainly not made.
             if is_taken_over or not claim.record.is_settled:
-                self._settle_later(self._given_up(claim))
+                self._settle_later(self.given_up(claim))
             raise
 
-    def _given_up(self, claim: Claim) -> Wanted:
-        return self._note(self._left(claim) if claim.is_adopted else self._unused(claim))
-
     async def _adopt(self, key: CallKey, mine: StoredKey) -> Claim | StoredKey:
-        stored = await self._store.read(KEY_KIND, key.digest.hex())
+        stored = await self.read(key.digest.hex())
         if stored is None:
             raise LimitExceeded(STILL_RUNS)
         known = StoredKey.decode(stored.value)
@@ -338,7 +352,7 @@ class StoredKeys:
         if known.node and await self._store.is_alive(known.node):
             raise LimitExceeded(STILL_RUNS)
         record = FencedRecord(self._store, KEY_KIND, stored.key, version=stored.version, value=stored.value)
-        claim = Claim(key, record, is_adopted=not known.is_unused)
+        claim = Claim(self, key, record, is_adopted=not known.is_unused)
         try:
             await self._put_claim(claim, mine)
         except StoreConflict:
@@ -346,63 +360,68 @@ class StoredKeys:
             raise LimitExceeded(STILL_RUNS) from None
         return claim
 
-    def ending(
-        self, claim: Claim, outcome: LegOutcome, owner: str | None = None, undo: Sequence[Change] = ()
-    ) -> list[Change]:
-        """Return the changes that store an outcome, and remove what would have been needed to go on, for a write with others.
+    async def read(self, name: str) -> Record | None:
+        """Return the record of a key; None if there is none. Raises `StoreError`."""
+        return await self._store.read(KEY_KIND, name)
+
+    # what a record is to be
+
+    def made_over(self, claim: Claim, outcome: LegOutcome, owner: str | None = None) -> Wanted:
+        """Return the record of a call that is over, with its outcome if there is room, without what would be needed to go on.
 
         Args:
             owner: who may ask for the task that the outcome names.
-            undo: changes that undo the others of that write.
         """
-        wanted = self._over(claim, outcome, owner)
-        put = claim.record.begin(wanted.stored.encode(), self._clock() + wanted.seconds, undo)
-        return [put, *wanted.along]
-
-    def handing_over(self, claim: Claim) -> list[Change]:
-        """Return the changes after which a session goes on with the call, for a write with those that put it there.
-
-        If they are made late, the call is not left to a repeat as well.
-        """
-        wanted = self._over(claim, None)
-        put = claim.record.begin(wanted.stored.encode(), self._clock() + wanted.seconds, is_last=True)
-        return [put, *wanted.along]
-
-    def end(self, claim: Claim, outcome: LegOutcome) -> Wanted:
-        """Note the outcome of a call, which repeats get from now on; `settle` stores it."""
-        return self._note(self._over(claim, outcome))
-
-    def leave(self, claim: Claim) -> None:
-        """Leave a call that was cancelled for its client to a repeat."""
-        self._supervisor.spawn(self.settle, self._note(self._left(claim)))
-
-    def remove(self, claim: Claim) -> None:
-        """Leave a key under which nothing has run to the next request."""
-        self._supervisor.spawn(self.settle, self._note(self._unused(claim)))
-
-    def give_up(self, claim: Claim) -> None:
-        """Leave a key under which this process runs nothing to the next request, with what an earlier run has left."""
-        self._supervisor.spawn(self.settle, self._given_up(claim))
-
-    async def take_back(self, claim: Claim) -> None:
-        """Leave the key of a task that was not created to the next request; return after the first attempt."""
-        await self.settle(self._note(self._unused(claim)))
-
-    def _over(self, claim: Claim, outcome: LegOutcome, owner: str | None = None) -> Wanted:
         outcome = self._bounded(claim.key.owner, outcome)
         over = StoredKey(claim.key.request.hex(), is_over=True, outcome=outcome, owner=owner)
         return Wanted(claim, over, self._grace + KEY_LIFE, [Forget(LOG_KIND, claim.name)])
 
-    def _left(self, claim: Claim) -> Wanted:
-        return Wanted(claim, StoredKey(claim.key.request.hex()), OPEN_SECONDS)
+    def over(self, claim: Claim, outcome: LegOutcome) -> Wanted:
+        """Note that a call is over."""
+        return self._note(self.made_over(claim, outcome))
 
-    def _unused(self, claim: Claim) -> Wanted:
-        return Wanted(claim, StoredKey(claim.key.request.hex(), is_unused=True), UNUSED_SECONDS)
+    def left(self, claim: Claim) -> Wanted:
+        """Note that no process runs a call, which a repeat may go on with."""
+        return self._note(Wanted(claim, StoredKey(claim.key.request.hex()), OPEN_SECONDS))
+
+    def unused(self, claim: Claim) -> Wanted:
+        """Note that nothing has run under a key."""
+        return self._note(Wanted(claim, StoredKey(claim.key.request.hex(), is_unused=True), UNUSED_SECONDS))
+
+    def given_up(self, claim: Claim) -> Wanted:
+        """Note that this process has run nothing under a key."""
+        return self.left(claim) if claim.is_adopted else self.unused(claim)
 
     def _note(self, wanted: Wanted) -> Wanted:
         """Go by this from now on, whatever the store has."""
         self._wanted[wanted.claim.key.digest] = wanted
         return wanted
+
+    def until(self, wanted: Wanted) -> float:
+        """Return when a record expires that is written now, in Unix seconds."""
+        return self._clock() + wanted.seconds
+
+    def _bounded(self, owner: str | None, outcome: LegOutcome) -> LegOutcome:
+        """Return an outcome if its owner has room for it, else None: a repeat then hears that it is not known."""
+        now, holder = self._clock(), ANYBODY if owner is None else owner
+        while self._expiring and self._expiring[0][0] <= now:
+            self._quota.give_back(*self._expiring.popleft()[1:])
+        size = 0 if outcome is None else size_of(outcome)
+        if outcome is None or self._quota.refusal(holder, size) is not None:
+            return None
+        self._quota.add(holder, size)
+        self._expiring.append((now + self._grace + KEY_LIFE, holder, size))
+        return outcome
+
+    # writing it
+
+    def settle_soon(self, wanted: Wanted, then: Callable[[], None] = lambda: None) -> None:
+        """Write what is wanted in a task, which calls `then` after the first attempt."""
+        self._supervisor.spawn(self._settle_then, wanted, then)
+
+    async def _settle_then(self, wanted: Wanted, then: Callable[[], None]) -> None:
+        await self.settle(wanted)
+        then()
 
     async def settle(self, wanted: Wanted) -> None:
         """Write what is wanted; return after the first attempt, also if it fails.
@@ -448,7 +467,7 @@ class StoredKeys:
             wanted.stored = stored
 
     async def _put_as(self, wanted: Wanted, stored: StoredKey) -> None:
-        await wanted.claim.record.put(stored.encode(), self._clock() + wanted.seconds, wanted.along)
+        await wanted.claim.record.put(stored.encode(), self.until(wanted), wanted.along)
 
     def _forget(self, wanted: Wanted) -> None:
         if self._is_wanted(wanted):
@@ -457,15 +476,7 @@ class StoredKeys:
     def _is_wanted(self, wanted: Wanted) -> bool:
         return self._wanted.get(wanted.claim.key.digest) is wanted
 
-    def _bounded(self, owner: str | None, outcome: LegOutcome) -> LegOutcome:
-        """Return an outcome if there is room for it, else None: a repeat then hears that it is not known."""
-        has_room = outcome is None or self._room.take(owner, size_of(outcome), self._grace + KEY_LIFE)
-        return outcome if has_room else None
-
 
 def size_of(outcome: Encoded | ErrorDetail) -> int:
     """Return about how many bytes an outcome takes in the store."""
     return len(outcome.raw) if isinstance(outcome, Encoded) else len(outcome.message) + len(dumps(outcome.data))
-
-
-STILL_RUNS: Final = "the call that this request repeats still runs, or ends; send the request again in a moment"
