@@ -169,7 +169,7 @@ async def test_failures_are_error_results_that_the_model_reads(era: str, caplog:
         raise ToolError("not on Sundays")
 
     async def crash() -> str:
-        raise RuntimeError("the password is 1234")
+        raise RuntimeError("the password is swordfish")
 
     calls = [
         tool_use("refuse"),
@@ -187,8 +187,8 @@ async def test_failures_are_error_results_that_the_model_reads(era: str, caplog:
     assert [each.is_error for each in results] == [True, True, True, True, True, None]
     refused, crashed, wrong, unknown_argument, unknown, fine = texts(results)
     assert refused == "not on Sundays"
-    assert "1234" not in crashed
-    assert "1234" in caplog.text
+    assert "swordfish" not in crashed
+    assert "swordfish" in caplog.text
     assert wrong.startswith("Invalid arguments for add: a")
     assert unknown_argument.startswith("Invalid arguments for add: c")
     assert "steal" in unknown

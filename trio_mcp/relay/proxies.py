@@ -33,7 +33,7 @@ from ..session import (
     ServiceOptions,
     as_message_channel,
 )
-from ..session.calls.services import ONE_CLIENT, CallServices
+from ..session.calls.services import ONE_CLIENT, CallOffers
 from ..types import Implementation, JsonValue, Model, RequestParams
 from .answers import Backfill
 from .behind import behind_target, words_of
@@ -205,9 +205,9 @@ class Proxy(RelayServer):
         if not state.has_failed:
             logger.warning("%s has not answered yet: what it offers is added when it does", self._mirror.left_out.whose)
 
-    def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
-        """Return what its calls need of a service: the connections to the server."""
-        return replace(services, state=state)
+    def offers_within(self, outer: CallOffers, options: ServiceOptions, state: object, /) -> CallOffers:  # noqa: ARG002
+        """Return what its calls use of what is offered: the connections to the server."""
+        return replace(outer, state=state)
 
     def follower(self, state: object, /) -> Followed:
         """Return what subscribes to resources at the server."""
@@ -222,7 +222,7 @@ class Proxy(RelayServer):
 
     async def _forward(self, call: Call, lane: Lane, method: str, params: RequestParams) -> Model:
         """Send a request for a call to the server, and return its result."""
-        following = call.services.state
+        following = call.offers.state
         assert isinstance(following, Following)
         # What the host says in `_meta` goes on, but not with what the call requests besides its own request.
         if lane.depth == 0 and call.facts.method == method and (meta := own_meta(call)):

@@ -27,6 +27,7 @@ from ..session import (
     serve_channel,
 )
 from ..session.event_loop import check_event_loop
+from ..session.service import Offers
 from ..types import Implementation, ServerCapabilities
 from .answers import Answers, Backfill
 from .bindings import Bindings, audience_of
@@ -119,8 +120,8 @@ class RelayServer:
     ) -> AsyncIterator[Service]:
         bindings, limits = self._bound(), self.options.actors
         async with trio.open_nursery() as nursery:
-            opened = open_service({}, self.identity, ServerCapabilities(), options=self.options)
-            async with opened as service:
+            offers = Offers({}, identity=self.identity, capabilities=ServerCapabilities())
+            async with open_service(offers, self.options) as service:
                 service.session_type = partial(
                     RelaySession,
                     self._answers,

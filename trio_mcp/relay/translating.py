@@ -24,6 +24,7 @@ from ..session import (
     open_service,
 )
 from ..session.pump import CLEAN_UP
+from ..session.service import Offers
 from ..types import (
     ClientCapabilities,
     Implementation,
@@ -91,15 +92,15 @@ async def open_translation(
     await link.open()
     try:
         facts = link.facts
-        opened = open_service(
+        offers = Offers(
             client.routes(),
-            facts.info or Implementation(name="unnamed", version="0"),
-            facts.capabilities,
-            facts.instructions,
+            identity=facts.info or Implementation(name="unnamed", version="0"),
+            capabilities=facts.capabilities,
+            instructions=facts.instructions,
+            followers=[Followed(lambda: [client])],
         )
-        async with opened as service:
+        async with open_service(offers) as service:
             client.announce = service.subscriptions.announce
-            service.subscriptions.follow_with([Followed(lambda: [client])])
             client.watch_lists()
             yield Translation(make_session(service, shared_channel=shared_channel), watched)
     finally:

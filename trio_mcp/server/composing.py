@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, cast
 
@@ -14,8 +14,8 @@ import trio
 from .. import server
 from ..base.checks import check_str, mistake
 from ..runtime import ThreadLimiter
-from ..session import Call
-from ..session.calls.services import CallServices
+from ..session.calls.services import CallOffers
+from ..session.options import ServiceOptions
 from ..session.subscriptions import Follower
 from ..session.transport import authenticates
 from ..types import Implementation
@@ -79,8 +79,8 @@ class Mountable(Protocol):
         """Wait until it knows what it offers, for a bounded time."""
         ...
 
-    def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
-        """Return what its calls need of a service: all of `services`, apart from what it has for itself."""
+    def offers_within(self, outer: CallOffers, options: ServiceOptions, state: object, /) -> CallOffers:
+        """Return what it offers to its own calls: all of `outer`, apart from what it has for itself."""
         ...
 
     def follower(self, state: object, /) -> Follower | None:
@@ -254,14 +254,14 @@ def all_mounts(registry: Registry, outer: Mounts = ()) -> list[tuple[Mounts, Reg
     return found
 
 
-def mounted_services(
-    registry: Registry, services: CallServices[Call], states: Mapping[object, object]
-) -> dict[object, CallServices[Call]]:
-    """Return what the calls of each mounted server need, by server and by prefix."""
-    found: dict[object, CallServices[Call]] = {}
+def mounted_offers(
+    registry: Registry, outer: CallOffers, options: ServiceOptions, states: Mapping[object, object]
+) -> dict[object, CallOffers]:
+    """Return what each mounted server offers to its own calls, by server and by prefix."""
+    found: dict[object, CallOffers] = {}
     for mount, inner in registry.mounts.items():
-        own = server_of(mount).services_within(services, states[mount.server])
-        own.mounted = mounted_services(inner, own, states)
+        own = server_of(mount).offers_within(outer, options, states[mount.server])
+        own = replace(own, mounted=mounted_offers(inner, own, options, states))
         found[mount.server] = found[mount.prefix] = own
     return found
 

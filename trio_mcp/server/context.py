@@ -229,7 +229,7 @@ class Context(ToolLooper, Generic[StateT_co]):
     @property
     def state(self) -> StateT_co:
         """What the server's lifespan yielded; None without one. All calls of the process share it."""
-        return cast("StateT_co", self._call.services.state)
+        return cast("StateT_co", self._call.offers.state)
 
     @property
     def deadline(self) -> float:

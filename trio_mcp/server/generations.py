@@ -73,8 +73,8 @@ class Generation:
         """
         server = self.server
         server.registry.remember_offered(earlier.server.registry)
-        offers = server._offers(service.options, self.state, self.states)  # noqa: SLF001
-        server._take_over(service, earlier.server, offers, self.usage)  # noqa: SLF001
+        offers = server._offers(service.options, self.state, self.states, self.usage)  # noqa: SLF001
+        server._take_over(service, earlier.server, offers)  # noqa: SLF001
         earlier.replace(partial(earlier.server._forget, service))  # noqa: SLF001
 
     def leave(self, service: Service) -> None:

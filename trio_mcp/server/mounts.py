@@ -25,7 +25,7 @@ from ..errors import ResourceNotFound
 from ..protocol.uri.uris import MAX_URI, is_kept
 from ..runtime import Actor, Lane
 from ..session import Call
-from ..session.calls.services import CallServices
+from ..session.calls.services import CallOffers
 from ..types import (
     CallToolResult,
     EmbeddedResource,
@@ -127,11 +127,11 @@ class MountedCall(Generic[B]):
         depth: how many servers are round theirs.
     """
 
-    __slots__ = ("_call", "depth", "services")
+    __slots__ = ("_call", "depth", "offers")
 
-    def __init__(self, call: Call, services: CallServices[Call]) -> None:
+    def __init__(self, call: Call, offers: CallOffers) -> None:
         self._call = call
-        self.services = services
+        self.offers = offers
         self.depth: int = getattr(call, "depth", 0) + 1
 
     def __getattr__(self, name: str) -> object:
@@ -161,7 +161,7 @@ class MountedBody:
             parent: the terms of the handler that runs it, if one does.
         """
         mount, target = self.mount, self.target
-        mounted: MountedCall[Model] = MountedCall(call, call.services.mounted[mount.server])
+        mounted: MountedCall[Model] = MountedCall(call, call.offers.mounted[mount.server])
         # All that a handler does with its call is in `MountedCall`: it reads its members, and sets none.
         view = cast("Call", mounted)
         layers = tuple(mount.layers()) if target is not None else ()

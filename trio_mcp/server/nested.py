@@ -74,7 +74,7 @@ def route_nested(call: Call, facts: RequestFacts, params: Model) -> object:
         ResourceNotFound: there is no such resource.
         PeerError: the request was rejected, with the code that a client would receive.
     """
-    route = call.services.routes.get(facts.method)
+    route = call.offers.routes.get(facts.method)
     if route is None:
         raise PeerError(METHOD_NOT_FOUND, f"this server does not offer {facts.method}")
     try:

@@ -214,7 +214,7 @@ class ReplaceableServer:
         """Put another version in the place of the one in service."""
         service, old, server = running.service, running.current, generation.server
         lists = changed_lists(old.server, server)
-        declared, instructions = service.capabilities, service.instructions
+        declared, instructions = service.capabilities, service.offers.instructions
         generation.take_over(service, old)
         self._newest, running.current = server, generation
         if server.http is not None and server.http.authenticate is not None:
@@ -222,7 +222,7 @@ class ReplaceableServer:
         for change in lists:
             service.subscriptions.announce(change)
         reconnect = new_capabilities(declared, service.capabilities)
-        if instructions != service.instructions:
+        if instructions != service.offers.instructions:
             reconnect.append("instructions")
         restart = changed_settings(self._first, server)
         restart += changed_http(self._first.http, server.http) if self._over_http else []

@@ -17,14 +17,13 @@ from ..protocol.uri.uris import MAX_URI, is_uri
 from ..sampling import SamplingProvider
 from ..session import (
     AnyChannel,
-    Call,
     MessageMiddleware,
     Route,
     Service,
     ServiceOptions,
     open_service,
 )
-from ..session.calls.services import CallServices, Usage
+from ..session.calls.services import CallOffers, Usage
 from ..session.channel import MessageChannel
 from ..session.event_loop import check_event_loop
 from ..session.service import Offers
@@ -35,8 +34,8 @@ from .composing import (
     Composition,
     Mountable,
     followers_of,
+    mounted_offers,
     mounted_routes,
-    mounted_services,
     open_mounts,
     seconds_of,
     threads_of,
@@ -369,34 +368,10 @@ class Server(Composition):
             state, states: of the lifespan, and of those of the mounted servers.
             usage: counts the calls, if the offers may be replaced.
         """
-        offers = self._offers(options, state, states)
-
-        def prepare(service: Service) -> None:
-            if channel is not None:
-                service.calls.raised, service.calls.in_process = channel.raised, channel.in_process
-                service.calls.one_client = channel.one_client
-            offers.equip(service.calls)
-            service.subscriptions.follow_with(offers.followers)
-            if usage is not None:
-                service.calls.usage = usage
-                service.watches_messages = True
-
-        opened = open_service(
-            offers.routes,
-            self.identity,
-            offers.capabilities,
-            self.instructions,
-            options,
-            offers.request_checks,
-            offers.threads,
-            offers.missing_scopes,
-            state,
-            offers.message_middleware,
-            prepare,
-        )
+        offers = self._offers(options, state, states, usage)
         if channel is None:
             server.preloading.load_for_calls()
-        async with opened as service:
+        async with open_service(offers, options, channel) as service:
             self._running.add(service, self._registry)
             # Again, because another thread may have added something after the capabilities were read above.
             self._declare()
@@ -406,32 +381,32 @@ class Server(Composition):
             finally:
                 self._running.remove(service)
 
-    def _offers(self, options: ServiceOptions, state: object, states: Mapping[object, object]) -> Offers:
+    def _offers(
+        self, options: ServiceOptions, state: object, states: Mapping[object, object], usage: Usage | None = None
+    ) -> Offers:
         """Return what a service needs of this server; see `_open_with`."""
-
-        def equip(calls: CallServices[Call]) -> None:
-            calls.provider, calls.prefers_provider = self._sampling, self._sampling_prefer == "server"
-            calls.tools = ServerTools(self._registry.tools, self._threads)
-            if states:
-                calls.mounted = mounted_services(self._registry, calls, states)
-
         search = self._searched_tools()
-        return Offers(
+        offers = Offers(
             self._logged(self._routes(options, search)),
-            self._registry.capabilities,
-            self.instructions,
-            request_checks_of(self._registry, search),
-            [self._threads, *threads_of(self._registry)],
-            (RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
             state,
-            self._message_middleware,
-            followers_of(self._registry, states),
-            equip,
+            self._sampling,
+            self._sampling_prefer == "server",
+            ServerTools(self._registry.tools, self._threads),
+            usage=usage,
+            identity=self.identity,
+            capabilities=self._registry.capabilities,
+            instructions=self.instructions,
+            request_checks=request_checks_of(self._registry, search),
+            threads=[self._threads, *threads_of(self._registry)],
+            missing_scopes=(RestrictedTools(self._registry.tools) if search is None else search).missing_scopes,
+            message_middleware=tuple(self._message_middleware),
+            followers=followers_of(self._registry, states),
         )
+        return replace(offers, mounted=mounted_offers(self._registry, offers, options, states)) if states else offers
 
-    def _take_over(self, service: Service, earlier: Server, offers: Offers, usage: Usage) -> None:
+    def _take_over(self, service: Service, earlier: Server, offers: Offers) -> None:
         """Offer these in a running service in place of another server, in one step; announces nothing."""
-        service.replace_offers(offers, usage)
+        service.replace_offers(offers)
         self._running.take_over(service, self._registry, earlier._running)
         # As when it is opened: another thread may have added something after the capabilities were read.
         self._declare()
@@ -487,22 +462,12 @@ class Server(Composition):
             return nullcontext()
         return open_lifespan(partial(self._lifespan, self), self.identity.name)
 
-    def services_within(self, services: CallServices[Call], state: object, /) -> CallServices[Call]:
-        """Return what calls of this server need of the service of another one, in which it is mounted."""
+    def offers_within(self, outer: CallOffers, options: ServiceOptions, state: object, /) -> CallOffers:
+        """Return what this server offers to its own calls in a service of another one, in which it is mounted."""
         # The model of the outer server is one for all, as its options are.
-        prefers = services.prefers_provider if self._sampling is None else self._sampling_prefer == "server"
-        own = replace(
-            services,
-            routes=self._routes(services.options),
-            state=state,
-            provider=self._sampling or services.provider,
-            prefers_provider=prefers,
-            tools=ServerTools(self._registry.tools, self._threads),
-            open_tasks=lambda: services.tasks,
-        )
-        # Both servers keep their results in one place, where the outer one's clients read them.
-        own.kept = services.kept
-        return own
+        prefers = outer.prefers_provider if self._sampling is None else self._sampling_prefer == "server"
+        provider, tools = self._sampling or outer.provider, ServerTools(self._registry.tools, self._threads)
+        return CallOffers(self._routes(options), state, provider, prefers, tools, usage=outer.usage)
 
     async def wait_ready(self, state: object, /) -> None:
         """Return at once: what it offers is known."""

@@ -93,7 +93,7 @@ from .calls.call import Call, Plan, RequestCheck
 from .calls.earlier import EarlierRun, failing_body, left_run
 from .calls.facts import RequestFacts, ResumeMode
 from .calls.failures import error_detail, store_failure
-from .calls.services import CallServices
+from .calls.services import CallOffers, CallServices
 from .keyed_calls import CALL_LOST, KeyedCall, KeyedRequest, KeyTable, Repeat
 from .recovery.key_store import OPEN_SECONDS, STILL_RUNS, CallKey, Claim, KeyStore, StoredKey
 from .replies import LegOutcome, OwnTarget
@@ -155,11 +155,11 @@ class NewCall(NamedTuple):
     """What is to run under a key.
 
     Attributes:
-        services: those of the offers that the plan is of.
+        offers: those that the plan is of.
         as_task: it is a task from the start.
     """
 
-    services: CallServices[Call]
+    offers: CallOffers
     plan: Plan
     as_task: bool
 
@@ -176,6 +176,7 @@ class IdempotencyKeys:
 
     def __init__(self, services: CallServices[Call], tasks: Callable[[], Tasks]) -> None:
         options, supervisor = services.options, services.supervisor
+        self._services = services
         self._tasks = tasks
         self._table = KeyTable(options.outcome_grace, options.memory)
         self.store: KeyStore | None = None
@@ -232,9 +233,9 @@ class IdempotencyKeys:
                 # Its key is its own until it has cleaned up; then a repeat goes on with it.
                 raise LimitExceeded(STILL_RUNS)
             keyed = self._begin(key, request, as_task=new.as_task)
-            new.services.spawn(self._claim, self.store, keyed, new, request.facts)
+            self._services.supervisor.spawn(new.offers.counted(self._claim), self.store, keyed, new, request.facts)
             return
-        is_lost = known is not None or self._may_have_run(key, new.services, request.facts)
+        is_lost = known is not None or self._may_have_run(key, request.facts)
         if is_lost and not new.plan.repeatable:
             request.target.finish(CALL_LOST)
         elif new.as_task:
@@ -246,16 +247,16 @@ class IdempotencyKeys:
                 raise
         else:
             self._table.check_room(key.owner)
-            call = request.start_call(new.services, new.plan, request.facts, request.params, request.target, None)
+            call = request.start_call(new.offers, new.plan, request.facts, request.params, request.target, None)
             self._table.begin(key).run(call)
 
-    def _may_have_run(self, key: CallKey, services: CallServices[Call], facts: RequestFacts) -> bool:
+    def _may_have_run(self, key: CallKey, facts: RequestFacts) -> bool:
         if self._table.was_used(key):
             return True
         # Those of a modern client over HTTP belong to no session: any process that shares the keys may have had the first.
-        alone = services.keys is None or not (facts.own_headers and facts.terms.asks_in_rounds)
+        alone = self._services.keys is None or not (facts.own_headers and facts.terms.asks_in_rounds)
         forgotten_until = self._table.forgotten_until(key.owner)
-        return may_have_run(key, services.node, forgotten_until=forgotten_until, alone=alone)
+        return may_have_run(key, self._services.node, forgotten_until=forgotten_until, alone=alone)
 
     def _begin(self, key: CallKey, request: KeyedRequest, *, as_task: bool) -> KeyedCall:
         """Note a key whose call does not run yet; until then all requests with it wait."""
@@ -279,12 +280,12 @@ class IdempotencyKeys:
         if new.as_task:
             self._start_task(keyed, new, claim)
             return
-        services, plan = new.services, new.plan
+        services, plan = self._services, new.plan
         loss = None if run is None else run.loss(plan, always_replay=services.options.always_replay)
         if loss is not None:
             plan = plan._replace(run=failing_body(loss))
         _, start_call, facts, params, target = keyed.requests[0]
-        call = start_call(services, plan, facts, params, target, run)
+        call = start_call(new.offers, plan, facts, params, target, run)
         keyed.run(call)
         if claim is None:
             return
@@ -310,7 +311,7 @@ class IdempotencyKeys:
         if claim is not None:
             claim.owner = keyed.owner
         target, on_answer = OwnTarget(request.target.outbox), partial(keyed.end_as_task, claim)
-        self._tasks().start(new.plan, request.facts, request.params, target, on_answer, claim, new.services)
+        self._tasks().start(new.plan, request.facts, request.params, target, on_answer, claim, new.offers)
         keyed.task_target = target
 
     # with a durable store
@@ -321,7 +322,7 @@ class IdempotencyKeys:
         Args:
             facts: of the first of them.
         """
-        services = new.services
+        services = self._services
         answer: Answer | None = None, None
         try:
             if keyed.requests:
@@ -338,7 +339,7 @@ class IdempotencyKeys:
 
     async def _claim_and_start(self, store: KeyStore, keyed: KeyedCall, new: NewCall) -> Answer | None:
         """Start the call and return None, or return the answer if it is not started."""
-        services, plan, repeat_of = new.services, new.plan, keyed.key.repeat_of
+        services, plan, repeat_of = self._services, new.plan, keyed.key.repeat_of
         # Another store may have its key: then it may have run.
         is_foreign = repeat_of is not None and not await store.knows(repeat_of)
         claim = await store.claim(keyed.key)

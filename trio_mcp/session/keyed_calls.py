@@ -24,7 +24,7 @@ from .calls.earlier import EarlierRun
 from .calls.facts import RequestFacts
 from .calls.failures import NO_REPLY_REASONS
 from .calls.pending_asks import PendingAsks
-from .calls.services import CallServices
+from .calls.services import CallOffers
 from .recovery.key_store import KEY_LIFE, CallKey, Claim, other_request
 from .replies import LegOutcome, OwnTarget, ReplyTarget
 from .sizes import KEY_SIZE
@@ -42,7 +42,7 @@ CALL_LOST: Final = ErrorDetail(
 
 WITHDRAWN: Final = ErrorDetail(SERVER_BUSY, "the request that this one repeats was withdrawn; send the request again")
 
-StartCall: TypeAlias = Callable[[CallServices[Call], Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
+StartCall: TypeAlias = Callable[[CallOffers, Plan, RequestFacts, Model, ReplyTarget, EarlierRun | None], Call]
 """Starts a call as if it had no key, or once more with what an earlier run has left."""
 
 

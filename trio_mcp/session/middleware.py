@@ -98,5 +98,5 @@ class WatchedSession(ServerSession):
 
     def _pass(self, method: str, request_id: RequestId | None, params: Model) -> None:
         facts = MessageFacts(method, request_id, params, self._sender, self._size)
-        for middleware in self.service.message_middleware:
+        for middleware in self.service.offers.message_middleware:
             middleware(facts)

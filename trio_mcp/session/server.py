@@ -59,7 +59,7 @@ from .calls.asks_requests import CallByRequests, resume_request
 from .calls.call import Call, Plan
 from .calls.facts import NEVER_A_TASK, RequestFacts, TaskSupport
 from .calls.failures import error_detail, told_error
-from .calls.services import CallServices
+from .calls.services import CallOffers
 from .channel import MESSAGE_COST
 from .envelope import Envelope, Peer, Received
 from .replies import OpenRequests, ReplyTarget
@@ -344,16 +344,18 @@ class ServerSession:
             and isinstance(params, InputResponseRequestParams)
             and "request_state" in params.model_fields_set
         ):
-            check = service.request_checks.get(method)
+            check = service.offers.request_checks.get(method)
             if check is not None:
                 check(facts, params)
-            calls.retries.carry_on(service.calls, facts, params, target, self._route)
+            calls.retries.carry_on(service.calls, service.offers, facts, params, target, self._route)
             return None
         key = keyed = None
         if method == KEYED_METHOD and terms.meta.raw.find(KEY_MARK) >= 0:
             key = session.idempotency.read_key(facts, params)
             keyed = session.keyed_calls.KeyedRequest(self._asks, self._start_call, facts, params, target)
-            if key is not None and service.idempotency_keys.repeat(key, keyed, service.request_checks.get(method)):
+            if key is not None and service.idempotency_keys.repeat(
+                key, keyed, service.offers.request_checks.get(method)
+            ):
                 return None
         own_method = SESSION_METHODS.get(method)
         answer = self._route(facts, params) if own_method is None else own_method(self._state, params, facts)
@@ -367,12 +369,12 @@ class ServerSession:
             # A modern caller takes whatever it gets; one of 2025-11-25 has asked for a task, and gets it at once.
             as_task = not (answer.task is TaskSupport.LATER and asks_in_rounds)
         if key is not None and keyed is not None:
-            new = session.idempotency.NewCall(service.calls, answer, as_task)
+            new = session.idempotency.NewCall(service.offers, answer, as_task)
             service.idempotency_keys.start(key, new, keyed, makes_task=makes_task)
         elif as_task:
             service.tasks.start(answer, facts, params, target)
         else:
-            self._start_call(service.calls, answer, facts, params, target)
+            self._start_call(service.offers, answer, facts, params, target)
         return None
 
     def _resumed(
@@ -389,13 +391,13 @@ class ServerSession:
             return answer
         if not isinstance(answer, Plan):
             return facts.terms.codec.encode_result(facts.method, answer, self.service.calls.server_info_json)
-        resume_request(self.service.calls, answer, facts, target, self._asks, run, log)
+        resume_request(self.service.calls, self.service.offers, answer, facts, target, self._asks, run, log)
         target.params = params
         return None
 
     def _start_call(
         self,
-        services: CallServices[Call],
+        offers: CallOffers,
         plan: Plan,
         facts: RequestFacts,
         params: Model,
@@ -405,16 +407,19 @@ class ServerSession:
         """Start a call; once more if an earlier run has left something, with what that has recorded.
 
         Args:
-            services: those of the offers that the plan is of.
+            offers: those that the plan is of.
         """
+        services = self.service.calls
         if facts.terms.asks_in_rounds:
             journal = None if run is None else Journal(run.entries)
-            return calls.asks_rounds.CallInRounds(services, plan, facts, target, RequestDigest(params), None, journal)
+            return calls.asks_rounds.CallInRounds(
+                services, offers, plan, facts, target, RequestDigest(params), None, journal
+            )
         if run is None:
-            call = CallByRequests(services, plan, facts, target, self._asks)
+            call = CallByRequests(services, offers, plan, facts, target, self._asks)
         else:
             # What it asked on another connection has lost its prompt there.
-            call = resume_request(services, plan, facts, target, self._asks, replace(run, requests={}), None)
+            call = resume_request(services, offers, plan, facts, target, self._asks, replace(run, requests={}), None)
         if services.is_durable:
             target.params = params
         return call

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing, contextmanager
-from dataclasses import InitVar, dataclass
+from contextlib import asynccontextmanager, closing, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 import trio
@@ -32,7 +31,8 @@ from . import tasks
 from .calls.call import Call, Plan, RequestCheck, Route
 from .calls.directory import CallDirectory
 from .calls.facts import RequestFacts
-from .calls.services import CallServices, Usage
+from .calls.services import CallOffers, CallServices
+from .channel import MessageChannel
 from .envelope import ANONYMOUS, Caller, Envelope, MessageMiddleware, Peer, sent_size
 from .options import ServiceOptions
 from .sizes import QUEUE_SIZE
@@ -46,135 +46,119 @@ if TYPE_CHECKING:
 MissingScopes: TypeAlias = Callable[[Request, Callable[[], Caller | None]], frozenset[str]]
 """Returns the scopes that a request needs, if its caller, which the function returns, lacks one of them."""
 
-NO_CHECKS: Mapping[str, RequestCheck] = MappingProxyType({})
-
 
 def no_scopes(_request: Request, _caller: Callable[[], Caller | None]) -> frozenset[str]:
     return frozenset()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Offers:
-    """All that another version of a server may replace in a running service, in one step: `Service.replace_offers`.
+class Offers(CallOffers):
+    """All that a server offers. Another version of it may take its place in a running service: `Service.replace_offers`.
 
     Attributes:
         routes: serve the requests, by method.
+        identity: the name and version of the server.
         capabilities: to declare.
         instructions: how a model should use the server.
-        request_checks: checks of requests that continue a call, by method.
+        request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
         threads: where plain functions run, for the statistics.
-        missing_scopes: for a transport that can reject a request before it is served.
-        state: what the lifespan yielded.
-        message_middleware: sees each message of a client.
+        missing_scopes: for a transport that can reject a request before it is served, as HTTP does with 403.
+        message_middleware: sees each message of a client; see `middleware.py`.
         followers: of the resources that have subscribers.
-        equip: gives their calls the model, the tools and the mounted servers.
     """
 
     routes: Mapping[str, Route]
-    capabilities: ServerCapabilities
-    instructions: str | None
-    request_checks: Mapping[str, RequestCheck]
-    threads: Sequence[ThreadLimiter]
-    missing_scopes: MissingScopes
-    state: object
-    message_middleware: Sequence[MessageMiddleware]
-    followers: Sequence[Follower]
-    equip: Callable[[CallServices[Call]], None]
+    identity: Implementation = field(kw_only=True)
+    capabilities: ServerCapabilities = field(kw_only=True)
+    instructions: str | None = None
+    request_checks: Mapping[str, RequestCheck] = field(default_factory=dict[str, RequestCheck])
+    threads: Sequence[ThreadLimiter] = ()
+    missing_scopes: MissingScopes = no_scopes
+    message_middleware: Sequence[MessageMiddleware] = ()
+    followers: Sequence[Follower] = ()
 
 
 logger = peer_logger("trio_mcp.session")
 
 
-@dataclass(eq=False, repr=False)
 class Service:
     """The state that all connections of a running server share; made by `open_service`.
 
+    Args:
+        keys: seal `requestState`; None for a random key.
+        channel: the only connection; None if there may be others.
+
     Attributes:
-        capabilities: the capabilities that the server offers now; changed by `declare`.
-        request_checks: checks of requests that continue a call, by method; requests that start one are checked by their route.
-        state: what the author's lifespan yielded; handlers read it as `ctx.state`.
-        message_middleware: sees each message of a client; see `middleware.py`.
+        offers: what the server offers now.
+        routes: serve the requests, by method; with those of tasks.
+        capabilities: those that the server offers now; changed by `declare`.
         store: keeps what may have to outlive the process.
         calls: the services that every call uses.
         turn: what has been done for the clients since every other task of the event loop had a turn.
         records: counts what clients can make the server log, over all connections.
-        missing_scopes: for a transport that can reject a request before it is served, as HTTP does with 403.
         watches_messages: whether sessions pass messages to middleware; also while there is none, if there may be some later.
+        session_type: makes the sessions of a proxy, and takes what `make_session` takes; None for those of a server.
     """
 
-    supervisor: Supervisor
-    routes: Mapping[str, Route]
-    identity: Implementation
-    capabilities: ServerCapabilities
-    instructions: str | None
-    options: ServiceOptions
-    request_checks: Mapping[str, RequestCheck]
-    keys: InitVar[KeyRing | None]
-    _threads: Sequence[ThreadLimiter]
-    store: Store
-    missing_scopes: MissingScopes = no_scopes
-    state: object = None
-    message_middleware: tuple[MessageMiddleware, ...] = ()
-
-    def __post_init__(self, keys: KeyRing | None) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        offers: Offers,
+        options: ServiceOptions,
+        keys: KeyRing | None,
+        store: Store,
+        channel: MessageChannel | None = None,
+    ) -> None:
+        self.supervisor = supervisor
+        self.identity = offers.identity
+        self.options = options
+        self.store = store
         self.subscriptions = Subscriptions()
-        self.watches_messages = bool(self.message_middleware)
+        self.watches_messages = bool(offers.message_middleware) or offers.usage is not None
         self.session_type: Callable[..., object] | None = None
-        """Makes the sessions of a proxy; None for those of a server. Takes what `make_session` takes."""
         self.turn = LoopTurn()
         self._keys: IdempotencyKeys | None = None
         self.records = RepeatedRecords(logger, lines=SHARED_LINES)
         self.calls = CallServices[Call](
-            supervisor=self.supervisor,
-            options=self.options,
-            server_info_json=Encoded(self.identity.encode()),
-            keys=keys,
-            audience=self.identity.name,
-            directory=CallDirectory(self.options.outcome_grace, self.options.memory),
+            supervisor,
+            options,
+            Encoded(self.identity.encode()),
+            keys,
+            self.identity.name,
+            CallDirectory(options.outcome_grace, options.memory),
             # New at each start: a state that an earlier process has sealed is not one of this process.
-            node="-".join(filter(None, (self.options.node, secrets.token_urlsafe(8)))),
-            state=self.state,
-            records=self.records,
-            routes=self.routes,
-            store=self.store,
+            "-".join(filter(None, (options.node, secrets.token_urlsafe(8)))),
+            self.records,
+            store,
+            lambda: self.tasks,
         )
-        self.calls.open_tasks = lambda: self.tasks
-        self.routes = self.calls.routes = self._with_tasks(self.routes)
-        self.declare(self.capabilities)
+        if channel is not None:
+            self.calls.raised, self.calls.in_process = channel.raised, channel.in_process
+            self.calls.one_client = channel.one_client
+        self.replace_offers(offers)
 
-    def _with_tasks(self, routes: Mapping[str, Route]) -> Mapping[str, Route]:
-        return {**routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
-
-    def replace_offers(self, offers: Offers, usage: Usage) -> None:
+    def replace_offers(self, offers: Offers) -> None:
         """Serve these offers from now on, in one step; announces nothing.
 
         Calls that run keep the code, the state and the model that they began with, and so do calls that are parked: an answer
         finds them as before. A call that begins now, also as a task, uses the new ones.
-
-        Args:
-            usage: counts the calls that begin with these offers.
         """
-        routes = self._with_tasks(offers.routes)
-        calls = self.calls.renewed(routes, offers.state, usage)
-        offers.equip(calls)
-        self.routes, self.calls, self.state = routes, calls, offers.state
-        self.instructions, self.request_checks = offers.instructions, offers.request_checks
-        self.missing_scopes, self.message_middleware = offers.missing_scopes, tuple(offers.message_middleware)
-        self._threads = offers.threads
+        self.offers = offers
+        self.routes: Mapping[str, Route] = {**offers.routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
         self.subscriptions.follow_with(offers.followers)
-        if "tasks" in self.__dict__:
-            self.tasks.services = calls
         self.declare(offers.capabilities)
+
+    @property
+    def missing_scopes(self) -> MissingScopes:
+        """Returns the scopes that the caller of a request lacks; see `Offers`."""
+        return self.offers.missing_scopes
 
     @contextmanager
     def use_state(self) -> Generator[object]:
         """Yield the state of the lifespan, which stays open while the block runs; for what a transport runs beside calls."""
-        if self.calls.usage is None:
-            yield self.state
-        else:
-            state = self.state
-            with self.calls.usage.held():
-                yield state
+        offers = self.offers
+        with nullcontext() if offers.usage is None else offers.usage.held():
+            yield offers.state
 
     @property
     def idempotency_keys(self) -> IdempotencyKeys:
@@ -193,7 +177,7 @@ class Service:
     @cached_property
     def tasks(self) -> tasks.tasks.Tasks:
         """The tasks of this service; made when the first request is about tasks or becomes one."""
-        return tasks.tasks.Tasks(self.calls, self.store, self.subscriptions.announce_task)
+        return tasks.tasks.Tasks(self.calls, lambda: self.offers, self.subscriptions.announce_task)
 
     @cached_property
     def _task_routes(self) -> Mapping[str, Route]:
@@ -241,7 +225,7 @@ class Service:
             dropped=session.observing.ReplyStatistics(
                 **{kind.value: self.calls.stray_replies[kind] for kind in StrayKind}
             ),
-            threads=total_statistics(self._threads) if self._threads else None,
+            threads=total_statistics(self.offers.threads) if self.offers.threads else None,
             memory=self.options.memory.statistics(),
             blocked=self.supervisor.watchdog.incidents,
         )
@@ -287,24 +271,14 @@ TASK_METHODS: Final = ("tasks/get", "tasks/result", "tasks/list", "tasks/cancel"
 
 @asynccontextmanager
 async def open_service(
-    routes: Mapping[str, Route],
-    identity: Implementation,
-    capabilities: ServerCapabilities,
-    instructions: str | None = None,
-    options: ServiceOptions | None = None,
-    request_checks: Mapping[str, RequestCheck] = NO_CHECKS,
-    threads: Sequence[ThreadLimiter] = (),
-    missing_scopes: MissingScopes = no_scopes,
-    state: object = None,
-    message_middleware: Sequence[MessageMiddleware] = (),
-    prepare: Callable[[Service], None] = lambda _service: None,
+    offers: Offers, options: ServiceOptions | None = None, channel: MessageChannel | None = None
 ) -> AsyncIterator[Service]:
     """Open a service; leaving the block cancels the calls that still run, and waits for them all.
 
+    Tasks of processes that have ended go on at once.
+
     Args:
-        threads: where plain functions run, for the statistics.
-        state, message_middleware: for `Service`.
-        prepare: called with the service before anything runs in it; tasks of processes that have ended go on at once.
+        channel: the only connection that it will serve; None if there may be others.
 
     Raises:
         ConfigurationError: `TRIO_MCP_KEYS` holds no keys, or the store cannot be opened.
@@ -315,22 +289,7 @@ async def open_service(
         open_store(options.home, keys, options.memory) as store,
         open_supervisor(options.actors, options.cancel_grace, options.watchdog) as supervisor,
     ):
-        service = Service(
-            supervisor,
-            routes,
-            identity,
-            capabilities,
-            instructions,
-            options,
-            request_checks,
-            keys,
-            threads,
-            store,
-            missing_scopes,
-            state,
-            tuple(message_middleware),
-        )
-        prepare(service)
+        service = Service(supervisor, offers, options, keys, store, channel)
         with closing(service):
             supervisor.spawn(service.calls.directory.evict_in_time)
             if store.durable:

@@ -154,7 +154,7 @@ class SessionState:
             return None
         target = OwnTarget(outbox)
         plan = Plan(cast("Body", asking.run), asking.facts.method)
-        call = CallByRequests(self._service.calls, plan, asking.facts, target, self.asks)
+        call = CallByRequests(self._service.calls, self._service.offers, plan, asking.facts, target, self.asks)
         self._own_targets.add(target)
         target.on_closed = partial(self._own_ended, asking)
         return partial(call.actor.cancel, CancelReason.EXPIRED)
@@ -229,7 +229,7 @@ class SessionState:
             protocol_version=codec.revision.name,
             capabilities=self._declared,
             server_info=self._service.identity,
-            instructions=self._service.instructions,
+            instructions=self._service.offers.instructions,
         )
         return codec.encode_result("initialize", result)
 
@@ -261,7 +261,7 @@ class SessionState:
         return DiscoverResult(
             supported_versions=list(SUPPORTED),
             capabilities=self._service.capabilities,
-            instructions=self._service.instructions,
+            instructions=self._service.offers.instructions,
         )
 
     def set_level(self, params: Model, _facts: RequestFacts) -> Model:

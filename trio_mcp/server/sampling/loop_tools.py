@@ -338,7 +338,7 @@ def add_listed(offered: LoopTools, client: ToolClient, models: Iterable[Tool], c
 
 def add_local(offered: LoopTools, tool: LoopTool, call: Call, place: int) -> None:
     """Add a tool of this server, or a function."""
-    own = call.services.tools
+    own = call.offers.tools
     assert own is not None, "a server that runs calls with a context has tools"
     name = own.registered(tool)
     if name is not None:

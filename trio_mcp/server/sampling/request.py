@@ -198,19 +198,18 @@ def check_sampling(provider: object, preference: object) -> None:
 
 def provider_for(call: Call, params: CreateMessageRequestParams) -> SamplingProvider | None:
     """Return the provider that answers a request; None if the client does, or there is none."""
-    provider = call.services.provider
+    provider = call.offers.provider
     if provider is None:
         return None
     needs = needed_capabilities(params)
     if not PROVIDED.issuperset(needs):
         return None
-    return None if not call.services.prefers_provider and client_has(call, needs) else provider
+    return None if not call.offers.prefers_provider and client_has(call, needs) else provider
 
 
 def takes_tools(call: Call) -> bool:
     """Return whether the model that a question without tools would go to can be offered tools."""
-    services = call.services
-    if services.provider is not None and (services.prefers_provider or not client_has(call, ("sampling",))):
+    if call.offers.provider is not None and (call.offers.prefers_provider or not client_has(call, ("sampling",))):
         return True
     return client_has(call, ("sampling.tools",))
 

@@ -30,7 +30,7 @@ from .call import Call, Plan
 from .facts import Question, RequestFacts
 from .failures import check_capabilities
 from .pending_asks import ELICITATION_COMPLETE, AskedQuestion, PendingAsks
-from .services import CallServices
+from .services import CallOffers, CallServices
 
 if TYPE_CHECKING:
     from ..recovery.log import CallLog
@@ -274,6 +274,7 @@ class CallByRequests(Call[PendingAsks]):
 
 def resume_request(
     services: CallServices[Call],
+    offers: CallOffers,
     plan: Plan,
     facts: RequestFacts,
     target: ReplyTarget,
@@ -289,7 +290,7 @@ def resume_request(
     loss = run.loss(plan, always_replay=services.options.always_replay)
     if loss is not None:
         plan = plan._replace(run=calls.earlier.failing_body(loss))
-    call = CallByRequests(services, plan, facts, target, origin, None, Journal(run.entries))
+    call = CallByRequests(services, offers, plan, facts, target, origin, None, Journal(run.entries))
     # Its body has not run yet.
     origin.resume(call, run.requests)
     if call.memory is not None and log is not None:

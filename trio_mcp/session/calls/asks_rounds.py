@@ -97,7 +97,7 @@ class CallInRounds(Call[RequestDigest]):
     async def become_task(self, lane: Lane) -> None:
         await super().become_task(lane)
         starter, params = self.services.tasks, self._plan.becomes
-        if starter is None or params is None or not starter.is_wanted(self.facts, params):
+        if params is None or not starter.is_wanted(self.facts, params):
             return
         legs = self.legs = self.legs or LegBook()
         self._check_becoming(legs)

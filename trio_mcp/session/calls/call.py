@@ -68,7 +68,7 @@ from .failures import (
     told_error,
 )
 from .reports import ProgressReports, report_log, report_progress, send_heartbeats
-from .services import CallServices, Usage
+from .services import CallOffers, CallServices, Usage
 
 if TYPE_CHECKING:
     from ..raised import RaisedErrors
@@ -86,6 +86,7 @@ class Call(ABC, Generic[OriginT_co]):
     """One logical call of a client, and the methods that its body uses. Creating one starts its actor.
 
     Args:
+        offers: those that the plan is of.
         facts: the first request of the call.
         target: where the result of that request is sent.
         origin: what this kind of call needs to ask questions.
@@ -97,6 +98,7 @@ class Call(ABC, Generic[OriginT_co]):
     """
 
     services: CallServices[Call]
+    offers: CallOffers
     _plan: Plan
     facts: RequestFacts
     """The request that it answers, or answered last."""
@@ -129,7 +131,7 @@ class Call(ABC, Generic[OriginT_co]):
             size += facts.known_caller.size
         account = self._open_account(size)
         seconds = min(plan.timeout, options.max_seconds)
-        body, usage = partial(plan.run, self), services.usage if plan.uses_state else None
+        body, usage = partial(plan.run, self), self.offers.usage if plan.uses_state else None
         actor = self.actor = services.supervisor.start(
             body if usage is None else partial(run_counted, usage, body),
             self._on_actor_done,

@@ -21,13 +21,14 @@ from .facts import RequestFacts, ResumeMode
 from .failures import error_detail, store_failure
 from .legs import LegBook, expired_timeout
 from .memory import StatePayload, sealing_node
-from .services import CallServices
+from .services import CallOffers, CallServices
 
 
 class Retry(NamedTuple):
     """A request that carries a call forward, with its state opened."""
 
     services: CallServices[Call]
+    offers: CallOffers
     claims: Claims
     params: InputResponseRequestParams
     facts: RequestFacts
@@ -85,7 +86,9 @@ class Retry(NamedTuple):
         if loss is not None:
             plan = plan._replace(run=failing_body(question_timeout(services, claims) or loss))
         legs, journal = LegBook(claims.leg + 1, claims.call_id), Journal(run.entries)
-        call = CallInRounds(services, plan, self.facts, self.target, RequestDigest(claims.digest), legs, journal)
+        call = CallInRounds(
+            services, self.offers, plan, self.facts, self.target, RequestDigest(claims.digest), legs, journal
+        )
         if call.memory is not None and call.memory.is_durable:
             log = call.open_log(legs, run.logged, claim)
             # Before anything that the body does with them: another retry may bring other answers, also with an older state, and
@@ -152,7 +155,7 @@ class Retry(NamedTuple):
 
     async def _became(self, plan: Plan) -> LegOutcome:
         """Return the answer of the call if it has become a task. Raises `StoreError`."""
-        if plan.becomes is None or self.services.tasks is None:
+        if plan.becomes is None:
             return None
         return await self.services.tasks.answer_of(self.claims.call_id)
 
@@ -168,6 +171,7 @@ ENDED = "the call ended, and its outcomes are no longer kept"
 
 def carry_on(
     services: CallServices[Call],
+    offers: CallOffers,
     facts: RequestFacts,
     params: InputResponseRequestParams,
     target: ReplyTarget,
@@ -176,6 +180,7 @@ def carry_on(
     """Serve a request that brings a `requestState`.
 
     Args:
+        offers: those of now.
         route: returns the plan of the call, for a replay.
 
     Raises:
@@ -189,7 +194,7 @@ def carry_on(
             raise
         target.finish(timeout_outcome(services, facts, params, route, timeout))
         return
-    retry = Retry(services, claims, params, facts, target)
+    retry = Retry(services, offers, claims, params, facts, target)
     # Nearly every state was sealed by this process, for a call that is parked here: the rest of it is read by a replay only.
     sealed_here = is_sealed_here(services, claims)
     if sealed_here and retry.join(None):
@@ -210,7 +215,7 @@ def carry_on(
     if payload.journal_key is None and not services.is_durable:
         retry.replay(plan, payload)
     else:
-        services.spawn(retry.fetch_and_replay, plan, payload)
+        services.supervisor.spawn(offers.counted(retry.fetch_and_replay), plan, payload)
 
 
 def is_sealed_here(services: CallServices[Call], claims: Claims) -> bool:

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
@@ -153,9 +153,36 @@ class TaskStarter(Protocol[C_contra]):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class CallOffers:
+    """What a server offers to its own calls. A call keeps what it began with when another version of the server takes its place.
+
+    Attributes:
+        routes: serve the requests, and what a call requests from its own server, by method.
+        state: what the author's lifespan yielded; None without one.
+        provider: the model of the server; None without one.
+        prefers_provider: whether it is asked although the client offers a model.
+        tools: the server's tools, for calls that run them; None where a service has none.
+        mounted: the same of the servers that are mounted in this one, by server and by prefix.
+        usage: counts the calls, where another version may take the place of the server; None where it stays.
+    """
+
+    routes: Mapping[str, Callable[[RequestFacts, Model], object]]
+    state: object = None
+    provider: SamplingProvider | None = None
+    prefers_provider: bool = False
+    tools: OwnTools | None = None
+    mounted: Mapping[object, CallOffers] = field(default_factory=dict[object, "CallOffers"])
+    usage: Usage | None = None
+
+    def counted(self, work: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+        """Count something small for a call that is about to start; it must be run, and must not raise."""
+        return work if self.usage is None else self.usage.counted(work)
+
+
 @dataclass(eq=False)
 class CallServices(Generic[C]):
-    """What calls need of the service that runs them.
+    """What all calls of a service need of it.
 
     Attributes:
         server_info_json: the server's name and version, as modern results state them.
@@ -164,21 +191,14 @@ class CallServices(Generic[C]):
         directory: the calls that a later request may carry forward.
         node: names this process among those that share the keys.
         records: counts what clients can make the server log, over all connections.
-        routes: serve what a call requests from its own server, by method.
         store: keeps what may have to outlive the process.
-        state: what the author's lifespan yielded; None without one.
-        stray_replies: counts replies of clients that no call waited for.
+        open_tasks: returns what makes tasks of calls.
         raised: takes the exceptions that the calls raise, for a client in the same process; None without one.
-        failures: logs the failures of the author's functions.
         in_process: whether the only client is in the same process, which ends with it.
         one_client: whether the process serves this one client only, and ends when it leaves.
+        stray_replies: counts replies of clients that no call waited for.
+        failures: logs the failures of the author's functions.
         url_elicitations: the pages that users were asked to open.
-        provider: the model of the server; None without one.
-        prefers_provider: whether it is asked although the client offers a model.
-        tools: the server's tools, for calls that run them; None where a service has none.
-        open_tasks: returns what makes tasks of calls; None where a service has none.
-        mounted: what the calls of the servers need that are mounted in this one, by server and by prefix.
-        usage: counts the calls, where the offers of a running service may be replaced; None where they stay.
     """
 
     supervisor: Supervisor
@@ -189,48 +209,19 @@ class CallServices(Generic[C]):
     directory: CallDirectory[C, EndedCall]
     node: str
     records: RepeatedRecords
-    routes: Mapping[str, Callable[[RequestFacts, Model], object]]
     store: Store
-    state: object = None
-    stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind])
+    open_tasks: Callable[[], TaskStarter[C]]
     raised: RaisedErrors | None = None
-    failures: FailureLog = field(default_factory=FailureLog)
     in_process: bool = False
     one_client: bool = False
-    url_elicitations: UrlElicitations = field(default_factory=UrlElicitations)
-    provider: SamplingProvider | None = None
-    prefers_provider: bool = False
-    tools: OwnTools | None = None
-    open_tasks: Callable[[], TaskStarter[C] | None] | None = None
-    mounted: Mapping[object, CallServices[C]] = field(default_factory=dict[object, "CallServices[C]"])
-    usage: Usage | None = None
-
-    def renewed(
-        self, routes: Mapping[str, Callable[[RequestFacts, Model], object]], state: object, usage: Usage
-    ) -> CallServices[C]:
-        """Return what calls of other offers need of the same service, without a model, tools and mounted servers.
-
-        It shares everything that calls leave behind for later requests: keys, parked calls, outcomes, kept results.
-        """
-        new = replace(
-            self, routes=routes, state=state, usage=usage, provider=None, prefers_provider=False, tools=None, mounted={}
-        )
-        new.ring, new.kept = self.ring, self.kept
-        if self.store.durable:
-            new.settling, new.call_claims = self.settling, self.call_claims
-        # Making it may log a warning, which is for the first call that asks.
-        if "sealer" in self.__dict__:
-            new.sealer = self.sealer
-        return new
-
-    def spawn(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
-        """Run something small for a call that is about to start, in a task of the supervisor; it must not raise."""
-        self.supervisor.spawn(work if self.usage is None else self.usage.counted(work), *args)
+    stray_replies: Counter[StrayKind] = field(default_factory=Counter[StrayKind], init=False)
+    failures: FailureLog = field(default_factory=FailureLog, init=False)
+    url_elicitations: UrlElicitations = field(default_factory=UrlElicitations, init=False)
 
     @cached_property
-    def tasks(self) -> TaskStarter[C] | None:
-        """Makes tasks of calls; None where a service has none."""
-        return None if self.open_tasks is None else self.open_tasks()
+    def tasks(self) -> TaskStarter[C]:
+        """Makes tasks of calls."""
+        return self.open_tasks()
 
     @cached_property
     def kept(self) -> KeptResults:

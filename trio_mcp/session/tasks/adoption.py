@@ -149,15 +149,15 @@ async def resume(tasks: Tasks, task: OpenTask, call: TaskCall | None) -> None:
     """
     if call is None:
         raise CallLost("the record has no call")
-    services, facts = tasks.services, call.facts()
-    plan = services.routes[facts.method](facts, call.request())
+    services, offers, facts = tasks.services, tasks.offers(), call.facts()
+    plan = offers.routes[facts.method](facts, call.request())
     if not isinstance(plan, Plan):
         raise CallLost("the tool does not take the arguments any more")
     run = earlier_run(await read_log(services.store, stored_form(task.record, 0).key))
     loss = run.loss(plan, always_replay=services.options.always_replay)
     if loss is not None:
         raise loss
-    begin_work(services, task, plan, facts, run)
+    begin_work(services, offers, task, plan, facts, run)
 
 
 def lost(why: str) -> TaskOutcome:

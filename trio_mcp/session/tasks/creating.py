@@ -24,7 +24,7 @@ from ..calls.call import Call, Plan
 from ..calls.earlier import EarlierRun
 from ..calls.facts import RequestFacts
 from ..calls.failures import NO_REPLY_REASONS, error_detail, store_failure
-from ..calls.services import CallServices
+from ..calls.services import CallOffers, CallServices
 from ..recovery.key_store import Claim
 from ..recovery.log import LOG_KIND, encoded_entry
 from ..recovery.settling import FencedRecord
@@ -61,7 +61,7 @@ class NewTask:
     """A task that is to be stored, and whose work then begins.
 
     Args:
-        services: those of the offers that the plan is of; others may take their place before the task is stored.
+        offers: those that the plan is of; others may take their place before the task is stored.
         claim: of its idempotency key, with which the answer is stored; None if a repeat in another process would not get it.
         one: lets no second task come of the same call; None if there is nothing to look for.
         run: what the call has recorded that becomes the task; None for a new one.
@@ -73,7 +73,7 @@ class NewTask:
     """
 
     _tasks: TaskTable
-    services: CallServices[Call]
+    offers: CallOffers
     task: OpenTask
     plan: Plan
     facts: RequestFacts
@@ -121,7 +121,7 @@ class NewTask:
             task.version = 1
             if self.is_wanted() and not self.scope.cancel_called:
                 try:
-                    begin_work(self.services, task, self.plan, self.facts, self.run)
+                    begin_work(tasks.services, self.offers, task, self.plan, self.facts, self.run)
                     return answer
                 except (LimitExceeded, LocalProtocolError) as error:
                     refused = without_traceback(error)
@@ -138,7 +138,7 @@ class NewTask:
         if self._claim is not None:
             await self._claim.take_back()
         else:
-            await self.services.settling.settle(self._remove, self.facts.principal, TAKE_BACK_SECONDS)
+            await self._tasks.services.settling.settle(self._remove, self.facts.principal, TAKE_BACK_SECONDS)
 
     async def _remove(self) -> None:
         fence, store = self._fence, self._tasks.store
@@ -185,7 +185,7 @@ async def create_from(tasks: TaskTable, call: Call, params: Model) -> LegOutcome
         try:
             wanted = partial(still_waits, call)
             held = () if log is None else log.held()
-            new = NewTask(tasks, call.services, task, call.plan, call.facts, None, one, run, held, wanted)
+            new = NewTask(tasks, call.offers, task, call.plan, call.facts, None, one, run, held, wanted)
             answer = await new.create()
         except StoreConflict as error:
             conflict, answer = without_traceback(error), None
@@ -266,6 +266,7 @@ TAKEN_BACK_SECONDS: Final = 60.0
 
 def begin_work(
     services: CallServices[Call],
+    offers: CallOffers,
     task: OpenTask,
     plan: Plan,
     facts: RequestFacts,
@@ -284,7 +285,7 @@ def begin_work(
         facts = facts._replace(size=facts.size + sum(len(encoded_entry(entry)) for entry in run.entries))
     left = task.record.created_at + task.record.ttl - task.home.clock()
     plan = plan._replace(timeout=max(0.0, min(plan.timeout, left)), heartbeat=None)
-    call = CallAsTask(services, plan, facts, None, task, None, None if run is None else Journal(run.entries))
+    call = CallAsTask(services, offers, plan, facts, None, task, None, None if run is None else Journal(run.entries))
     task.work = call
     call.actor.was_admitted = run is not None
     if call.memory is not None and services.is_durable:

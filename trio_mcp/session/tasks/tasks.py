@@ -26,12 +26,11 @@ from ...base.shared_limits import OPEN_TASKS, WAITING_FOR_TASKS
 from ...protocol.codec.tasks import TaskState
 from ...runtime import CancelReason
 from ...runtime.quota import Quota
-from ...storage import Store
 from ...types import CallToolRequestParams, Model
 from ..calls.call import Call, Plan
 from ..calls.facts import RequestFacts, SessionFacts
 from ..calls.legs import OpenQuestion
-from ..calls.services import CallServices
+from ..calls.services import CallOffers, CallServices
 from ..recovery.key_store import Claim
 from ..replies import LegOutcome, ReplyTarget
 from .creating import Creating, NewTask, create_from
@@ -57,7 +56,7 @@ class Tasks:
     """The tasks of one service.
 
     Args:
-        store: where their records are.
+        offers: returns those of the service now.
         on_change: called with the id of a task when what is shown of it has changed.
 
     Attributes:
@@ -67,11 +66,12 @@ class Tasks:
     def __init__(
         self,
         services: CallServices[Call],
-        store: Store,
+        offers: Callable[[], CallOffers],
         on_change: Callable[[str], None],
     ) -> None:
         self.services = services
-        self.store = store
+        self.offers = offers
+        self.store = store = services.store
         self.options = services.options.tasks
         # Trio's clock, as that is what deadlines go by.
         self._epoch = time.time() - trio.current_time()
@@ -102,23 +102,23 @@ class Tasks:
         target: ReplyTarget,
         on_answer: Callable[[LegOutcome], None] = lambda _answer: None,
         claim: Claim | None = None,
-        services: CallServices[Call] | None = None,
+        offers: CallOffers | None = None,
     ) -> None:
         """Create a task that runs a plan. The request is answered when the task is stored, and its work begins then.
 
         Args:
             on_answer: called with the answer, or with None if there is none because the request was withdrawn.
             claim: of its idempotency key, with which the answer is stored.
-            services: those of the offers that the plan is of; None for those of now.
+            offers: those that the plan is of; None for those of now.
 
         Raises:
             LimitExceeded: the server or this owner has as many open tasks as may be; nothing remains.
         """
         task = self.new(plan, facts, params, target.caller)
-        services = services or self.services
-        creating = Creating(self, NewTask(self, services, task, plan, facts, claim), target, on_answer)
+        offers = offers or self.offers()
+        creating = Creating(self, NewTask(self, offers, task, plan, facts, claim), target, on_answer)
         target.work = creating
-        services.spawn(creating.run)
+        self.services.supervisor.spawn(offers.counted(creating.run))
 
     async def start_from(self, call: Call, params: Model) -> LegOutcome:
         """Create a task that goes on with what a call has recorded; return the answer to its request. See `create_from`."""

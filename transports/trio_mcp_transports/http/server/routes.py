@@ -12,6 +12,7 @@ import trio
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
 from trio_mcp.session import Service
+from trio_mcp.session.calls.services import CallOffers
 
 from ...asgi.access import HttpRejection
 from ...asgi.authentication import log_failures
@@ -96,12 +97,12 @@ class CustomRoutes:
 
 def state_of(service: Service, route: HttpRoute) -> object:
     """Return what the lifespan of the server of a route has opened; None if it is no longer mounted."""
-    services = service.calls
+    offers: CallOffers = service.offers
     for prefix in route.mounts:
-        if prefix not in services.mounted:
+        if prefix not in offers.mounted:
             return None
-        services = services.mounted[prefix]
-    return services.state
+        offers = offers.mounted[prefix]
+    return offers.state
 
 
 def request_of(incoming: AuthorizedRequest, body: bytes, state: object, prefix: str) -> HttpRequest:
