@@ -273,7 +273,7 @@ MALFORMED = [
     {"resultType": 7},
     {},
     {"content": 7},
-    {"content": [{"type": "text"}]},
+    {"content": "text"},
 ]
 
 

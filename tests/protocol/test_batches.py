@@ -142,7 +142,7 @@ def test_a_bad_member_is_refused_alone(member: object, code: int, request_id: ob
 def test_an_answer_in_a_batch_that_is_malformed_fails_the_request_it_answers() -> None:
     connection = agreed()
     connection.new_request("ping", RequestParams())
-    (reply,) = received({"jsonrpc": "2.0", "id": 1, "result": []}, connection=connection)
+    (reply,) = received({"jsonrpc": "2.0", "id": 1, "result": [1]}, connection=connection)
     assert isinstance(reply, ReplyIn)
     assert isinstance(reply.result, Exception)
 

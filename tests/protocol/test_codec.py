@@ -14,11 +14,13 @@ from samples import LINK
 
 from trio_mcp.errors import LocalProtocolError, RemoteProtocolError
 from trio_mcp.protocol.codec import Codec, codec_for
+from trio_mcp.protocol.codec.models import Dropped
 from trio_mcp.protocol.jsonrpc import Encoded
 from trio_mcp.protocol.revisions import MODERN, NEWEST_LEGACY, REVISIONS, SUPPORTED, Side
 from trio_mcp.types import (
     CallToolRequestParams,
     CallToolResult,
+    CancelledNotificationParams,
     DiscoverResult,
     ElicitRequest,
     ElicitRequestFormParams,
@@ -38,6 +40,9 @@ from trio_mcp.types import (
     ServerCapabilities,
     StringSchema,
     SubscriptionsListenResult,
+    Tool,
+    ToolAnnotations,
+    UnknownContent,
 )
 
 modern = codec_for(MODERN)
@@ -93,7 +98,7 @@ LAST = "params.notifications.resourceSubscriptions"
     [
         ("tools/call", {}, "params.name: "),
         ("tools/call", {"name": 1}, "params.name: "),
-        ("tools/call", {"name": "a", "arguments": []}, "params.arguments: "),
+        ("tools/call", {"name": "a", "arguments": [1]}, "params.arguments: "),
         ("tools/call", {"name": "a", "inputResponses": {"k": 1}}, "params.inputResponses.k: "),
         ("prompts/get", {"name": "a", "arguments": {"x": 1}}, "params.arguments.x: "),
         ("completion/complete", {"ref": {"type": "ref/prompt"}, "argument": ARGUMENT}, "params.ref.name: "),
@@ -187,7 +192,7 @@ ASKING: JsonObject = {"resultType": "input_required"}
     [
         ("tools/list", {**ASKING, "requestState": "s"}, "result.resultType: "),
         ("tools/list", {"resultType": "task"}, "result.resultType: "),
-        ("tools/call", {"resultType": None, "content": []}, "result.resultType: "),
+        ("tools/call", {"resultType": 1, "content": []}, "result.resultType: "),
         ("tools/call", {"resultType": ["complete"], "content": []}, "result.resultType: "),
         ("tools/call", ASKING, "result: "),
         ("tools/call", {**ASKING, "inputRequests": {}}, "result: "),
@@ -367,3 +372,81 @@ def test_no_answer_to_a_question_carries_a_number_that_its_reader_refuses() -> N
     )
     with pytest.raises(LocalProtocolError, match=naming("params.inputResponses.k.content.n", "320 characters")):
         codec_for(MODERN).encode_request("tools/call", retry)
+
+
+# What other languages write, and what cannot be read in a list
+
+
+@pytest.mark.parametrize(
+    ("method", "wire", "expected"),
+    [
+        ("tools/call", {"resultType": None, "content": []}, CallToolResult(content=[])),
+        ("tools/call", {"content": None}, CallToolResult(content=[])),
+        ("tools/list", {"tools": None, "nextCursor": None, "ttlMs": 5.0}, ListToolsResult(tools=[], ttl_ms=5)),
+        (
+            "tools/list",
+            {"tools": [{"name": "t", "inputSchema": [], "annotations": {"readOnlyHint": None}}]},
+            ListToolsResult(tools=[Tool(name="t", input_schema={}, annotations=ToolAnnotations())]),
+        ),
+    ],
+)
+def test_null_and_an_empty_list_in_a_result_stand_for_nothing(method: str, wire: JsonObject, expected: Model) -> None:
+    found = modern.decode_result(method, wire)
+    assert {**found.wire(), "resultType": None} == {**expected.wire(), "resultType": None}
+
+
+def test_a_cancel_may_name_its_request_as_a_fraction() -> None:
+    found = codec_for("2025-11-25").decode_notification(
+        "notifications/cancelled", {"requestId": 7.0}, sender=Side.CLIENT
+    )
+    assert isinstance(found, CancelledNotificationParams)
+    assert (found.request_id, type(found.request_id)) == (7, int)
+
+
+@pytest.mark.parametrize("size", [1, 3000])
+def test_a_member_of_a_list_that_cannot_be_read_is_left_out_and_named(size: int) -> None:
+    good: JsonObject = {"name": "good", "inputSchema": {"type": "object"}}
+    bad: list[JsonValue] = [{"name": "bad", "inputSchema": 5}] * size
+    dropped: list[Dropped] = []
+    found = modern.decode_result("tools/list", {"tools": [*bad, good, "no tool"]}, dropped=dropped)
+    assert isinstance(found, ListToolsResult)
+    assert [tool.name for tool in found.tools] == ["good"]
+    assert [(each.kind, each.name) for each in dropped] == [("tool", "bad")] * size + [("tool", f"tools[{size + 1}]")]
+    assert "result.tools[0].inputSchema" in dropped[0].why
+
+
+@pytest.mark.parametrize(
+    ("method", "member", "bad", "good", "name"),
+    [
+        ("prompts/list", "prompts", {"name": "p", "arguments": 1}, {"name": "q"}, "p"),
+        ("resources/list", "resources", {"uri": "a:b"}, {"uri": "a:c", "name": "c"}, "a:b"),
+        ("resources/templates/list", "resourceTemplates", {"name": "x"}, {"uriTemplate": "a:{b}", "name": "x"}, None),
+        ("tools/call", "content", {"type": "text", "text": 1}, {"type": "text", "text": "a"}, "text"),
+        (
+            "prompts/get",
+            "messages",
+            {"role": "system", "content": {}},
+            {"role": "user", "content": {"type": "text", "text": "a"}},
+            "system",
+        ),
+        ("resources/read", "contents", {"uri": "a:b"}, {"uri": "a:b", "text": "t"}, "a:b"),
+    ],
+)
+def test_each_list_of_a_server_loses_only_what_cannot_be_read(
+    method: str, member: str, bad: JsonObject, good: JsonObject, name: str | None
+) -> None:
+    dropped: list[Dropped] = []
+    found = modern.decode_result(method, {member: [bad, good]}, dropped=dropped).wire()
+    assert found[member] == [good]
+    assert [each.name for each in dropped] == [name or f"{member}[0]"]
+    with pytest.raises(RemoteProtocolError):
+        modern.decode_result(method, {member: [bad, good]})
+
+
+def test_a_block_of_an_unknown_kind_keeps_its_members_and_one_of_a_known_kind_must_be_right() -> None:
+    block: JsonObject = {"type": "video", "url": "https://a.example/v", "nested": {"n": None}}
+    found = modern.decode_result("tools/call", {"content": [block]})
+    assert isinstance(found, CallToolResult)
+    assert isinstance(found.content[0], UnknownContent)
+    assert found.content[0].wire() == block
+    assert json.loads(found.encode())["content"] == [block]

@@ -56,18 +56,18 @@ CORPUS = [
 
 # Tables of JSON texts without blanks, one after the other.
 
-BAD_IDS = f"null 1.0 1.5 1e3 true false {{}} [] [1] {SAFE + 1} {-SAFE - 1} {'9' * 300}"
+BAD_IDS = f"null 1.5 1e-3 1e16 true false {{}} [] [1] {SAFE + 1} {-SAFE - 1} {'9' * 300}"
 BAD_REQUESTS = {
     '"method":"ping",%s': '"no":"version" "jsonrpc":"1.0" "jsonrpc":2.0 "jsonrpc":null "JSONRPC":"2.0"',
     '"jsonrpc":"2.0","method":%s': f'"" null 1 {{}} ["ping"] "{"m" * 257}"',
     '"jsonrpc":"2.0",%s:"ping"': '"Method" "\uff4dethod" "m\u0435thod" "metho\u1e0f" "method\\u0020" "method\\u0000"',
-    '"jsonrpc":"2.0","method":"ping","params":%s': '[] [1] null "a" 1 false',
-    '"jsonrpc":"2.0","method":"ping",%s': '"result":{} "error":{"code":1,"message":""} "result":null',
+    '"jsonrpc":"2.0","method":"ping","params":%s': '[1] "a" 1 false',
+    '"jsonrpc":"2.0","method":"ping",%s': '"result":{} "error":{"code":1,"message":""}',
 }
 BAD_ANSWERS = f"""
-"result":{{}},"error":{{"code":1,"message":"x"}} "result":{{}},"error":null "result":null "result":[] "result":"ok"
+"result":{{}},"error":{{"code":1,"message":"x"}} "result":null,"error":null "result":[],"error":null "result":[1] "result":"ok"
 "error":null "error":"x" "error":{{}} "error":{{"code":1}} "error":{{"message":"x"}}
-"error":{{"code":"1","message":"x"}} "error":{{"code":1.0,"message":"x"}} "error":{{"code":true,"message":"x"}}
+"error":{{"code":"1","message":"x"}} "error":{{"code":1.5,"message":"x"}} "error":{{"code":true,"message":"x"}}
 "error":{{"code":1,"message":null}} "error":{{"code":{SAFE + 1},"message":"x"}}
 """
 
@@ -123,10 +123,12 @@ def test_a_message_with_any_byte_replaced_is_a_message_or_malformed(text: bytes)
 
 
 @pytest.mark.parametrize("text", CORPUS)
-def test_a_message_cut_short_anywhere_is_a_parse_error_without_an_id(text: bytes) -> None:
+def test_a_message_cut_short_anywhere_is_a_parse_error_under_the_id_of_a_request_or_none(text: bytes) -> None:
+    whole = json.loads(text)
     for end in range(len(text)):
         outcome = refused(text[:end])
-        assert (outcome.error.code, outcome.error.request_id) == (PARSE_ERROR, None)
+        assert outcome.error.code == PARSE_ERROR
+        assert outcome.error.request_id in (None, whole["id"] if "method" in whole and "id" in whole else None)
 
 
 @pytest.mark.parametrize("text", ["1", "1.5", '"ping"', "null", "true", "{}", '{"id":1}', '{"jsonrpc":"2.0"}'])
@@ -210,6 +212,80 @@ def test_a_message_over_a_limit_is_an_invalid_request_naming_it() -> None:
 def test_a_malformed_message_does_not_keep_its_bytes_alive(text: bytes) -> None:
     error = refused(text).error
     assert (error.__cause__, error.__context__, error.__traceback__) == (None, None, None)
+
+
+# What other languages write
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('"id":1.0,"method":"ping"', Request(1, "ping")),
+        ('"id":1e3,"method":"ping"', Request(1000, "ping")),
+        ('"id":-0.0,"method":"ping"', Request(0, "ping")),
+        ('"id":1,"method":"ping","params":null', Request(1, "ping")),
+        ('"id":1,"method":"ping","params":[]', Request(1, "ping")),
+        ('"id":1,"method":"ping","params":null,"result":null,"error":null', Request(1, "ping")),
+        ('"method":"notifications/x","params":null', Notification("notifications/x")),
+        ('"id":null,"method":"notifications/x"', Notification("notifications/x")),
+        ('"id":5.0,"result":{}', Response(5, {})),
+        ('"id":5,"result":{},"error":null', Response(5, {})),
+        ('"id":5,"result":null', Response(5, {})),
+        ('"id":5,"result":[]', Response(5, {})),
+        ('"id":5.0,"result":null,"error":{"code":-1.0,"message":"x"}', ErrorResponse(5, ErrorDetail(-1, "x"))),
+    ],
+)
+def test_what_has_one_meaning_only_is_read_as_it_is_meant(text: str, expected: Message) -> None:
+    message = parse(f'{{"jsonrpc":"2.0",{text}}}'.encode())
+    assert message == expected
+    assert not isinstance(message, Request) or type(message.id) is int
+
+
+def test_a_byte_order_mark_before_a_message_is_skipped_and_one_inside_is_kept() -> None:
+    raw = b'\xef\xbb\xbf{"jsonrpc":"2.0","id":1,"result":{"text":"\xef\xbb\xbf"}}'
+    assert parse(raw) == Response(1, {"text": "\ufeff"})
+    assert refused(b"\xef\xbb\xbf" + raw).error.code == PARSE_ERROR
+
+
+HALF = r"\ud83d"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            f'"id":1,"result":{{"content":[{{"type":"text","text":"a{HALF}"}}]}}',
+            {"content": [{"type": "text", "text": "a\ufffd"}]},
+        ),
+        (f'"id":1,"result":{{"structuredContent":{{"name":"{HALF}"}}}}', {"structuredContent": {"name": "\ufffd"}}),
+        (f'"id":1,"result":{{"n":[{"1," * 1200}1],"t":"{HALF}"}}', {"n": [1] * 1201, "t": "\ufffd"}),
+    ],
+)
+def test_half_a_character_in_a_text_that_is_shown_is_replaced_with_a_warning(
+    text: str, expected: JsonObject, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert parse(f'{{"jsonrpc":"2.0",{text}}}'.encode()) == Response(1, expected)
+    assert "surrogate" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "id"),
+    [
+        (f'"id":1,"method":"{HALF}"', 1),
+        (f'"id":1,"method":"tools/call","params":{{"name":"t","arguments":{{"a":"{HALF}"}}}}', 1),
+        (f'"id":1,"method":"ping","params":{{"{HALF}":1}}', 1),
+        (f'"id":1,"method":"ping","params":{{"a":"{HALF}","b":[{"1," * 1200}1e999]}}', 1),
+    ],
+)
+def test_half_a_character_in_a_name_or_an_argument_is_refused(text: str, id: int) -> None:
+    error = refused(f'{{"jsonrpc":"2.0",{text}}}').error
+    assert (error.code, error.request_id) == (PARSE_ERROR, id)
+
+
+@pytest.mark.parametrize("members", ['"method":"ping"', '"result":{}'])
+def test_half_a_character_in_an_id_is_refused_without_an_id(members: str) -> None:
+    outcome = refused(f'{{"jsonrpc":"2.0","id":"{HALF}",{members}}}')
+    assert (outcome.error.request_id, outcome.answers) == (None, None)
 
 
 # Writing

@@ -9,7 +9,7 @@ from naming import unnamed
 from samples import TASK
 
 from trio_mcp.errors import RemoteProtocolError
-from trio_mcp.protocol.codec.rewrites import validated
+from trio_mcp.protocol.codec.models import validated
 from trio_mcp.types import (
     CreateMessageResult,
     ElicitResult,

@@ -131,9 +131,14 @@ def test_surrogates_overlong_forms_and_cut_sequences_in_utf_8_are_refused(sequen
 OTHERS = {name.lower(): name for name in ("UTF-16", "UTF-16-LE", "UTF-16-BE", "UTF-32", "UTF-32-LE", "UTF-32-BE")}
 
 
-@pytest.mark.parametrize(("encoding", "name"), [*OTHERS.items(), ("utf-8-sig", "byte order mark")])
+@pytest.mark.parametrize(("encoding", "name"), OTHERS.items())
 def test_another_encoding_is_refused_by_its_name(encoding: str, name: str) -> None:
     refused('{"method":"ping"}'.encode(encoding), -32700, name, "UTF-8")
+
+
+def test_a_byte_order_mark_before_a_text_is_skipped_and_a_second_one_is_not() -> None:
+    assert loads(b'\xef\xbb\xbf{"a": "\\n"}') == {"a": "\n"}
+    refused(b"\xef\xbb\xbf\xef\xbb\xbf{}", -32700)
 
 
 @pytest.mark.parametrize("text", LONE_SURROGATES.split())

@@ -53,7 +53,32 @@ def test_a_request_over_a_limit_is_rejected_under_its_id(text: bytes) -> None:
     assert (message.answers, message.error.request_id) == (None, 7)
 
 
-def test_a_request_that_is_not_json_has_no_id() -> None:
-    message = parse(b'{"jsonrpc":"2.0","id":7,"method":"ping","params":')
+@pytest.mark.parametrize("id", [b"7", b"7.0"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"jsonrpc":"2.0","id":%b,"method":"ping","params":',
+        b'{"jsonrpc":"2.0","id":%b,"method":"ping","params":{"a":NaN}}',
+        b'{"id":%b,"jsonrpc":"2.0","method":"ping","params":{"a":1,"a":2}}',
+        b'{"jsonrpc":"2.0","method":"ping","id":%b,"params":{"a":1e999}}',
+        b'{"method":"ping","params":{"a":1,"a":2},"jsonrpc":"2.0","id":%b}',
+    ],
+)
+def test_a_request_that_is_not_json_is_rejected_under_its_id(text: bytes, id: bytes) -> None:
+    message = parse(text % id)
     assert isinstance(message, Malformed)
-    assert (message.answers, message.error.request_id) == (None, None)
+    assert (message.answers, message.error.request_id) == (None, 7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'{"jsonrpc":"2.0","params":{"id":7},"method":"ping","a":NaN}',
+        b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{},"id":8}',
+        b'{"jsonrpc":"2.0","id":7',
+    ],
+)
+def test_a_request_without_one_clear_id_is_rejected_without_an_id(text: bytes) -> None:
+    message = parse(text)
+    assert isinstance(message, Malformed)
+    assert message.error.request_id is None

@@ -129,7 +129,7 @@ async def test_an_answer_that_cannot_be_read_fails_its_request_alone() -> None:
         await proxy.open_legacy()
         await proxy.host.send(call(5))
         await proxy.server.receive()
-        await proxy.server.send(b'{"jsonrpc":"2.0","id":5,"result":[]}')
+        await proxy.server.send(b'{"jsonrpc":"2.0","id":5,"result":[1]}')
         answer = await proxy.host.receive()
         assert (answer["id"], answer["error"]["code"]) == (5, -32603)
         await proxy.host.hears_nothing_before(proxy.server, NOTE)

@@ -256,3 +256,14 @@ def test_no_answer_of_a_peer_raises_anything_but_value_error(content: JsonObject
     for schema in (int, Cabin, list[Cabin], Seat):
         with suppress(ValueError):
             form_of(schema).read(content)
+
+
+@pytest.mark.parametrize(("schema", "content"), [(int, {"value": 3.0}), (int | None, {"value": -0.0})])
+def test_an_integer_may_be_written_as_a_fraction(schema: object, content: JsonObject) -> None:
+    found = form_of(schema).read(content)
+    assert (found, isinstance(found, int)) == (content["value"], True)
+
+
+def test_a_fraction_is_no_integer() -> None:
+    with pytest.raises(ValueError, match="value"):
+        form_of(int).read({"value": 3.5})

@@ -130,7 +130,8 @@ def test_what_json_does_not_have_is_refused(value: JsonValue):
         (CreateMessageRequestParams, {"messages": [], "maxTokens": "100"}),
         (CreateMessageRequestParams, {"messages": [], "maxTokens": True}),
         (CreateMessageRequestParams, {"messages": [], "maxTokens": 1.5}),
-        (CallToolResult, {"content": [{"type": "hologram"}]}),
+        (CallToolResult, {"content": [{"type": 1}]}),
+        (CallToolResult, {"content": [{"type": "text", "txt": "a"}]}),
         (Implementation, {"name": "a"}),
     ],
 )

@@ -20,6 +20,7 @@ from ..types import (
     TextResourceContents,
     ToolResultContent,
     ToolUseContent,
+    UnknownContent,
 )
 from .blocks import (
     BASE64,
@@ -129,7 +130,7 @@ def _write_part(block: ContentBlock, place: str) -> JsonObject:
             return _audio_part(block.data, block.mime_type, place)
         case EmbeddedResource():
             return _resource_part(block, place)
-        case ResourceLink():
+        case ResourceLink() | UnknownContent():
             return _text_part(json_text(block.wire()))
 
 

@@ -21,6 +21,7 @@ from ..types import (
     TextResourceContents,
     ToolResultContent,
     ToolUseContent,
+    UnknownContent,
 )
 from .blocks import (
     ModelMessage,
@@ -97,6 +98,8 @@ def _write_content(block: ContentBlock, place: str) -> JsonObject:
             return _write_resource(block.resource, place)
         case ResourceLink():
             return _write_link(block)
+        case UnknownContent():
+            return {"type": "text", "text": json_text(block.wire())}
 
 
 def _write_image(data: str, mime_type: str, place: str) -> JsonObject:

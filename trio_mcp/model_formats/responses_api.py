@@ -19,6 +19,7 @@ from ..types import (
     Tool,
     ToolResultContent,
     ToolUseContent,
+    UnknownContent,
 )
 from .blocks import (
     ModelMessage,
@@ -139,7 +140,7 @@ def _part(block: ContentBlock, place: str) -> JsonObject:
             return _text_part(block.text)
         case ImageContent():
             return _image_part(block.data, block.mime_type)
-        case ResourceLink():
+        case ResourceLink() | UnknownContent():
             return _text_part(json_text(block.wire()))
         case EmbeddedResource(resource=BlobResourceContents() as resource):
             mime_type = resource.mime_type or "application/octet-stream"

@@ -46,6 +46,7 @@ from ..errors import (
 from ..types import CancelledNotificationParams, InitializeRequestParams, Model
 from .batches import LostAnswers, checked_in_batch
 from .codec import Codec, codec_for
+from .codec.models import Dropped
 from .codec.reading import CLOSED, Inbound, Phase, RequestTerms, SessionTerms, read_request
 from .jsonrpc import (
     INVALID_REQUEST,
@@ -61,6 +62,7 @@ from .jsonrpc import (
     RequestId,
     Response,
     Unanswered,
+    as_integer,
     is_request_id,
 )
 from .revisions import Side
@@ -184,6 +186,7 @@ class Connection:
         "_peer",
         "_pending",
         "_withdrawn",
+        "dropped",
         "notified",
         "open_ids",
         "shared_channel",
@@ -201,6 +204,8 @@ class Connection:
         self._next_id = first_id - 1
         self._withdrawn: dict[RequestId, PendingRequest] = {}
         self._lost = LostAnswers()
+        self.dropped: list[Dropped] | None = [] if peer is Side.SERVER else None
+        """What was left out of results since this list was last emptied; a server rejects such answers."""
         self.notified = False
         """Whether a notification was sent to the peer since it last answered a request: some peers answer those too."""
 
@@ -352,7 +357,8 @@ class Connection:
         result = message.result
         assert not isinstance(result, Encoded)
         try:
-            return ReplyIn(id, pending.codec.decode_result(pending.method, result, may_be_task=pending.may_be_task))
+            decode, may_be_task, dropped = pending.codec.decode_result, pending.may_be_task, self.dropped
+            return ReplyIn(id, decode(pending.method, result, may_be_task=may_be_task, dropped=dropped))
         except RemoteProtocolError as malformed:
             return ReplyIn(id, without_traceback(malformed))
 
@@ -427,7 +433,7 @@ class Connection:
 
     def _reject_batch(self, batch: Batch) -> BatchIn | Rejected:
         """Our requests that it would have answered fail with it; else they would wait for ever."""
-        ids = [item.get("id") for item in batch.items if isinstance(item, dict) and "method" not in item]
+        ids = [as_integer(item.get("id")) for item in batch.items if isinstance(item, dict) and "method" not in item]
         lost = [id for id in ids if is_request_id(id) and id in self._pending]
         return BatchIn(tuple([Malformed(batch.error, id) for id in lost])) if lost else Rejected(batch.error)
 

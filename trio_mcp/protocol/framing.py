@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import Final, TypeAlias
 
 from ..errors import RemoteProtocolError
@@ -84,8 +85,9 @@ Line: TypeAlias = bytes | LineTooLong | LongLineEnded
 class LineDecoder:
     """Splits a stream of bytes into lines, in time linear in the bytes and with memory bounded by the limit.
 
-    Only `\\n` ends a line, because JSON strings may hold every other kind of line break. One `\\r` before it is dropped,
-    and blank lines are skipped. Bytes after the last `\\n` are never delivered: when the stream ends, that line was cut off.
+    Only `\\n` ends a line, because JSON strings may hold every other kind of line break. One `\\r` before it is dropped, and so
+    is a byte order mark at its beginning; blank lines are skipped. Bytes after the last `\\n` are never delivered: when the
+    stream ends, that line was cut off.
 
     Args:
         max_line: maximum bytes of a line, without its line end.
@@ -156,7 +158,7 @@ class LineDecoder:
             lines.append(LongLineEnded(self._skipped, self._tail.removesuffix(b"\r")))
             self._skipped, self._tail = None, b""
             return
-        line = bytes(self._rest).removesuffix(b"\r")
+        line = bytes(self._rest).removeprefix(BOM_UTF8).removesuffix(b"\r")
         self._rest.clear()
         if line.strip(b" \t\r"):
             lines.append(line)

@@ -4,6 +4,9 @@ Reading never raises. Bytes that are no message become a `Malformed`, because a 
 not a failure of the reader. An array is a `Batch`: such bytes too, but for the one revision that has batches. Members are
 known by their exact names only: a name in another case or with a look-alike letter is an unknown member, and unknown members
 beside the known ones are kept for proxies alone (`more`).
+
+What is wrong but has one meaning is read as it is meant, after the strict way has failed: `null` for an absent member, `[]` for
+an empty object, `1.0` for an integer, and half of a character in text that is only shown. What is ambiguous stays malformed.
 """
 
 from __future__ import annotations
@@ -14,11 +17,12 @@ from typing import Final, NamedTuple, TypeAlias, TypeGuard, assert_never
 
 from pydantic_core import to_json
 
+from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..base.values import make_tuple
 from ..errors import ProtocolError, RemoteProtocolError, without_traceback
 from ..types.base import JsonObject, JsonValue
 from .json_limits import DEFAULT_LIMITS, JsonLimits, Measure
-from .strict_json import dumps, loads
+from .strict_json import LoneSurrogate, dumps, has_surrogate, is_infinite_in, loads, with_replaced_surrogates
 
 # Members of a message that nothing reads, and that a proxy passes on: those that JSON-RPC does not define, and empty ones.
 #
@@ -219,7 +223,9 @@ def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | 
     try:
         value = loads(data, limits, measured)
     except RemoteProtocolError as error:
-        return unreadable(error, data)
+        value = _shown(error) if isinstance(error, LoneSurrogate) else None
+        if value is None:
+            return unreadable(error, data)
     # Nearly every message.
     if type(value) is dict:
         return _parse_object(value)
@@ -242,8 +248,12 @@ def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = Non
     start = head[:_SEARCHED]
     found = re.match(_ID_BEFORE_CONTENT, start)
     first = found or re.match(_CONTENT_FIRST, start)
+    last = None if first is None else re.search(_ID_AFTER_CONTENT, end)
     if first is not None and found is None:
-        found = re.search(_ID_AFTER_CONTENT, end)
+        found = re.match(_ID_AFTER_METHOD, start) or last
+    elif found is not None and last is not None and last["id"] != found["id"]:
+        # Two ids, of which the sender may mean either.
+        return Malformed(error)
     if first is None and tail is None:
         # A message that was written over several lines: the id that it begins with is that of an answer, or of nothing.
         found = re.fullmatch(_CUT_AFTER_ID, start)
@@ -252,16 +262,15 @@ def unreadable(error: RemoteProtocolError, head: bytes, tail: bytes | None = Non
     if found is None:
         return Malformed(error)
     try:
-        id = loads(found["id"])
+        id = as_integer(loads(found["id"]))
     except RemoteProtocolError:
         return Malformed(error)
     if not is_request_id(id):
         return Malformed(error)
     if first is None or first["content"] != b"method":
         return Malformed(error, answers=id, is_cut=first is None)
-    # Text that is no JSON may be cut off anywhere, and is no request (JSON-RPC 2.0, 5.1). One over a limit is, or without room.
-    if error.code in (INVALID_REQUEST, SERVER_BUSY):
-        error.request_id = id
+    # JSON-RPC has no id here (5.1), but the sender of a request would wait for an answer under it.
+    error.request_id = id
     return Malformed(error)
 
 
@@ -307,6 +316,11 @@ def is_request_id(value: object) -> TypeGuard[RequestId]:
     return isinstance(value, int) and not isinstance(value, bool) and -MAX_INTEGER <= value <= MAX_INTEGER
 
 
+def as_integer(value: JsonValue) -> JsonValue:
+    """Return 1 for 1.0, which is the same number to a language that has no integers."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def decoded(members: JsonObject | Encoded) -> JsonObject:
     """The members themselves, for a reader that may be handed encoded ones.
 
@@ -326,13 +340,14 @@ def decoded(members: JsonObject | Encoded) -> JsonObject:
 
 
 _SEARCHED = 1024
-_ID = rb'"id"\s*:\s*(?P<id>-?\d{1,16}|"(?:[^"\\]|\\.){0,256}")\s*'
+_ID = rb'"id"\s*:\s*(?P<id>-?\d{1,16}(?:\.0)?|"(?:[^"\\]|\\.){0,256}")\s*'
 _VERSION = rb'"jsonrpc"\s*:\s*"2\.0"\s*'
 _CONTENT = rb'"(?P<content>result|error|method)"\s*:'
 # Compiled when they are first used, by `re`, which keeps them.
 _ID_BEFORE_CONTENT = rb"\s*\{\s*(?:%b,\s*)?%b,\s*(?:%b,\s*)?%b" % (_VERSION, _ID, _VERSION, _CONTENT)
 _CUT_AFTER_ID = rb"\s*\{\s*(?:%b,\s*)?%b,?\s*(?:%b,?\s*)?" % (_VERSION, _ID, _VERSION)
 _CONTENT_FIRST = rb"\s*\{\s*(?:%b,\s*)?%b" % (_VERSION, _CONTENT)
+_ID_AFTER_METHOD = rb'\s*\{\s*(?:%b,\s*)?"method"\s*:\s*"[^"\\]*"\s*,\s*(?:%b,\s*)?%b,' % (_VERSION, _VERSION, _ID)
 # The brace after it is the last of the text, so it closes the message, and the id is a member of the message itself.
 _ID_AFTER_CONTENT = rb",\s*(?:%b,\s*)?%b(?:,\s*%b)?\}\s*\Z" % (_VERSION, _ID, _VERSION)
 NO_BATCHES = "JSON-RPC batches are not supported: send one message at a time."
@@ -361,17 +376,12 @@ def _parse_object(members: JsonObject) -> Message | Malformed:
 
 def _malformed(error: RemoteProtocolError, members: JsonObject) -> Malformed:
     error = without_traceback(error)
-    id = members.get("id")
+    id = as_integer(members.get("id"))
     has_method, has_result = "method" in members, "result" in members or "error" in members
-    if isinstance(id, float) and id.is_integer():
-        # Some languages write each number as a fraction, and 1.0 is the id 1 to them.
-        id = int(id)
-    if not is_request_id(id):
+    if not is_request_id(id) or _is_broken(id):
         return Malformed(error, is_answer=has_result and not has_method)
     if has_result and not has_method:
         return Malformed(error, answers=id)
-    if id is not members["id"]:
-        return Malformed(error)
     error.request_id = id
     # `{"id": 1}` is what JavaScript makes of an answer with an undefined result. With both, or neither, it may be either.
     return Malformed(error, answers=id if has_result == has_method else None)
@@ -379,30 +389,36 @@ def _malformed(error: RemoteProtocolError, members: JsonObject) -> Malformed:
 
 def _parse_call(members: JsonObject) -> Request | Notification:
     if "result" in members or "error" in members:
-        raise RemoteProtocolError('A message with "method" must not have "result" or "error".')
+        members = _without_nulls(members)
     method = members["method"]
     if not isinstance(method, str) or not 0 < len(method) <= MAX_METHOD_CHARS:
         raise RemoteProtocolError(f'"method" must be a string of 1 to {MAX_METHOD_CHARS} characters.')
     params = members.get("params", {})
     if not isinstance(params, dict):
-        raise RemoteProtocolError('"params" must be an object; positional and null params are not part of MCP.')
+        if not _is_absent(params):
+            raise RemoteProtocolError('"params" must be an object; positional params are not part of MCP.')
+        # A proxy does not pass it on either: the other side may be strict.
+        params, members = {}, {name: value for name, value in members.items() if name != "params"}
     if params and len(members) == len(CALL) and "id" in members:
         # Nearly every message: it has all the members that are known, and so no other.
         more = None
     else:
         more = more_in(members, CALL, "params" if not params and "params" in members else None)
-    if "id" not in members:
+    if "id" not in members or (members["id"] is None and method.startswith("notifications/")):
         return Notification(method, params, more)
     return make_tuple(Request, (_parse_id(members["id"]), method, params, more))
 
 
 def _parse_answer(members: JsonObject) -> Response | ErrorResponse:
-    if "error" not in members:
-        result = members["result"]
+    if members.get("error") is None:
+        result = members.get("result")
         if not isinstance(result, dict):
-            raise RemoteProtocolError('"result" must be an object.')
+            # `null` is the result of a method without one, unless an error should have come in its place.
+            if "error" in members or not _is_absent(result):
+                raise RemoteProtocolError('"result" must be an object.')
+            result = {}
         return Response(_parse_id(members.get("id")), result, more_in(members, ANSWER))
-    if "result" in members:
+    if members.get("result") is not None:
         raise RemoteProtocolError('A response must have "result" or "error", not both.')
     id = members.get("id")
     more = more_in(members, ANSWER)
@@ -412,7 +428,7 @@ def _parse_answer(members: JsonObject) -> Response | ErrorResponse:
 def _parse_error(error: JsonValue) -> ErrorDetail:
     if not isinstance(error, dict):
         raise RemoteProtocolError('"error" must be an object.')
-    code, message = error.get("code"), error.get("message")
+    code, message = as_integer(error.get("code")), error.get("message")
     if not isinstance(code, int) or isinstance(code, bool) or abs(code) > MAX_INTEGER:
         raise RemoteProtocolError('"error.code" must be an integer.')
     if not isinstance(message, str):
@@ -423,11 +439,69 @@ def _parse_error(error: JsonValue) -> ErrorDetail:
 
 def _parse_id(id: JsonValue) -> RequestId:
     # Nearly every id is a small integer, which needs no second look.
-    if (type(id) is int and 0 <= id <= MAX_INTEGER) or is_request_id(id):
+    if type(id) is int and 0 <= id <= MAX_INTEGER:
+        return id
+    id = as_integer(id)
+    if is_request_id(id) and not _is_broken(id):
         return id
     raise RemoteProtocolError(
         f'"id" must be a string of at most {MAX_ID_BYTES} bytes, or an integer from -{MAX_INTEGER} to {MAX_INTEGER}.'
     )
+
+
+# What other languages write
+
+
+def _without_nulls(members: JsonObject) -> JsonObject:
+    """Return a call without an answer that is null in it. Raises `RemoteProtocolError` if it is not null."""
+    if members.get("result") is not None or members.get("error") is not None:
+        raise RemoteProtocolError('A message with "method" must not have "result" or "error".')
+    return {name: value for name, value in members.items() if name not in ("result", "error")}
+
+
+_NAMES: Final = frozenset(
+    (
+        *("cursor", "id", "jsonrpc", "method", "name", "nextCursor", "progressToken", "protocolVersion", "requestId"),
+        *("requestState", "role", "taskId", "toolUseId", "type", "uri", "uriTemplate", "url"),
+    )
+)
+"""Members that name something. Half of a character in one of them stays, for what reads the member to refuse."""
+
+_records: Final = RepeatedRecords(peer_logger("trio_mcp.protocol"), lines=SHARED_LINES)
+
+
+def _shown(error: LoneSurrogate) -> JsonValue:
+    """Return a message whose text can be shown; None if a lone surrogate is where it cannot be replaced."""
+    value = error.value
+    params = value.get("params") if isinstance(value, dict) else None
+    try:
+        if isinstance(params, dict) and "arguments" in params:
+            # A tool acts on its arguments, so that they are not changed.
+            dumps(params["arguments"], "params.arguments")
+        shown = with_replaced_surrogates(value, _NAMES)
+        if not isinstance(shown, dict) or _is_infinite(shown):
+            return None
+        if any(has_surrogate(str(shown.get(name))) for name in ("id", "method")):
+            return None
+    except (LoneSurrogate, ValueError):
+        return None
+    _records.log("a text of a peer has half of a character (a lone surrogate), which was replaced: %s", error.why)
+    return shown
+
+
+def _is_infinite(value: JsonValue) -> bool:
+    whole = with_replaced_surrogates(value, frozenset())
+    return is_infinite_in(whole, to_json(whole))
+
+
+def _is_broken(id: RequestId) -> bool:
+    """Return whether an id has a lone surrogate, so that nothing can be answered under it."""
+    return isinstance(id, str) and has_surrogate(id)
+
+
+def _is_absent(value: JsonValue) -> bool:
+    """Return whether a member that is an object is left out: `null`, or an empty one as languages without objects write it."""
+    return value is None or value == []
 
 
 # Writing

@@ -1,9 +1,9 @@
 """JSON as RFC 8259 defines it, within limits.
 
 The common decoders are too tolerant for a protocol: two readers of one message must never see two meanings. The standard
-library accepts the last of two equal names, `NaN`, `1e999` as infinity, UTF-16, a byte order mark, and a lone surrogate, which
-then fails to encode far away. Deep nesting ends in a RecursionError whose depth depends on the stack. Here each of these is
-rejected where it is read, with a message that says what to send instead.
+library accepts the last of two equal names, `NaN`, `1e999` as infinity, UTF-16, and a lone surrogate, which then fails to encode
+far away. Deep nesting ends in a RecursionError whose depth depends on the stack. Here each of these is rejected where it is read,
+with a message that says what to send instead. A byte order mark before the text has one meaning, and is skipped (RFC 8259, 8.1).
 """
 
 # The work stays in C: the scanner of the standard library reads, with hooks, and pydantic_core writes. pydantic_core reads two to
@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from codecs import BOM_UTF8
+from collections.abc import Iterable, Sequence, Set as AbstractSet
 from enum import Enum
 from functools import lru_cache
 from itertools import compress
@@ -43,6 +44,20 @@ from .json_limits import (
 )
 
 
+class LoneSurrogate(RemoteProtocolError):
+    """A text holds half of a character.
+
+    Attributes:
+        why: where it is.
+        value: what was parsed, with the lone surrogates in it. Nothing can encode it.
+    """
+
+    def __init__(self, why: str, value: JsonValue) -> None:
+        super().__init__(f"The message is not JSON: {why}.", code=-32700)
+        self.why = why
+        self.value = value
+
+
 def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | None = None) -> JsonValue:
     """Parse a JSON text in UTF-8.
 
@@ -51,7 +66,7 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | 
 
     Raises:
         RemoteProtocolError: -32700 if it is not JSON (malformed, not UTF-8, a name twice in one object, NaN, an infinite
-            number, a lone surrogate), -32600 if it exceeds a limit, which the message names.
+            number, a lone surrogate: `LoneSurrogate`), -32600 if it exceeds a limit, which the message names.
     """
     values = (measured or measure(data, limits)).values
     # Escapes are dear in a long text, which is searched for them twice more.
@@ -59,7 +74,7 @@ def loads(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | 
         quick = quick_loads if len(data) <= SHORT or values * _DENSE >= len(data) else sparse_loads
         if (value := quick(data, limits.max_number_chars)) is not UNPROVEN:
             return value
-    return _strict_loads(data, limits, many=values > _MANY)
+    return _strict_loads(data.removeprefix(BOM_UTF8), limits, many=values > _MANY)
 
 
 def _strict_loads(data: bytes, limits: JsonLimits, *, many: bool) -> JsonValue:
@@ -191,15 +206,50 @@ def _check_surrogates(value: JsonValue) -> None:
     try:
         to_json(value)
     except ValueError as error:
-        raise _not_json(_first_flaw(value, "") or str(error)) from None
+        raise LoneSurrogate(_first_flaw(value, "") or str(error), value) from None
+
+
+def with_replaced_surrogates(value: JsonValue, kept: AbstractSet[str]) -> JsonValue:
+    """Return a value in which U+FFFD takes the place of each lone surrogate, but in members of the names `kept`.
+
+    Raises:
+        LoneSurrogate: one is in the name of a member.
+    """
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [with_replaced_surrogates(each, kept) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if any(map(_SURROGATE.search, value)):
+        raise LoneSurrogate("the name of a member holds a lone surrogate", value)
+    return {
+        # The value of a name or an id is text. What is below such a name in free data is data.
+        name: each if name in kept and isinstance(each, str) else with_replaced_surrogates(each, _kept_in(name, kept))
+        for name, each in value.items()
+    }
+
+
+def has_surrogate(text: str) -> bool:
+    """Return whether a text has a lone surrogate."""
+    return not text.isascii() and _SURROGATE.search(text) is not None
+
+
+def _kept_in(name: str, kept: AbstractSet[str]) -> AbstractSet[str]:
+    return frozenset() if name in _FREE_DATA else kept
+
+
+_FREE_DATA: Final = frozenset(
+    ("_meta", "data", "input", "inputSchema", "outputSchema", "requestedSchema", "structuredContent")
+)
+"""Members whose content is free: a `name` in them is no name of the protocol."""
 
 
 def _other_encoding(data: bytes) -> str | None:
     encoding = json.detect_encoding(data)
     if encoding == "utf-8":
         return None
-    name = "UTF-8 with a byte order mark" if encoding == "utf-8-sig" else encoding.upper()
-    return f"it looks like {name}, and only UTF-8 without a byte order mark is read (RFC 8259, 8.1)"
+    return f"it looks like {encoding.upper()}, and only UTF-8 is read (RFC 8259, 8.1)"
 
 
 # JSON read by the fast parser of pydantic_core, with a proof that the strict reader would have returned the same value

@@ -16,7 +16,7 @@ from ..base.logs import peer_logger
 from ..base.shared_limits import ANSWERED_QUESTIONS
 from ..errors import LimitExceeded, McpError, ProtocolError, ProviderError, ProviderErrorKind, RemoteProtocolError
 from ..protocol.codec import Codec
-from ..protocol.codec.rewrites import validated
+from ..protocol.codec.models import validated
 from ..protocol.conversation import answer_problem, conversation_problem
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,

@@ -11,8 +11,8 @@ import trio
 
 from ..client.dialects import MODERN_ERRORS, newest_version
 from ..errors import RemoteProtocolError, without_traceback
+from ..protocol.codec.models import validated
 from ..protocol.codec.reading import Inbound, classify, modern_terms
-from ..protocol.codec.rewrites import validated
 from ..protocol.connection import Connection
 from ..protocol.jsonrpc import (
     INTERNAL_ERROR,

@@ -86,7 +86,6 @@ class ServerClient:
         self._questions = questions
         self._bindings = bindings
         self._name = name
-        self._tools = ListedTools()
         self._watched: dict[str, trio.CancelScope] = {}
         self._subscribing = 0
         """Subscriptions that the server has not agreed to yet."""
@@ -109,6 +108,7 @@ class ServerClient:
             mode=mode,
         )
         self.link = Link(channel, options)
+        self._tools = ListedTools(self.link.dropped)
         self.lists = Lists(self.link, options.cache, self._tools)
         tasks = TaskCalls(self.link, self._tools, self.lists.refresh_tools)
         sender = CallSender(self.link, self._tools, self.lists.refresh_tools)

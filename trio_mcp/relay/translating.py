@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import trio
 
-from ..protocol.codec.rewrites import validated
+from ..protocol.codec.models import validated
 from ..protocol.jsonrpc import ErrorResponse, RequestId, Response
 from ..session import (
     Envelope,

@@ -31,6 +31,7 @@ from ..types import (
     ResourceLink,
     TextContent,
     TextResourceContents,
+    UnknownContent,
 )
 from .branching import BranchTerms
 from .values.content import json_text
@@ -168,7 +169,7 @@ def contents_of(result: CallToolResult, uri: str) -> list[TextResourceContents |
                 contents.append(BlobResourceContents(uri=uri, mime_type=block.mime_type, blob=block.data))
             case EmbeddedResource(resource=resource):
                 contents.append(resource)
-            case ResourceLink():
+            case ResourceLink() | UnknownContent():
                 contents.append(
                     TextResourceContents(uri=uri, mime_type="application/json", text=json_text(block.wire()))
                 )

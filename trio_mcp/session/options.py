@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TextContent,
         ToolResultContent,
         ToolUseContent,
+        UnknownContent,
     )
 
 # Limits and times of tasks, as the author of a server sets them.
@@ -82,6 +83,7 @@ class TaskOptions:
 
 Block: TypeAlias = (
     "TextContent | ImageContent | AudioContent | ToolUseContent | ToolResultContent | EmbeddedResource | ResourceLink"
+    " | UnknownContent"
 )
 
 CHARACTERS_PER_TOKEN = 4
@@ -115,6 +117,8 @@ def characters(block: Block) -> int:
         case types.ResourceLink(uri=uri):
             # The client may put the resource itself into the context, but its size is not known here.
             return len(uri)
+        case types.UnknownContent():
+            return len(json.dumps(block.wire()))
         case _:
             return TOKENS_PER_MEDIUM * CHARACTERS_PER_TOKEN
 

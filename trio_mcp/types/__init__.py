@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         TextResourceContents as TextResourceContents,
         ToolResultContent as ToolResultContent,
         ToolUseContent as ToolUseContent,
+        UnknownContent as UnknownContent,
     )
     from .elicitation import (
         BooleanSchema as BooleanSchema,
@@ -184,7 +185,7 @@ else:
             "content": (
                 "Annotations AudioContent BlobResourceContents ContentBlock EmbeddedResource Icon ImageContent "
                 "Resource ResourceContents ResourceLink Role SamplingContentBlock TextContent TextResourceContents "
-                "ToolResultContent ToolUseContent"
+                "ToolResultContent ToolUseContent UnknownContent"
             ),
             "elicitation": (
                 "BooleanSchema ElicitRequest ElicitRequestFormParams ElicitRequestParams ElicitRequestURLParams "

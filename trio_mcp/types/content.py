@@ -1,8 +1,9 @@
 """Content blocks: the parts of tool results, prompts and messages of a model; and resources."""
 
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, ClassVar, Final, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from .base import Fraction, Integer, JsonObject, JsonValue, MetaModel, Model, NullableModel
 
@@ -104,10 +105,28 @@ class EmbeddedResource(_Block):
     resource: TextResourceContents | BlobResourceContents
 
 
-ContentBlock: TypeAlias = Annotated[
+KNOWN_BLOCKS: Final = frozenset(("audio", "image", "resource", "resource_link", "text", "tool_result", "tool_use"))
+
+
+def _unknown(kind: str) -> str:
+    # A block of a known kind with something wrong in it is a mistake, and not a kind of a later revision.
+    if kind in KNOWN_BLOCKS:
+        raise PydanticCustomError("known_block", "is a known kind of block")
+    return kind
+
+
+class UnknownContent(MetaModel):
+    """A content block of a kind that this package does not know, with its members as they came; `wire()` has all of them."""
+
+    type: Annotated[str, AfterValidator(_unknown)]
+
+
+_Known: TypeAlias = Annotated[
     TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource,
     Field(discriminator="type"),
 ]
+# From left to right, so that a block of a known kind costs nothing more.
+ContentBlock: TypeAlias = Annotated[_Known | UnknownContent, Field(union_mode="left_to_right")]
 
 
 class ToolUseContent(MetaModel):

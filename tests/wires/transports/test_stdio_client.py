@@ -112,6 +112,12 @@ async def test_messages_go_to_the_child_and_come_back() -> None:
     assert echo.channel.process.returncode == 0
 
 
+async def test_a_byte_order_mark_before_the_first_line_of_a_child_is_skipped() -> None:
+    script = f"sys.stdout.buffer.write(bytes([0xEF, 0xBB, 0xBF])); {READY}; time.sleep(3600)"
+    async with child(script) as talker:
+        await talker.ready()
+
+
 async def test_a_child_that_floods_its_stdout_is_received_and_ended() -> None:
     async with child(FLOOD) as flood:
         for _ in range(100):

@@ -68,6 +68,11 @@ async def test_requests_are_answered_and_the_end_of_stdin_ends_the_process_quiet
     assert done.stderr == b"cleaned up\n"
 
 
+async def test_a_byte_order_mark_before_the_first_line_is_skipped() -> None:
+    done = await run(b"\xef\xbb\xbf", request("echo", 1))
+    assert done.stdout.splitlines()[0] == echo(1)
+
+
 async def test_prints_of_a_tool_and_its_children_go_to_stderr() -> None:
     done = await run(request("noise", 1))
     assert done.stdout.splitlines() == [echo(1), b"after serving"]

@@ -21,6 +21,7 @@ from ...types import (
     Task,
     TextContent,
     TextResourceContents,
+    UnknownContent,
 )
 from .output import is_terminal, note, rich_screen
 
@@ -54,6 +55,8 @@ def as_text(block: ContentBlock) -> str:
             return text
         case EmbeddedResource(resource=resource):
             return f"[{resource.uri}]"
+        case UnknownContent():
+            return json.dumps(block.wire(), ensure_ascii=False)
 
 
 def show_progress(report: ProgressNotificationParams) -> None:

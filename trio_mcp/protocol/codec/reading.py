@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -40,6 +40,7 @@ from ..jsonrpc import (
     Message,
     Request,
     Unanswered,
+    as_integer,
     decoded,
     is_request_id,
 )
@@ -61,7 +62,7 @@ from ..revisions import (
 )
 from ..strict_json import dumps
 from .downlevel import LATE_MEMBERS
-from .rewrites import validated
+from .models import Dropped, validated
 from .tasks import TASK, TaskWriter, read_created_task, read_members, says_task, without, without_tasks
 from .writing import ASKS_NOTHING
 
@@ -104,12 +105,15 @@ class Codec(TaskWriter):
             return None
         return read_members(self.revision.tasks, known.params, params, "params")
 
-    def decode_result(self, method: str, result: JsonObject, *, may_be_task: bool = True) -> Model:
+    def decode_result(
+        self, method: str, result: JsonObject, *, may_be_task: bool = True, dropped: list[Dropped] | None = None
+    ) -> Model:
         """The answer to a request of ours: its result type, `InputRequiredResult` where rounds are possible, or
         `CreateTaskResult` where a request may become a task.
 
         Args:
             may_be_task: the request asked for a task, or declared that it takes one (`expects_task`).
+            dropped: gets the items of a list that cannot be read, without which the result is returned.
 
         Raises:
             RemoteProtocolError: it is none of them.
@@ -118,17 +122,18 @@ class Codec(TaskWriter):
         if known is None or known.result is None:
             raise self._lacks(method)
         may_be_task = may_be_task and known.as_task is not None
+        read = partial(self._read, dropped=dropped)
         if not self._modern:
             result = without(LATE_MEMBERS, result)
-            return read_created_task(result) if may_be_task and says_task(result) else self._read(known.result, result)
-        match result.get("resultType", "complete"):
+            return read_created_task(result) if may_be_task and says_task(result) else read(known.result, result)
+        match result.get("resultType") or "complete":
             case "complete":
-                return self._read(known.result, {"resultType": "complete", **result})  # M-RPC-4c
+                return read(known.result, {**result, "resultType": "complete"})  # M-RPC-4c
             case "task" if may_be_task:
                 return validated(types.CreateTaskResult, result, "result")
             # Examples of the extension have it so, against its text (M-TSK-4).
             case "task" if known.result is types.GetTaskResult:
-                return self._read(known.result, {**result, "resultType": "complete"})
+                return read(known.result, {**result, "resultType": "complete"})
             case "input_required" if method in self._rounds:
                 asking = validated(types.InputRequiredResult, without_tasks(result), "result")
                 if not asking.input_requests and asking.request_state is None:
@@ -137,7 +142,7 @@ class Codec(TaskWriter):
             case other:
                 raise RemoteProtocolError(f"result.resultType: {str(other)[:64]} is no answer to {method}")
 
-    def decode_task_payload(self, method: str, payload: JsonObject) -> Model:
+    def decode_task_payload(self, method: str, payload: JsonObject, dropped: list[Dropped] | None = None) -> Model:
         """The result of a task, in `GetTaskResult.result` or the answer to `tasks/result`.
 
         Args:
@@ -149,13 +154,13 @@ class Codec(TaskWriter):
         known = self.revision.requests.get(method)
         if known is None or known.result is None or known.as_task is None:
             raise self._lacks(f"task of {method}")
-        result = self.decode_result(method, payload, may_be_task=False)
+        result = self.decode_result(method, payload, may_be_task=False, dropped=dropped)
         if isinstance(result, types.InputRequiredResult):
             raise RemoteProtocolError(f"result.resultType: {result.result_type} is no result of a task")
         return result
 
-    def _read(self, kind: type[Model], result: JsonObject) -> Model:
-        return read_members(self.revision.tasks, kind, result, "result")
+    def _read(self, kind: type[Model], result: JsonObject, *, dropped: list[Dropped] | None) -> Model:
+        return read_members(self.revision.tasks, kind, result, "result", dropped)
 
     def decode_input_response(self, method: str, value: JsonValue, *, path: str = "params.inputResponses") -> Model:
         """The answer to a question of ours; `path` names it in the error: -32602 if it is malformed (M-MRTR-7s)."""
@@ -319,7 +324,7 @@ class SessionTerms:
             meta = {}
         token = meta.get(PROGRESS_TOKEN)
         # The rule of request ids. Nearly every token is a small integer, which needs no second look.
-        if not (type(token) is int and 0 <= token <= MAX_INTEGER) and not is_request_id(token):
+        if not (type(token) is int and 0 <= token <= MAX_INTEGER) and not is_request_id(token := as_integer(token)):
             token = None
         return RequestTerms(
             self.codec,
@@ -438,9 +443,9 @@ def _log_level(value: object) -> LoggingLevel | None:
 
 
 def _progress_token(meta: JsonObject) -> ProgressToken | None:
-    if PROGRESS_TOKEN not in meta:
+    token = as_integer(meta.get(PROGRESS_TOKEN))
+    if token is None:
         return None
-    token = meta[PROGRESS_TOKEN]
     if isinstance(token, str) or (isinstance(token, int) and not isinstance(token, bool)):
         return token
     raise _invalid(PROGRESS_TOKEN, "must be a string or an integer")

@@ -29,7 +29,8 @@ from ...types.capabilities import lacks
 from ..jsonrpc import Encoded, ErrorDetail, dump_error
 from ..revisions import CLIENT_CAPABILITIES, RELATED_TASK, TASKS_EXTENSION, TASKS_GATE, TaskStyle
 from ..strict_json import dumps
-from .rewrites import OLD_TASK_NAMES, validated
+from .models import Dropped, validated
+from .rewrites import OLD_TASK_NAMES
 from .writing import Writer
 
 # One task that has asked its user, of three callers:
@@ -286,11 +287,13 @@ def read_created_task(result: JsonObject) -> types.CreateTaskResult:
     return types.CreateTaskResult.model_validate({**dict(task), "meta": _meta(result)})
 
 
-def read_members(style: TaskStyle, kind: type[Model], members: JsonObject, path: str) -> Model:
-    """Return a result, or the params of a notification, as a `kind`. Raises what `validated` raises."""
+def read_members(
+    style: TaskStyle, kind: type[Model], members: JsonObject, path: str, dropped: list[Dropped] | None = None
+) -> Model:
+    """Return a result, or the params of a notification, as a `kind`. Arguments and exceptions are those of `validated`."""
     reader = _READERS.get(kind.__name__)
     if reader is None:
-        return validated(kind, members, path)
+        return validated(kind, members, path, dropped=dropped)
     if style is TaskStyle.REQUESTED:
         return reader(members, path)
     return validated(kind, without_tasks(members), path)

@@ -27,6 +27,7 @@ from typing_extensions import is_typeddict
 from ...protocol.schema.references import dereference
 from ...types import JsonObject, JsonValue, RequestedSchema
 from ...types.base import fail_fast_validator
+from ..values.meant_arguments import meant_arguments
 from ..values.schema_checks import MAX_PROBLEMS, error_summary
 from ..values.schemas import ReferenceSafeSchema
 from ..values.signature import described
@@ -180,8 +181,12 @@ class TypeForm(Form[T]):
             # Strict, but as JSON: a date is a string there, which strict validation of Python values would reject.
             answer = self._validator.validate_json(to_json(content), strict=True)
         except ValidationError as error:
-            raise ValueError(error_summary(error) + unknown_fields(content, self.requested_schema)) from None
-        return cast("T", cast("object", answer.value if self._single else answer))
+            meant = meant_arguments(content, self.requested_schema.wire())
+            if meant is content:
+                raise ValueError(error_summary(error) + unknown_fields(content, self.requested_schema)) from None
+        else:
+            return cast("T", cast("object", answer.value if self._single else answer))
+        return self.read(meant)
 
 
 class ChoiceForm(Form[str]):

@@ -15,6 +15,7 @@ from ... import server
 from ...base.checks import signature_of
 from ...types import JsonObject
 from ...types.base import fail_fast_validator
+from .meant_arguments import meant_arguments
 from .schema_checks import MAX_PROBLEMS, error_path, error_summary
 from .schemas import PlainSchema, UnknownReference, inlined
 from .signature import Arguments
@@ -53,7 +54,10 @@ class ParametersModel:
         try:
             return cast("object", self._validator.validate_python(arguments))
         except ValidationError as error:
-            raise ValueError(error_summary(error)) from None
+            as_meant = meant_arguments(arguments, self.schema)
+            if as_meant is arguments:
+                raise ValueError(error_summary(error)) from None
+        return self.read(as_meant)
 
     def arguments_of(self, function: Callable[..., object]) -> Arguments:
         """Return what a function takes: an instance, and a context. Raises `TypeError` if it takes something else."""

@@ -28,9 +28,10 @@ from ...types import JsonObject
 from ...types.base import fail_fast_schema, validator_of
 from ..unawaited import Reporter
 from .callables import bound_names, callable_name, type_hints
+from .meant_arguments import meant_arguments
 from .provide import provide_of
 from .schema_checks import MAX_PROBLEMS, checked, error_summary
-from .schemas import PlainSchema, UnknownReference, inlined
+from .schemas import PlainSchema, UnknownReference, inlined, unencodable
 
 
 class Mirrored(NamedTuple):
@@ -146,7 +147,11 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
         raise TypeError(f"{where}: {unsupported_parameters(parameters)}") from error
     check_defaults(where, model, schema, dict(zip(fields, parameters, strict=True)))
     validator = validator_of(keywords_schema(schema, names))
-    listed, kept = inlined(generated)
+    try:
+        listed, kept = inlined(generated)
+    except ValueError:
+        # Its size was needed. Here the member is named that JSON cannot hold.
+        raise ValueError(f"the parameters of {where}: {unencodable(generated)}") from None
     wire_names = frozenset(known)
     # Both are the function's own, and a listing has a place for them elsewhere.
     listed.pop("title", None)
@@ -158,9 +163,12 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
             if len(arguments) > len(wire_names):
                 arguments = without_most_unknown(arguments, wire_names)
             keywords: dict[str, object] = validator.validate_python(arguments)
+            return keywords
         except ValidationError as error:
-            raise ValueError(error_summary(error, known=wire_names)) from None
-        return keywords
+            meant = meant_arguments(arguments, listed)
+            if meant is arguments:
+                raise ValueError(error_summary(error, known=wire_names)) from None
+        return bind(meant)
 
     return Arguments({"type": "object", "properties": {}, **listed}, context, returns, bind, kept)
 
@@ -303,6 +311,9 @@ def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arg
     compiled, name = Schema.compile(schema, "input_schema"), parameters[0].name
 
     def bind(arguments: JsonObject) -> dict[str, object]:
+        # Before the check, which may be made in a thread: no argument that is changed would be valid.
+        arguments = meant_arguments(arguments, schema)
+
         def bound(problem: str | None) -> dict[str, object]:
             if problem is not None:
                 raise ValueError(problem)
