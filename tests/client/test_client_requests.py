@@ -139,14 +139,51 @@ async def test_a_list_has_a_limit_of_pages_and_one_of_items(opening: Any, monkey
     monkeypatch.setattr(lists, "MAX_ITEMS", 3)
     async with conversation(opening) as (client, wire, start):
         listing = start(client.list_prompts)
-        for _ in range(3):
-            await wire.reply("prompts/list", {"prompts": [], "nextCursor": "again", **HINTS})
+        for number in range(3):
+            await wire.reply("prompts/list", {"prompts": [], "nextCursor": str(number), **HINTS})
         with pytest.raises(LimitExceeded, match=naming("3 pages")):
             await listing.result()
         listing = start(client.list_prompts)
         await wire.reply("prompts/list", {"prompts": [{"name": str(number)} for number in range(4)], **HINTS})
         with pytest.raises(LimitExceeded, match=naming("3 items")):
             await listing.result()
+
+
+@pytest.mark.parametrize("opening", [as_legacy, as_modern])
+@pytest.mark.parametrize(
+    ("pages", "expected"),
+    [
+        ([("a", ""), ("a", "")], "a"),
+        ([("a", ""), ("b", "")], "ab"),
+        ([("a", "x"), ("b", "y"), ("c", "x")], "abc"),
+        ([("a", "x"), ("b", "x")], "ab"),
+    ],
+    ids=["cursors are ignored", "an empty cursor is followed once", "a circle", "the second page names itself"],
+)
+async def test_a_cursor_that_came_before_ends_the_list_with_a_warning(
+    opening: Any, pages: list[tuple[str, str]], expected: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with conversation(opening) as (client, wire, start):
+        listing = start(client.list_prompts)
+        for name, cursor in pages:
+            await wire.reply("prompts/list", {"prompts": [{"name": name}], "nextCursor": cursor, **HINTS})
+        assert "".join([prompt.name for prompt in await listing.result()]) == expected
+    assert "cursor" in caplog.text
+
+
+@pytest.mark.parametrize("opening", [as_legacy, as_modern])
+async def test_what_cannot_be_read_in_a_list_is_dropped_with_one_warning_that_names_it(
+    opening: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    page = {"prompts": [{"name": "good"}, {"name": "bad", "arguments": 5}], **HINTS}
+    async with conversation(opening) as (client, wire, start):
+        assert client.dropped == ()
+        for _ in range(2):
+            listing = start(client.list_prompts)
+            await wire.reply("prompts/list", page)
+            assert [prompt.name for prompt in await listing.result()] == ["good"]
+        assert [(each.kind, each.name) for each in client.dropped] == [("prompt", "bad")]
+    assert caplog.text.count("bad") == 1
 
 
 # log levels

@@ -11,9 +11,11 @@ from naming import unnamed
 from scripted import HINTS, Json, as_legacy, as_modern, conversation, list_tools
 from scripted_http import modern_http
 
+from trio_mcp.base.logs import peer_logger
 from trio_mcp.client.dialects import ModernDialect
 from trio_mcp.client.lists import ListedTools
 from trio_mcp.errors import PeerError, RemoteProtocolError
+from trio_mcp.session.left_out import DroppedMembers
 from trio_mcp.types import JsonObject, Tool
 
 # arguments that are repeated in headers
@@ -69,7 +71,7 @@ def test_a_tool_with_headers_is_kept_when_tools_with_schemas_alone_fill_the_tabl
     plain: JsonObject = {"type": "object"}
     tools = [Tool(name="first", input_schema=REGION)]
     tools += [Tool(name=name, input_schema=plain, output_schema=plain) for name in ("second", "third", "fourth")]
-    listed = ListedTools()
+    listed = ListedTools(DroppedMembers(peer_logger("trio_mcp.client")))
     listed.add(tools, ModernDialect.__new__(ModernDialect))
     assert list(listed.by_name) == ["first", "fourth"]
 

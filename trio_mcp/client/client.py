@@ -13,6 +13,7 @@ from typing import Final, Never, Self, TypeVar, Unpack, overload
 
 from ..base.checks import check_choice, check_seconds
 from ..errors import Disconnected
+from ..protocol.codec.models import Dropped
 from ..sampling import SamplingProvider
 from ..session import AnyChannel, ChannelServer
 from ..session.server_requests import MAX_HANDLERS
@@ -83,7 +84,7 @@ class Client(TaskMethods):
         self._transport_options: Mapping[str, object] = {}
         self._connect: Callable[[], AbstractAsyncContextManager[AnyChannel]] | None = None
         self._link = Link(channel, options)
-        tools = ListedTools()
+        tools = ListedTools(self._link.dropped)
         self._lists = Lists(self._link, options.cache, tools)
         self._tasks = TaskCalls(self._link, tools, self._lists.refresh_tools)
         self._calls = Calls(
@@ -190,6 +191,14 @@ class Client(TaskMethods):
     def transport_options(self) -> Mapping[str, object]:
         """The options of its transport, as `Client.connect` was given them."""
         return self._transport_options
+
+    @property
+    def dropped(self) -> Sequence[Dropped]:
+        """What was left out of the server's lists and results, since it could not be read: each with its kind, name and reason.
+
+        The rest of the list or the result was returned. A tool with invalid `x-mcp-header` annotations is here too.
+        """
+        return tuple(self._link.dropped.members)
 
     # life
 

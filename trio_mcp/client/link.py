@@ -12,11 +12,13 @@ from typing import TypeVarTuple, Unpack
 import trio
 
 from ..base.groups import first_leaf, single_exception, split_group, without
+from ..base.logs import peer_logger
 from ..errors import Disconnected, Unreachable
 from ..session import AnyChannel, ClientSession
 from ..session.channel import MessageChannel
 from ..session.client import RequestOptions
 from ..session.event_loop import check_event_loop
+from ..session.left_out import DroppedMembers
 from ..types import Model, RequestParams
 from .dialects import Dialect, open_dialect
 from .handlers import Rounds
@@ -55,6 +57,8 @@ def split_contained(error: BaseException) -> tuple[BaseException | None, BaseExc
 #             must not keep the connection open
 
 
+logger = peer_logger("trio_mcp.client")
+
 Ts = TypeVarTuple("Ts")
 
 CLOSE_TIMEOUT = 15.0
@@ -69,11 +73,13 @@ class Link:
     Attributes:
         rounds: answers the questions of the calls over this connection.
         task_news: those who follow a task of a legacy server.
+        dropped: what was left out of the server's results.
     """
 
     def __init__(self, channel: AbstractAsyncContextManager[AnyChannel], options: ClientOptions) -> None:
         self._channel = channel
         self._options = options
+        self.dropped = DroppedMembers(logger)
         # An attribute that opening and closing replace, and not a method: with a server that has no session to lose, a
         # request then goes straight to `ClientSession.request`.
         self.request: SendRequest = reject_request
@@ -242,6 +248,7 @@ class Link:
                 self._router.end_subscriptions,
                 self._options.max_handlers,
                 self.lost,
+                self.dropped,
             )
             nursery.start_soon(self._run, session, nursery, handlers)
             await self._open_dialect(session)

@@ -6,17 +6,19 @@ import math
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Generic, TypeVar, cast
 
 from ..base.checks import check_seconds
 from ..base.logs import RepeatedRecords, peer_logger
 from ..errors import LimitExceeded, LocalProtocolError, PeerError, RemoteProtocolError
+from ..protocol.codec.models import Dropped
 from ..protocol.http.headers import ParameterHeaders
 from ..protocol.jsonrpc import INVALID_PARAMS
 from ..protocol.schema.json_schema import Schema
 from ..session.client import NO_HEADERS
+from ..session.left_out import DroppedMembers
 from ..types import (
     CacheableResult,
     CallToolResult,
@@ -106,12 +108,16 @@ class ListedTool:
 class ListedTools:
     """The tools of one server, as they were last listed.
 
+    Args:
+        dropped: remembers those that a client may not offer.
+
     Attributes:
         by_name: the tools with headers or an output schema, the one that was listed longest ago first.
         task_support: which tools may, or must, run as tasks ("optional", "required"); those that may not are left out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dropped: DroppedMembers) -> None:
+        self._dropped = dropped
         self.by_name: OrderedDict[str, ListedTool] = OrderedDict()
         self.task_support: OrderedDict[str, str] = OrderedDict()
         self._without_headers: OrderedDict[str, None] = OrderedDict()
@@ -141,7 +147,7 @@ class ListedTools:
         try:
             headers = dialect.parameter_headers(tool)
         except ValueError as error:
-            self._records.log("the tool %s is left out: %s", tool.name, error)
+            self._dropped.add([Dropped("tool", tool.name, str(error))])
             valid = False
         if headers or tool.output_schema is not None:
             self.by_name[tool.name] = ListedTool(tool.name, headers, tool.output_schema, self._records)
@@ -215,6 +221,7 @@ class Lists:
     _link: Link
     _cache: CacheView
     _tools: ListedTools
+    _records: RepeatedRecords = field(default_factory=partial(RepeatedRecords, logger))
 
     async def read_all(self, kind: ListKind[T]) -> list[T]:
         """Return all items of all pages.
@@ -233,17 +240,27 @@ class Lists:
         """Yield the items one by one. A page is requested when the one before is used up, and may take `timeout` seconds.
 
         Raises:
-            LimitExceeded: there are more than `MAX_PAGES`.
+            LimitExceeded: there are more than `MAX_PAGES`. A cursor that came before ends the list, with a warning.
             RejectedCursor: a cached page had a stale cursor.
         """
-        cursor, is_cached = None, False
+        cursor, is_cached, before = None, False, None
+        seen: set[str] = set()
         for _ in range(MAX_PAGES):
             page, is_cached = await self._fetch(kind.method, cursor, timeout, is_cached)
-            for item in kind.items(self._usable(page)):
-                yield item
-            cursor = page.next_cursor
+            items = kind.items(self._usable(page))
+            # A server that does not know cursors sends its first page again.
+            if cursor is None or cursor != page.next_cursor or items != before:
+                for item in items:
+                    yield item
+            cursor, before = page.next_cursor, items
             if cursor is None:
                 return
+            if cursor in seen:
+                self._records.log(
+                    "%s: the server has sent the cursor %r before, which ends the list", kind.method, cursor
+                )
+                return
+            seen.add(cursor)
         raise LimitExceeded(f"{kind.method} has more than {MAX_PAGES} pages, which is the limit")
 
     async def refresh_tools(self) -> None:

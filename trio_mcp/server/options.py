@@ -23,6 +23,7 @@ from ..base.checks import (
     check_str,
 )
 from ..errors import RequestTimeout
+from ..protocol.strict_json import dumps
 from ..runtime import Lane
 from ..session import Call, Question, ResumeMode, ServiceOptions
 from ..session.calls.facts import QuestionTimeout
@@ -122,6 +123,25 @@ def listed_members(
     }
 
 
+def check_listable(kind: str, name: str, model: Model) -> None:
+    """Raise `ValueError` if JSON cannot hold what a list shows of an offer; the message names the offer and the member."""
+    try:
+        model.encode()
+    except ValueError:
+        # Worded by what finds the place.
+        try:
+            dumps(model.wire())
+        except ValueError as error:
+            raise ValueError(f"the {kind} {name!r}: {error}; write another value, or leave it out") from None
+
+
+def check_instructions(text: str | None) -> str | None:
+    """Return `text` if JSON can hold it, or raise `ValueError`: no client could connect."""
+    if text is not None:
+        dumps(text, "instructions")
+    return text
+
+
 def resume_mode(options: OfferKeywords, *, harmless: bool) -> ResumeMode:
     """Return how a lost call is resumed; "auto" replays if it is `harmless` to run the function twice."""
     policy = options.get("resume", "auto")
@@ -200,7 +220,7 @@ def identity_of(
     icons: Sequence[Icon],
 ) -> Implementation:
     """Return what a server declares about itself. Raises `TypeError` if `version` is not a string."""
-    return Implementation(
+    identity = Implementation(
         name=name,
         version=check_str("version", version),
         title=title,
@@ -208,6 +228,8 @@ def identity_of(
         website_url=website_url,
         icons=list(icons) or None,
     )
+    check_listable("server", name, identity)
+    return identity
 
 
 # The time limit of one question, over all attempts to get a valid answer to it.

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import Generic, Protocol, TypeVar
 
 from ..base.checks import check_int
+from ..base.logs import peer_logger
+from ..errors import LocalProtocolError
 from ..protocol.jsonrpc import Encoded
 from ..protocol.sealing.owned_names import Cursors
 from ..protocol.sealing.request_state import KeyRing
@@ -14,6 +16,8 @@ from ..session import RequestFacts
 from ..types import CacheScope, Implementation, Model, PaginatedRequestParams
 from .catalog import NumberedItem
 from .options import check_caching
+
+logger = peer_logger("trio_mcp.server")
 
 PAGE_SIZE = 1000
 """Items of one page; most servers have one page."""
@@ -137,8 +141,25 @@ class Pages(Generic[T]):
         shown = items[: settings.page_size]
         # No cursor after the last item, so that a client does not fetch an empty page.
         cursor = settings.cursors.issue(facts.method, shown[-1].number) if len(items) > len(shown) else None
+        try:
+            return self._encode_page(facts, shown, cursor)
+        except (LocalProtocolError, ValueError):
+            # Each was checked when it was registered, and its schema or its `meta` may have been changed since.
+            return self._encode_page(facts, [each for each in shown if self._can_be_sent(facts, each)], cursor)
+
+    def _encode_page(self, facts: RequestFacts, shown: Sequence[NumberedItem[T]], cursor: str | None) -> Encoded:
+        settings = self.settings
         members = {self.member: [numbered.item.model for numbered in shown]}
         # M-CACHE-1s: every page says for how long and for whom it may be cached.
         scope = "private" if self.hideable() else settings.scope
         page = self.page_type()(**members, next_cursor=cursor, ttl_ms=round(settings.ttl * 1000), cache_scope=scope)
         return facts.terms.codec.encode_result(facts.method, page, settings.server_info_json)
+
+    def _can_be_sent(self, facts: RequestFacts, each: NumberedItem[T]) -> bool:
+        """Return whether an item can be listed, and log it if not."""
+        try:
+            self._encode_page(facts, [each], None)
+        except (LocalProtocolError, ValueError) as error:
+            logger.warning("%r is left out of the list, since it cannot be sent: %s", each.item, error)
+            return False
+        return True

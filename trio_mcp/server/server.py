@@ -42,7 +42,7 @@ from .composing import (
 )
 from .handler import Function
 from .lifespan import LIFESPAN_EXIT_SECONDS, check_lifespan, open_lifespan
-from .options import check_service, identity_of
+from .options import check_instructions, check_service, identity_of
 from .pages import PAGE_SIZE, PageSettings
 from .registry import request_checks_of, routes_of
 from .running import RunningServices
@@ -132,7 +132,7 @@ class Server(Composition):
         check_lifespan(lifespan)
         self._lifespan = lifespan
         self.identity = identity_of(name, version, title, description, website_url, icons)
-        self.instructions = instructions
+        self.instructions = check_instructions(instructions)
         self.options = ServiceOptions() if options is None else check_service(options)
         self._pages = PageSettings(self.identity, page_size, list_ttl, list_scope)
         self._http = None if http is None else server.http_settings.check_http(http)

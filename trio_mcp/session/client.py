@@ -60,6 +60,7 @@ from ..types import (
 from .batch import OpenBatch
 from .channel import AnyChannel, MessageChannel, as_message_channel, read_all, write_all
 from .envelope import Envelope, Peer, Received
+from .left_out import DroppedMembers
 from .notification_dispatch import IdleTimeout, NotificationDispatch, OnNotification, OnProgress
 from .pump import CLEAN_UP
 from .server_requests import MAX_HANDLERS, RequestHandler, ServerRequests
@@ -106,6 +107,7 @@ class ClientSession:
         on_stream_lost: called with the reason when what belongs to no request no longer arrives in this session.
         max_handlers: requests of the server that are served concurrently.
         on_lost: called with the reason when the connection was lost, or the session, before `on_session_lost`.
+        dropped: remembers what is left out of the server's results; by default a new one.
 
     Attributes:
         terms: the terms of every message; the client sets them once it knows the revision.
@@ -124,8 +126,10 @@ class ClientSession:
         on_stream_lost: Callable[[str], None] = lambda _why: None,
         max_handlers: int = MAX_HANDLERS,
         on_lost: Callable[[str], None] = lambda _why: None,
+        dropped: DroppedMembers | None = None,
     ) -> None:
         self.connection = Connection(Side.SERVER)
+        self.dropped = dropped or DroppedMembers(logger)
         self.terms = SessionTerms(codec_for(NEWEST_LEGACY), {}, stateless=False)
         self._channel = as_message_channel(channel)
         self.raised = self._channel.raised
@@ -310,6 +314,9 @@ class ClientSession:
             else:
                 self._on_stream_lost(message.why)
         event = self.connection.receive(message)
+        if self.connection.dropped:
+            self.dropped.add(self.connection.dropped)
+            self.connection.dropped.clear()
         match event:
             case ReplyIn(request_id, result):
                 self._mailbox.post(str(request_id), result)

@@ -1,11 +1,12 @@
-"""Why listed items cannot be offered: no name, or a name that is taken."""
+"""Why listed items cannot be offered, no name or a name that is taken, and what a client could not read in lists."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeVar
 
-from ..base.logs import PeerLogger
+from ..base.logs import PeerLogger, RepeatedRecords
+from ..protocol.codec.models import Dropped
 from ..types import Model
 
 M = TypeVar("M", bound=Model)
@@ -68,3 +69,31 @@ class LeftOut:
         if len(reasons) > MAX_NAMED and len(reasons) != before:
             self._logger.warning("%d %ss of %s are left out", len(reasons), kind, self.whose)
         self._known[kind] = (dict([*reasons.items()][:MAX_NAMED]), len(reasons))
+
+
+MAX_RECORDS: Final = 3
+"""Results with dropped members that are logged in a minute."""
+MAX_DROPPED: Final = 1000
+"""Members of results that are remembered as dropped."""
+
+
+class DroppedMembers:
+    """What a client has left out of the results of its server, since it could not be read: each member is logged once.
+
+    Attributes:
+        members: all of them, the one that was left out first at the beginning.
+    """
+
+    __slots__ = ("_records", "members")
+
+    def __init__(self, logger: PeerLogger) -> None:
+        self._records = RepeatedRecords(logger, lines=MAX_RECORDS)
+        self.members: dict[Dropped, None] = {}
+
+    def add(self, dropped: Iterable[Dropped]) -> None:
+        """Remember and log what was left out now."""
+        new = [each for each in dropped if each not in self.members][: MAX_DROPPED - len(self.members)]
+        self.members.update(dict.fromkeys(new))
+        if new:
+            names = ", ".join(f"the {each.kind} {each.name[:MAX_SHOWN]!r}" for each in new[:MAX_NAMED])
+            self._records.log("left out, since it cannot be read: %s: %s (%d in all)", names, new[0].why, len(new))

@@ -12,7 +12,7 @@ from ...types import Prompt, Resource, ResourceTemplate, Tool
 from ..command import command
 from ..connecting import use_server
 from ..connection_options import Answering, Connecting, connects
-from ..diagnosis.findings import Finding, find_problems, of_costs
+from ..diagnosis.findings import Finding, find_problems, of_costs, of_dropped
 from ..errors import REFUSED, Status
 from ..parameters import json_option
 from ..terminal.output import show_json, show_lines, show_table
@@ -102,7 +102,7 @@ async def read_report(client: Client) -> Report:
         templates,
         prompts,
         tokens,
-        [*problems, *of_costs(tokens)],
+        [*(of_dropped(each) for each in client.dropped), *problems, *of_costs(tokens)],
     )
 
 

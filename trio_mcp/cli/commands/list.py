@@ -47,6 +47,8 @@ def command_line(connecting: Connecting, only: Sequence[str], as_json: bool) -> 
 
     async def use(client: Client, _prompting: Prompting) -> int:
         offers = await read_offers(client, only or KINDS)
+        for each in client.dropped:
+            note(f"left out, since it cannot be read: the {each.kind} {printable(each.name)}: {each.why}")
         if as_json:
             show_json({kind: [each.wire() for each in items] for kind, items in offers.items()})
             return Status.OK

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from ...protocol.codec.models import Dropped
 from ...protocol.schema.json_schema import Schema
 from ...protocol.uri.matching import UriTemplate
 from ...types import JsonObject, Prompt, Resource, ResourceTemplate, Tool
@@ -153,6 +154,11 @@ def scheme_of(uri: str) -> str:
         return urlsplit(uri).scheme
     except ValueError:
         return ""
+
+
+def of_dropped(dropped: Dropped) -> Finding:
+    """Return what a client has left out, since it could not be read."""
+    return Finding("error", f"{dropped.kind} {dropped.name}", f"it is left out: {dropped.why}")
 
 
 def of_costs(tokens: Mapping[str, int]) -> list[Finding]:

@@ -30,7 +30,7 @@ from ..branching import BranchTerms
 from ..catalog import Catalog
 from ..handler import Function, Handler, make_handler
 from ..mounts import MountPoint, Mounts, mounted_body
-from ..options import OfferKeywords, check_offer, listed_members, name_for, question_keys, resume_mode
+from ..options import OfferKeywords, check_listable, check_offer, listed_members, name_for, question_keys, resume_mode
 from ..values.callables import callable_name
 from ..values.content import Block, ReturnError, convert_or_read, to_json_text, value_label
 from ..values.media import Media, media_block
@@ -132,6 +132,7 @@ def make_prompt(function: Function, options: PromptKeywords, threads: ThreadLimi
     arguments = signature_arguments(function)
     listed = prompt_arguments(arguments.schema) or None
     model = PromptModel(name=name, arguments=listed, **listed_members(function, options))
+    check_listable("prompt", name, model)
     handler = make_handler(function, arguments.context, threads, BranchTerms(question_keys(options)))
     # Rendering a prompt changes nothing, so that running it twice is harmless.
     return Prompt(model, options.get("timeout", math.inf), arguments, handler, resume_mode(options, harmless=True))

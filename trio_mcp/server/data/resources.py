@@ -32,7 +32,16 @@ from ..catalog import Catalog
 from ..handler import Function, Handler, make_handler
 from ..large_results import read_result
 from ..mounts import MountPoint, Mounts, inner_uri, mounted_body
-from ..options import OfferKeywords, check_caching, check_offer, listed_members, name_for, question_keys, resume_mode
+from ..options import (
+    OfferKeywords,
+    check_caching,
+    check_listable,
+    check_offer,
+    listed_members,
+    name_for,
+    question_keys,
+    resume_mode,
+)
 from ..values.content import to_json_text
 from ..values.signature import Arguments, signature_arguments
 
@@ -239,6 +248,7 @@ def make_resource(uri: str, function: Function, options: ResourceKeywords, threa
         annotations=options.get("annotations"),
         **listed_members(function, options),
     )
+    check_listable("resource", uri, model)
     return Resource(model, reader)
 
 
@@ -270,6 +280,7 @@ def make_template(text: str, function: Function, options: ResourceKeywords, thre
         annotations=options.get("annotations"),
         **listed_members(function, options),
     )
+    check_listable("resource template", text, model)
     return Template(model, pattern, reader)
 
 

@@ -40,7 +40,7 @@ from ...types.capabilities import lacks
 from ..branching import BranchTerms
 from ..catalog import Catalog
 from ..handler import Function, Handler, make_handler
-from ..options import listed_members, name_for, resume_mode
+from ..options import check_listable, listed_members, name_for, resume_mode
 from ..tool_options import (
     REQUIRES_META_KEY,
     RestrictedTools,
@@ -352,6 +352,7 @@ def make_tool(
         execution=listed_execution(support),
         **listed_members(function, options, published_meta(name, options, requires)),
     )
+    check_listable("tool", name, model)
     return Tool(
         name,
         before or function,

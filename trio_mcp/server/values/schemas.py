@@ -14,8 +14,8 @@ from functools import cached_property
 from typing import Final, NamedTuple, cast
 
 from pydantic import PydanticUserError
-from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue
-from pydantic_core import core_schema
+from pydantic.json_schema import GenerateJsonSchema, JsonRef, JsonSchemaMode, JsonSchemaValue, NoDefault
+from pydantic_core import core_schema, to_jsonable_python
 
 from ...protocol.strict_json import dumps
 from ...types import JsonObject, JsonValue
@@ -61,6 +61,23 @@ class UnknownReference(PydanticUserError):
         )
 
 
+def can_be_json(value: object) -> bool:
+    """Return whether JSON can hold a value as pydantic writes it."""
+    try:
+        return not unencodable(to_jsonable_python(value))
+    except ValueError:
+        return False
+
+
+def unencodable(value: JsonValue) -> str:
+    """Return which member of a value JSON cannot hold, and why; empty if it can hold all of them."""
+    try:
+        dumps(value)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
 class Data:
     """Takes the place of data that looks like a reference, while a schema is generated."""
 
@@ -87,6 +104,11 @@ class ReferenceSafeSchema(GenerateJsonSchema):
 
     def generate(self, schema: core_schema.CoreSchema, mode: JsonSchemaMode = "validation") -> JsonSchemaValue:
         return cast("JsonObject", with_data(super().generate(schema, mode)))
+
+    def get_default_value(self, schema: core_schema.WithDefaultSchema) -> object:
+        # Left out like any other default that JSON cannot hold: a call without the argument gets it all the same.
+        default: object = super().get_default_value(schema)
+        return default if default is NoDefault or can_be_json(default) else NoDefault
 
     def generate_inner(self, schema: object) -> JsonSchemaValue:
         # Also of the fields of a model, whose type pydantic does not make public.
