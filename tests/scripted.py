@@ -127,6 +127,7 @@ async def client_over(
     on_change: Any = None,
     cache: Any = NO_CACHE,
     probe_timeout: float = 5,
+    wait_if_busy: float = 0,
     max_handlers: int = MAX_HANDLERS,
     **handlers: Any,
 ) -> AsyncIterator[tuple[Client, Start]]:
@@ -142,6 +143,7 @@ async def client_over(
         mode=mode,
         info=Implementation(name="tester", version="1"),
         probe_timeout=probe_timeout,
+        wait_if_busy=wait_if_busy,
     )
     client = Client(channel, options)
     async with trio.open_nursery() as nursery:

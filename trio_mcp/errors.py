@@ -10,7 +10,8 @@
     │       └── MalformedQuestion        a server asked something that breaks a rule
     ├── PeerError                the peer answered our request with an error
     │   ├── QuestionRejected         a client answered a question of a handler with an error
-    │   └── SampleRefused            the user of this client did not let a server ask the model
+    │   ├── SampleRefused            the user of this client did not let a server ask the model
+    │   └── ServerBusy               a server answered HTTP 429 or 503; it has `status` and `retry_after`
     ├── ConfigurationError       a setting of this process is wrong; also a ValueError
     ├── CapabilityError          the peer did not declare a capability that this needs
     ├── LimitExceeded            a limit was reached; the message names it
@@ -140,6 +141,22 @@ class PeerError(McpError):
         self.code = code
         self.message = message
         self.data = data
+
+
+class ServerBusy(PeerError):
+    """The server answered a request with HTTP 429 or 503: too many requests, or it is not available now.
+
+    `Client.connect(wait_if_busy=SECONDS)` waits and sends the request again.
+
+    Attributes:
+        status: the HTTP status.
+        retry_after: how many seconds the server asked to wait; None if it did not say.
+    """
+
+    def __init__(self, status: int, retry_after: float | None, code: int, message: str, data: JsonValue = None) -> None:
+        super().__init__(code, message, data)
+        self.status = status
+        self.retry_after = retry_after
 
 
 class QuestionRejected(PeerError):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass
+from time import time
 from typing import Final
 
 import httpx2
@@ -12,11 +14,14 @@ import trio
 
 from trio_mcp.base.groups import cause_chain
 from trio_mcp.base.values import one_line, shown_url
-from trio_mcp.errors import RemoteProtocolError, RequestRejected
+from trio_mcp.errors import RemoteProtocolError, RequestRejected, ServerBusy
 from trio_mcp.protocol.http.headers import SESSION_HEADER
+from trio_mcp.protocol.http.retry_after import seconds_to_wait
 from trio_mcp.protocol.json_limits import CLIENT_LIMITS
 from trio_mcp.protocol.jsonrpc import (
     METHOD_NOT_FOUND,
+    SERVER_BUSY,
+    ErrorDetail,
     ErrorResponse,
     Malformed,
     Request,
@@ -37,27 +42,55 @@ SESSION_LOST_MESSAGE: Final = "the server no longer knows the session"
 MAX_LOCATION: Final = 500
 """Characters of the URL of a redirection that an error shows."""
 
-WORTH_A_RETRY: Final = (408, 425, 429)
-"""Statuses that blame the time of a request (Request Timeout, Too Early, Too Many Requests), and not the request."""
+BUSY: Final = (429, 503)
+"""Statuses of a server that takes no requests now (Too Many Requests, Service Unavailable)."""
+
+WORTH_A_RETRY: Final = (408, 425)
+"""Statuses that blame the time of a request (Request Timeout, Too Early), and not the request."""
+
+LOST_SESSION: Final = re.compile(
+    r"\bsession\b.{0,40}\b(not found|not exist|unknown|invalid|expired|terminated|closed)|"
+    r"\b(no|no valid|invalid|unknown|expired|missing|stale) (mcp[- ])?session|server not initialized",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What servers say of a session that they no longer know, whatever the status is (TypeScript, Python, Java, Go)."""
+
+
+def says_session_lost(status: int, body: bytes) -> bool:
+    """Return whether a response in a session says that the server does not know it: by its status, or in words."""
+    if status in (401, 403, *BUSY):
+        return False
+    return status == 404 or (status >= 400 and LOST_SESSION.search(excerpt(body)) is not None)
 
 
 def error_reply(
-    request: Request, session: Mapping[str, str], status: int, body: bytes, location: str = ""
+    request: Request,
+    session: Mapping[str, str],
+    status: int,
+    body: bytes,
+    location: str = "",
+    headers: Mapping[str, str] = {},  # noqa: B006  never written to
 ) -> ErrorResponse | Malformed | Unanswered:
     """Return the reply to a request that was rejected: the server's error if the body has one, else one with status and text.
 
     In a session 404 means that the session is lost, whatever the body says (L-HTTP-19c), unless that is about this request's
-    method.
+    method. Many servers have another status for it, and say it in words.
 
     Args:
         session: the headers that named the session; empty if the request belongs to none.
         location: the URL that the response redirects to; empty if to none.
+        headers: those of the response.
     """
     message = parse(body)
     error = message.error if isinstance(message, ErrorResponse) else None
     # A modern server answers 404 to an unknown method, which says nothing about a session.
-    if status == 404 and SESSION_HEADER in session and (error is None or error.code != METHOD_NOT_FOUND):
+    about_method = error is not None and error.code == METHOD_NOT_FOUND
+    if SESSION_HEADER in session and not about_method and says_session_lost(status, body):
         return Unanswered(request.id, SESSION_LOST_MESSAGE, session_lost=True)
+    if status in BUSY:
+        said = error or ErrorDetail(SERVER_BUSY, f"the server answered HTTP {status}{excerpt(body)}")
+        busy = ServerBusy(status, seconds_to_wait(headers, time()), *said[:3])
+        return Unanswered(request.id, said.message, error=busy)
     if error is not None:
         return ErrorResponse(request.id, error)
     kind = RequestRejected if 400 <= status < 500 and status not in WORTH_A_RETRY else RemoteProtocolError
@@ -281,16 +314,16 @@ class ServerConnection:
 
     async def post_message(
         self, url: str, message: Sent, headers: Mapping[str, str], seconds: float
-    ) -> tuple[int, bytes]:
-        """Post a message that has no answer; return the status and the body, which need not end nor be well formed.
+    ) -> tuple[int, bytes, Mapping[str, str]]:
+        """Post a message that has no answer; return status, body, which need not end nor be well formed, and headers.
 
         Raises:
             httpx2.HTTPError: it did not arrive, or the server did not answer within so many seconds.
         """
-        status, body = 0, b""
+        status, body, received = 0, b"", httpx2.Headers()
         with trio.move_on_after(seconds):
             async with self.http.stream("POST", url, content=dump(message), headers=headers) as response:
-                status = response.status_code
+                status, received = response.status_code, response.headers
                 # Read to its end, so that its connection can carry the next message; a body without end costs the connection.
                 # That of an error may hold its reason, and has all the time there is.
                 rest = LEFTOVER_SECONDS if response.is_success else seconds
@@ -298,4 +331,4 @@ class ServerConnection:
                     body = await read_body(response, self.limits.message)
         if not status:
             raise httpx2.ReadTimeout(f"it did not say within {seconds:g} seconds whether it took it")
-        return status, body
+        return status, body, received

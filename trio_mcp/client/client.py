@@ -118,6 +118,7 @@ class Client(TaskMethods):
         max_handlers: int = MAX_HANDLERS,
         handler_timeout: float = math.inf,
         reconnect: bool = True,
+        wait_if_busy: float = 0.0,
         **options: Unpack[TransportKeywords],
     ) -> Client:
         """Return a client for a URL, a command to run, a Python file with a server, or a server object in this process.
@@ -146,6 +147,8 @@ class Client(TaskMethods):
             max_handlers: handlers that run at once. A legacy server that asks more gets an error, a modern one waits.
             handler_timeout: seconds that a handler may take; then its question fails.
             reconnect: start a command again, or open a WebSocket again, when its connection breaks off and a request needs it.
+            wait_if_busy: seconds that a request waits in all for a server that answers 429 or 503, as its `Retry-After` says or
+                with growing delays, before it raises `ServerBusy`.
             options: options of the transport, such as `headers` for HTTP and `env` for a command.
 
         Raises:
@@ -165,9 +168,12 @@ class Client(TaskMethods):
             log_level=log_level,
             mode=mode,
             probe_timeout=probe_timeout,
+            wait_if_busy=wait_if_busy,
             cache=cache_view(cache, found, principal, options.get("headers"), handlers.capabilities),
         )
-        connect = channel_opener(found, options, raise_exceptions=raise_exceptions, reconnect=reconnect)
+        connect = channel_opener(
+            found, options, raise_exceptions=raise_exceptions, reconnect=reconnect, probed=mode == "auto"
+        )
         client = cls(connect(), made)
         client._target, client._transport_options, client._connect = target, {**options}, connect
         return client
@@ -440,7 +446,7 @@ class Client(TaskMethods):
 
 
 def channel_opener(
-    target: object, options: TransportKeywords, *, raise_exceptions: bool, reconnect: bool
+    target: object, options: TransportKeywords, *, raise_exceptions: bool, reconnect: bool, probed: bool
 ) -> Callable[[], AbstractAsyncContextManager[AnyChannel]]:
     """Return a function that opens a channel to the target of a client, with these options of its transport."""
     given: dict[str, object] = {**options}
@@ -448,4 +454,4 @@ def channel_opener(
         given["raise_exceptions"] = True
     # For the error of an option that no transport has.
     names = signature(Client.connect).parameters if given else ()
-    return partial(open_lasting_target, target, given, names, reconnect=reconnect)
+    return partial(open_lasting_target, target, given, names, reconnect=reconnect, probed=probed)

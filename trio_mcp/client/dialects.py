@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 import trio
 
 from ..base.logs import peer_logger
-from ..errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout
+from ..errors import Disconnected, PeerError, RemoteProtocolError, RequestTimeout, ServerBusy, Unreachable
 from ..protocol.codec import codec_for
 from ..protocol.http.headers import ParameterHeaders
 from ..protocol.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
@@ -245,6 +245,9 @@ class ModernDialect(Dialect):
 #   -32022, lists legacy revisions only   legacy, in the newest of them
 #   -32020, -32021                        an error: only a modern server sends it, and another revision would not cure it
 #   any other error, or garbage           legacy: an old server answers a method that it does not know in its own way
+#   the end of the connection, HTTP 202   legacy: some old servers take any other first message for fatal, and are started or
+#                                         connected to once more
+#   HTTP 429 or 503                       an error: it says nothing about the era
 #   nothing within `probe_timeout`        legacy: some old servers drop whatever comes before `initialize`.
 #                                         A modern server that was only slow to start answers the probe late and rejects
 #                                         `initialize` with -32022: modern after all
@@ -272,11 +275,13 @@ async def open_dialect(session: ClientSession, options: ClientOptions) -> Dialec
     try:
         # A timeout of 0 is not a probe at all, and would take every server for a legacy one: it means the default.
         return await open_modern(session, options, MODERN, options.probe_timeout or HANDSHAKE_TIMEOUT)
-    except (PeerError, RequestTimeout, RemoteProtocolError) as error:
+    except (PeerError, RequestTimeout, RemoteProtocolError, Disconnected) as error:
+        if isinstance(error, Unreachable | ServerBusy) or session.closed_because is not None:
+            raise
         if isinstance(error, PeerError) and error.code in MODERN_ERRORS:
             raise
         logger.debug("the server is a legacy one: %s", error)
-        version, was_silent = legacy_version_of(error), isinstance(error, RequestTimeout)
+        version, was_silent = legacy_version_of(error), isinstance(error, RequestTimeout | Disconnected)
     # Outside of the `except`: an error of the handshake should not show that of the probe as its context.
     try:
         return await open_legacy(session, options, version)

@@ -20,6 +20,7 @@ from ..session.client import RequestOptions
 from ..session.event_loop import check_event_loop
 from ..session.left_out import DroppedMembers
 from ..types import Model, RequestParams
+from .busy import WaitingSession
 from .dialects import Dialect, open_dialect
 from .handlers import Rounds
 from .notifications import NotificationRouter
@@ -240,7 +241,7 @@ class Link:
     async def _serve(self) -> None:
         async with trio.open_nursery() as handlers, self._channel as channel, trio.open_nursery() as nursery:
             self._in_process = isinstance(channel, MessageChannel) and channel.in_process
-            session = ClientSession(
+            session = (WaitingSession if self._options.wait_if_busy else ClientSession)(
                 channel,
                 self._handlers.request_handlers,
                 self._router.dispatch,
@@ -250,6 +251,8 @@ class Link:
                 self.lost,
                 self.dropped,
             )
+            if isinstance(session, WaitingSession):
+                session.wait_if_busy = self._options.wait_if_busy
             nursery.start_soon(self._run, session, nursery, handlers)
             await self._open_dialect(session)
             self._nursery = nursery

@@ -44,6 +44,7 @@ class ClientOptions:
     log_level: LoggingLevel = "info"
     mode: str = "auto"
     probe_timeout: float = PROBE_TIMEOUT
+    wait_if_busy: float = 0.0
     cache: CacheView = NO_CACHE
 
     def __post_init__(self) -> None:
@@ -54,6 +55,7 @@ class ClientOptions:
             if callback is not None:
                 check_sync_callback(name, callback)
         check_seconds("probe_timeout", self.probe_timeout)
+        check_seconds("wait_if_busy", self.wait_if_busy)
         check_int("max_handlers", self.max_handlers, least=1)
 
 
@@ -113,3 +115,4 @@ class ConnectKeywords(TransportKeywords, total=False):
     max_handlers: int
     handler_timeout: float
     reconnect: bool
+    wait_if_busy: float

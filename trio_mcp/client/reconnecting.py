@@ -41,16 +41,20 @@ Connect: TypeAlias = Callable[[], AbstractAsyncContextManager[AnyChannel]]
 
 
 @asynccontextmanager
-async def reconnecting(connect: Connect) -> AsyncGenerator[MessageChannel]:
+async def reconnecting(
+    connect: Connect, *, lasting: bool = True, probed: bool = False
+) -> AsyncGenerator[MessageChannel]:
     """Open a channel, and again whenever it has ended and something is to be sent; leaving the block closes it.
 
     Args:
         connect: returns a context manager that opens the channel.
+        lasting: False for a channel that ends with the first connection on which the server said something.
+        probed: the first request may be one that old servers take for fatal: one that ends without a word is connected to again.
 
     Raises:
         Exception: what the first `connect` raised. The failure of a later one answers what was to be sent.
     """
-    channel = ReconnectingChannel(connect)
+    channel = ReconnectingChannel(connect, lasting=lasting, probed=probed)
     async with trio.open_nursery() as nursery:
         await nursery.start(channel.keep_open)
         try:
@@ -62,8 +66,11 @@ async def reconnecting(connect: Connect) -> AsyncGenerator[MessageChannel]:
 class ReconnectingChannel(MessageChannel):
     """One connection after the other; made by `reconnecting`."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: Connect, *, lasting: bool, probed: bool) -> None:
         self._connect = connect
+        self._lasting = lasting
+        self._may_be_probe = probed
+        """Nothing was received yet, and the connection may have ended because of the probe."""
         self._inner: MessageChannel | None = None
         self._ended = trio.Event()
         """Set when the connection that is open now has ended."""
@@ -213,7 +220,7 @@ class ReconnectingChannel(MessageChannel):
 
         Raises:
             trio.ClosedResourceError: this channel was closed.
-            trio.EndOfChannel: the server exited before it said anything.
+            trio.EndOfChannel, trio.BrokenResourceError: the server exited before it said anything, or the channel is not lasting.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._is_telling = False
@@ -244,8 +251,9 @@ class ReconnectingChannel(MessageChannel):
         # Closing ends it too.
         if self._inner is inner and not self._closed:
             # A server that exits instead of its first answer, such as one that lacks a setting, would do so again.
-            if inner.ended_by_itself and not self._has_received:
-                raise trio.EndOfChannel
+            probe, self._may_be_probe = self._may_be_probe and not self._has_received, False
+            if not probe and (not self._lasting or (inner.ended_by_itself and not self._has_received)):
+                raise ending or trio.EndOfChannel
             self._lose(why_ended(inner, ending))
         return None
 

@@ -21,6 +21,7 @@ from ..errors import (
     RemoteProtocolError,
     RequestRejected,
     RequestTimeout,
+    ServerBusy,
     SessionLost,
     Unreachable,
 )
@@ -73,7 +74,12 @@ class Requester(Protocol):
 
 def would_fail_again(error: Exception) -> bool:
     """Return whether the server would reject the same request again: it has answered, and is not merely busy."""
-    return isinstance(error, RequestRejected) or (isinstance(error, PeerError) and error.code != SERVER_BUSY)
+    return isinstance(error, RequestRejected) or (isinstance(error, PeerError) and not is_busy(error))
+
+
+def is_busy(error: PeerError) -> bool:
+    """Return whether a server may answer the same request otherwise in a moment."""
+    return error.code == SERVER_BUSY or isinstance(error, ServerBusy)
 
 
 # Timing out the methods of a client.
@@ -154,7 +160,7 @@ async def send_again(session: ClientSession, lost: Disconnected, send: Callable[
             return await send()
         except PeerError as error:
             # A server that restarts may be too busy for a moment.
-            if error.code != SERVER_BUSY:
+            if not is_busy(error):
                 raise
             failure = error
         except (Disconnected, RemoteProtocolError) as error:

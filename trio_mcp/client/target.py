@@ -61,7 +61,12 @@ def connectable(target: object) -> object:
 
 
 def open_lasting_target(
-    target: object, options: Mapping[str, object], others: Iterable[str] = (), *, reconnect: bool = True
+    target: object,
+    options: Mapping[str, object],
+    others: Iterable[str] = (),
+    *,
+    reconnect: bool = True,
+    probed: bool = True,
 ) -> AbstractAsyncContextManager[AnyChannel]:
     """Return a context manager that opens a channel to the target, which connects again when its connection breaks off.
 
@@ -70,9 +75,10 @@ def open_lasting_target(
     Args:
         others: as for `open_target`, whose errors it raises.
         reconnect: False for a channel that ends with its connection.
+        probed: the era of the server is detected first, which may end the first connection.
     """
     first = open_target(target, options, others)
-    if not reconnect or transport_name(target) not in RECONNECTED:
+    if not (reconnect or probed) or transport_name(target) not in RECONNECTED:
         return first
     unused = [first]
 
@@ -80,7 +86,7 @@ def open_lasting_target(
         # Made above for its checks.
         return unused.pop() if unused else open_target(target, options, others)
 
-    return reconnecting(connect)
+    return reconnecting(connect, lasting=reconnect, probed=probed)
 
 
 def open_target(

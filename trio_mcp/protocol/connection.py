@@ -402,7 +402,7 @@ class Connection:
         if message.id is None:
             return Ignored(message.why)
         kind = SessionLost if message.session_lost else Disconnected if message.is_sent else Unreachable
-        return self._failed(message.id, kind(message.why))
+        return self._failed(message.id, message.error or kind(message.why))
 
     def _failed(self, request_id: RequestId, error: Exception) -> ReplyIn | Ignored:
         """End our request with an error: it gets no usable answer."""

@@ -19,7 +19,7 @@ from pydantic_core import to_json
 
 from ..base.logs import SHARED_LINES, RepeatedRecords, peer_logger
 from ..base.values import make_tuple
-from ..errors import ProtocolError, RemoteProtocolError, without_traceback
+from ..errors import McpError, ProtocolError, RemoteProtocolError, without_traceback
 from ..types.base import JsonObject, JsonValue
 from .json_limits import DEFAULT_LIMITS, JsonLimits, Measure
 from .strict_json import LoneSurrogate, dumps, has_surrogate, is_infinite_in, loads, with_replaced_surrogates
@@ -205,6 +205,7 @@ class Unanswered(NamedTuple):
         session_lost: the server no longer knows the session; it did nothing for the request.
         is_sent: it may have reached the server.
         connection_lost: all our requests, and a legacy session, ended with the connection; the channel can open another.
+        error: what the request raises in place of a `Disconnected`.
     """
 
     id: RequestId | None
@@ -212,6 +213,7 @@ class Unanswered(NamedTuple):
     session_lost: bool = False
     is_sent: bool = True
     connection_lost: bool = False
+    error: McpError | None = None
 
 
 def parse(data: bytes, limits: JsonLimits = DEFAULT_LIMITS, measured: Measure | None = None) -> Message | Malformed:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Final
 from urllib.parse import urlsplit
 
 from ..base.checks import check_str, mistake
 from ..errors import ProviderError, ProviderErrorKind, RemoteProtocolError
+from ..protocol.http.retry_after import seconds_to_wait
 from ..protocol.strict_json import loads
 from ..types import JsonObject, JsonValue
 
@@ -136,19 +135,6 @@ def rejected_with(
     said = "" if kind is ProviderErrorKind.AUTHENTICATION else _said(body)
     text = endpoint.hide_secrets(f"{endpoint.vendor.name} answered HTTP {status}{': ' if said else ''}{said}")
     return ProviderError(text[:MAX_EXCERPT], kind=kind, status=status, retry_after=seconds_to_wait(headers, now))
-
-
-def seconds_to_wait(headers: Mapping[str, str], now: float) -> float | None:
-    """Return the seconds that `Retry-After` asks to wait, as a number or as a date; None without one that can be read."""
-    value = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = parsedate_to_datetime(value).timestamp() - now
-        except (ValueError, OverflowError):
-            return None
-    return max(0.0, seconds) if math.isfinite(seconds) else None
 
 
 def malformed(what: str, endpoint: Endpoint) -> ProviderError:

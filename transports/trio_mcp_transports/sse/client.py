@@ -7,7 +7,7 @@ order in which they come. The stream is the connection: when it ends, so does th
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Final, NamedTuple
 
@@ -60,12 +60,14 @@ class Posted(NamedTuple):
         body: of that answer.
         why: what went wrong, in words.
         is_sent: it may have reached the server.
+        headers: of that answer.
     """
 
     status: int
     body: bytes
     why: str
     is_sent: bool = True
+    headers: Mapping[str, str] = {}  # noqa: RUF012  shared, and never written to
 
     @property
     def accepted(self) -> bool:
@@ -141,7 +143,7 @@ class SseChannel(MessageChannel):
             self._records.log("a %s did not reach %s: %s", type(message).__name__, shown, posted.why)
             return
         if posted.status:
-            reply = error_reply(message, {}, posted.status, posted.body)
+            reply = error_reply(message, {}, posted.status, posted.body, headers=posted.headers)
         else:
             reply = Unanswered(message.id, f"{shown}: {posted.why}", is_sent=posted.is_sent)
         # In a task: the inbox may be full, and the one who empties it may wait for this very send.
@@ -241,10 +243,10 @@ class SseChannel(MessageChannel):
         """Post a message and return what became of it."""
         headers = {"content-type": "application/json"}
         try:
-            status, body = await self._connection.post_message(self._uri, message, headers, ACCEPT_TIMEOUT)
+            status, body, received = await self._connection.post_message(self._uri, message, headers, ACCEPT_TIMEOUT)
         except httpx2.HTTPError as error:
             return Posted(0, b"", error_text(error), may_be_sent(error))
-        return Posted(status, body, f"the server answered HTTP {status}{excerpt(body)}")
+        return Posted(status, body, f"the server answered HTTP {status}{excerpt(body)}", headers=received)
 
 
 @asynccontextmanager

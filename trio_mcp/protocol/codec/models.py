@@ -144,10 +144,10 @@ def _path(steps: Sequence[str | int], value: JsonValue) -> list[str | int]:
     # that lead to a member of the value count.
     path: list[str | int] = []
     for position, step in enumerate(steps):
-        if isinstance(value, dict) and isinstance(step, str) and step in value:
+        if isinstance(value, dict) and isinstance(step, str) and step in value:  # noqa: SIM114
             path.append(step)
             value = value[step]
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):  # noqa: SIM114
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
             path.append(step)
             value = value[step]
         elif isinstance(value, dict) and position == len(steps) - 1:

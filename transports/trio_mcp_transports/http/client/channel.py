@@ -20,6 +20,7 @@ import trio
 from trio_mcp.base.backoff import Backoff
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import McpError, RemoteProtocolError
+from trio_mcp.protocol.http.headers import SESSION_HEADER
 from trio_mcp.protocol.http.sse import SseEvent
 from trio_mcp.protocol.jsonrpc import (
     Answers,
@@ -35,7 +36,7 @@ from trio_mcp.session import Envelope, MessageChannel, Received, Sent
 from trio_mcp.session.transport import HeaderSource
 
 from ...background import open_background
-from ...httpx import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits, error_text, open_http
+from ...httpx import CONNECT_TIMEOUT, MAX_MESSAGE, POST_TIMEOUT, ClientLimits, error_text, open_http, says_session_lost
 from ...sse.client import SseChannel
 from .exchange import HttpConnection, RequestExchange
 from .streams import NotResumable, ResumableStream
@@ -229,8 +230,11 @@ class HttpChannel(MessageChannel):
     async def _post_once(self, envelope: Envelope, what: str) -> bool:
         connection, message = self._connection, envelope.message
         headers, timeout = connection.headers_of(envelope).every, connection.limits.post_timeout
-        status, _ = await connection.post_message(connection.url, message, headers, timeout)
+        session = connection.session
+        status, body, _ = await connection.post_message(connection.url, message, headers, timeout)
         if status >= 300:
+            if SESSION_HEADER in session and status != 404 and says_session_lost(status, body):
+                await connection.report_session_lost(session)
             self._records.log("the server answered %s to a %s", status, what)
             for each in message.answers if isinstance(message, Answers) else (message,):
                 await self._on_answer_rejected(each, status)

@@ -35,6 +35,7 @@ from trio_mcp.session import Envelope, Received
 
 from ...httpx import (
     EVENT_STREAM,
+    LOST_SESSION,
     SESSION_LOST_MESSAGE,
     ClientLimits,
     ServerConnection,
@@ -56,6 +57,9 @@ SSE_FALLBACK_STATUSES: Final = (400, 404, 405)
 
 ACCEPT: Final = "application/json, text/event-stream"
 CONTENT: Final[Mapping[str, str]] = {"content-type": "application/json", "accept": ACCEPT}
+
+SESSION_NOT_FOUND: Final = -32001
+"""What the official SDKs have for it."""
 
 MAX_SESSION_ID: Final = 4096
 SESSION_ID: Final = re.compile(f"[!-~]{{0,{MAX_SESSION_ID}}}")
@@ -246,7 +250,7 @@ class RequestExchange:
         body = await read_body(response, self._connection.limits.message)
         location = response.headers.get("location", "")
         to = str(response.url.join(location)) if location else ""
-        answer = error_reply(request, self._headers.session, status, body, to)
+        answer = error_reply(request, self._headers.session, status, body, to, response.headers)
         if request.method == "initialize" and status in SSE_FALLBACK_STATUSES and await self._fall_back(request):
             return
         if isinstance(answer, Unanswered) and answer.session_lost:
@@ -274,9 +278,11 @@ class RequestExchange:
         stream = ResumableStream(self._connection, self._headers.session, on_event)
         return stream
 
-    def _read(self, data: bytes, headers: Mapping[str, str]) -> tuple[Message | Malformed, bool]:
+    def _read(self, data: bytes, headers: Mapping[str, str]) -> tuple[Message | Malformed | Unanswered, bool]:
         """Parse a message that came on the response; return it, and whether it is the answer."""
         message = self._own(parse(data, self._connection.json_limits))
+        if isinstance(message, ErrorResponse) and self._says_session_lost(message):
+            return Unanswered(self._request.id, SESSION_LOST_MESSAGE, session_lost=True), True
         self._learn_session(message, headers)
         parts = self._connection.parts(message)
         self.entry.questions.update(part.id for part in parts if isinstance(part, Request))
@@ -291,6 +297,11 @@ class RequestExchange:
         if isinstance(message, Malformed) and message.is_answer:
             return Malformed(message.error, self._request.id)
         return message
+
+    def _says_session_lost(self, answer: ErrorResponse) -> bool:
+        """Return whether an error with a status of success says that the server no longer knows the session."""
+        known = SESSION_HEADER in self._headers.session and answer.error.code == SESSION_NOT_FOUND
+        return known and LOST_SESSION.search(answer.error.message) is not None
 
     async def _resume(self, stream: ResumableStream) -> None:
         """The answer has not come: get the rest of the stream if the server keeps it (L-HTTP-8c), else report the loss."""
@@ -316,7 +327,7 @@ class RequestExchange:
             self._connection.session = {VERSION_HEADER: version} | ({SESSION_HEADER: session_id} if session_id else {})
 
 
-def no_answer(request: Request, body: bytes, message: Message | Malformed) -> Malformed | Unanswered:
+def no_answer(request: Request, body: bytes, message: Message | Malformed | Unanswered) -> Malformed | Unanswered:
     """Return what to deliver for a request whose whole response has no answer; a cancelled one may end so (L-CAN-2b)."""
     if not body:
         return Unanswered(request.id, "the server ended the request without an answer")

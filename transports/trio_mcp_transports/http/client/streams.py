@@ -16,7 +16,7 @@ from trio_mcp.base.backoff import STABLE_AFTER, Backoff
 from trio_mcp.base.logs import peer_logger
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 
-from ...httpx import EVENT_STREAM, LARGE_PIECE, ServerConnection, error_text, open_body
+from ...httpx import EVENT_STREAM, LARGE_PIECE, ServerConnection, error_text, open_body, read_body, says_session_lost
 
 logger = peer_logger("trio_mcp.http")
 
@@ -26,6 +26,9 @@ BACKOFF: Final = Backoff(first=1.0)
 SHORTEST_PAUSE = 0.05
 LONGEST_RETRY = 300.0
 """Seconds that a server may ask to wait: less is not worth it, more is not believed."""
+
+MAX_ERROR: Final = 64 * 1024
+"""Bytes of the body of a rejection."""
 
 OnEvent: TypeAlias = Callable[[SseEvent], Awaitable[None]]
 
@@ -133,6 +136,8 @@ class ResumableStream:
         headers = httpx2.Headers({**self._session, "accept": EVENT_STREAM, **place}, encoding="utf-8")
         try:
             async with self._connection.http.stream("GET", self._connection.url, headers=headers) as response:
+                if response.is_client_error and says_session_lost(400, await read_body(response, MAX_ERROR)):
+                    raise NotResumable("the server no longer knows the session", 404)
                 if (flaw := transient_failure(response)) is not None:
                     return flaw
                 self.opened += 1
