@@ -24,7 +24,7 @@ from serving import IMPORTS, http_process
 
 import trio_mcp
 from trio_mcp import Disconnected
-from trio_mcp.errors import RemoteProtocolError
+from trio_mcp.errors import RemoteProtocolError, ServerBusy
 from trio_mcp_transports.httpx import error_text
 from trio_mcp_transports.hypercorn.config import guarded_config
 
@@ -179,7 +179,7 @@ async def no_tls() -> AsyncIterator[str]:
             RemoteProtocolError,
             r"HTTP 307: .* http://\S+/shop/\?\.\.\.;",
         ),
-        (partial(answering, http("429 Slow", "retry-after: 7", body=b"Slow down")), RemoteProtocolError, "Slow down"),
+        (partial(answering, http("429 Slow", "retry-after: 7", body=b"Slow down")), ServerBusy, "Slow down"),
         (partial(answering, http("500 Oops", body=b"oops")), RemoteProtocolError, "HTTP 500: oops"),
         (partial(answering, http("502 Bad", body=b"<html>")), RemoteProtocolError, "HTTP 502: <html>"),
     ],
