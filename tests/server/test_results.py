@@ -228,6 +228,45 @@ async def test_a_value_that_breaks_its_annotation_is_an_error_result_that_says_w
     assert "structuredContent" not in result
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value", "named"),
+    [
+        (str, None, "None"),
+        (str, 5, "int"),
+        (str, {"a": 1}, "dict"),
+        (str, ["a"], "list"),
+        (str, b"a", "bytes"),
+        (str, IMAGE, "ImageContent"),
+        (None, "text", "str"),
+        (None, {"a": 1}, "dict"),
+        (None, IMAGE, "ImageContent"),
+        (str | None, 5, "int"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("legacy", [False, True])
+async def test_a_value_that_is_not_the_declared_text_is_an_error_result_that_names_its_type(
+    annotation: object, value: object, named: str, legacy: bool
+) -> None:
+    result = await called(annotation, value, legacy=legacy)
+    assert result["isError"]
+    assert named in texts(result)[0]
+
+
+class Loud(str):
+    __slots__ = ()
+
+
+@pytest.mark.parametrize("annotation", [str, None, str | None], ids=str)
+async def test_a_tool_that_declares_text_may_build_its_result(annotation: object) -> None:
+    result = await called(annotation, ToolResult(content=[TextContent(text="no")], is_error=True))
+    assert (texts(result), result["isError"]) == (["no"], True)
+
+
+async def test_a_text_of_a_subclass_is_text() -> None:
+    assert texts(await called(str, Loud("hey"))) == ["hey"]
+
+
 class Loose(BaseModel):
     what: object
 

@@ -1,7 +1,8 @@
 """Converting the value that a tool returns to the result that its caller gets.
 
     return annotation                  output schema          result
-    str, None, none at all             none                   text, or JSON as text
+    str, None                          none                   text; no content for None
+    none at all                        none                   text, or JSON as text
     content blocks, Image, mixed       none                   blocks
     a model, dataclass, dict           of the value           text and structured content
     int, list[int], a union            of {"result": value}   text of the value alone, and structured content
@@ -35,10 +36,10 @@ from .content import (
     as_json,
     check_not_coroutine,
     content_of,
-    convert_or_read,
     json_text,
     reading_files,
     take_apart,
+    value_label,
 )
 from .media import Media
 from .schema_checks import checked, error_summary
@@ -112,8 +113,8 @@ def return_spec(annotation: object) -> ReturnSpec:
         raise TypeError(ASK_INSTEAD)
     if any(issubclass(part, bytes | bytearray | memoryview) for part in parts):
         raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and JSON has no bytes; {USE_MEDIA}")
-    if is_text(annotation):
-        return ReturnSpec(None, text_result)
+    if declared := text_types(annotation):
+        return ReturnSpec(None, partial(text_result, declared))
     if annotation in (inspect.Signature.empty, object):
         return ReturnSpec(None, reading_files(content_result))
     if any(issubclass(part, Block | Media | CallToolResult) for part in parts):
@@ -164,14 +165,22 @@ def error_result(text: str, meta: JsonObject | None = None) -> CallToolResult:
     return CallToolResult(content=[TextContent(text=text)], is_error=True, meta=meta)
 
 
-def text_result(value: object) -> CallToolResult:
-    """Return the result for a value that is declared to be text, which nearly all of them are."""
-    if type(value) is str:
+def text_result(declared: tuple[type, ...], value: object) -> CallToolResult:
+    """Return the result for a value that is declared to be text, or None, or either.
+
+    Raises:
+        ReturnError: it is something else, which is a bug of the tool.
+    """
+    if type(value) is str and str in declared:
         # One validation for both models, and no `__init__` of either.
         members = {"content": [{"type": "text", "text": value}]}
         result: CallToolResult = CallToolResult.__pydantic_validator__.validate_python(members)
         return result
-    return convert_or_read(content_result, value)
+    if not isinstance(value, (*declared, CallToolResult)) and not is_interim(value):
+        check_not_coroutine(value)
+        expected = " or ".join("None" if kind is types.NoneType else kind.__name__ for kind in declared)
+        raise ReturnError(f"{MISMATCH}: {value_label(value)}, not {expected}")
+    return content_result(value)
 
 
 def content_result(value: object) -> CallToolResult:
@@ -327,11 +336,15 @@ def parts_of(annotation: object) -> Iterator[object]:
             yield from parts_of(argument)
 
 
-def is_text(annotation: object) -> bool:
-    """Return whether an annotation is text, None, or a union of both."""
-    if annotation in (None, types.NoneType, str):
-        return True
-    return get_origin(annotation) in (Union, types.UnionType) and all(map(is_text, get_args(annotation)))
+def text_types(annotation: object) -> tuple[type, ...]:
+    """Return the types of an annotation that is text, None, or a union of both; nothing for any other."""
+    if annotation in (None, types.NoneType):
+        return (types.NoneType,)
+    if annotation is str:
+        return (str,)
+    members = get_args(annotation) if get_origin(annotation) in (Union, types.UnionType) else ()
+    parts = [text_types(member) for member in members]
+    return tuple(kind for part in parts for kind in part) if all(parts) else ()
 
 
 def is_object(annotation: object) -> bool:
