@@ -28,7 +28,7 @@ from ..session import (
     find_transport,
     serve_channel,
 )
-from ..session.event_loop import check_event_loop
+from ..session.event_loop import check_event_loop, check_no_event_loop
 from ..session.subscriptions import Change
 from ..session.transport import OWNS_PROCESS, CannotListen, owned_process
 from .registry import Registry
@@ -59,9 +59,11 @@ def run_process(
 
     Raises:
         RunCalled: the file is only loaded.
+        RuntimeError: an event loop runs in this thread.
     """
     if shared is not None and LOADS_ONLY.get():
         raise RunCalled(shared)
+    check_no_event_loop()
     settle_for_server()
     try:
         with owned_process(), tree_signal_survived():

@@ -299,7 +299,8 @@ class Server(Composition):
         force if threads that tools have left behind keep it when the main thread has ended. Use `serve` in a larger program.
 
         Options are the transport's. Raises what `serve` raises. If the program does not catch it, a port in use or a wrong
-        setting, such as a certificate that cannot be read, is one line on stderr and not a traceback.
+        setting, such as a certificate that cannot be read, is one line on stderr and not a traceback. Where an event loop runs
+        already, of Trio or of asyncio, it raises `RuntimeError`, which says what to write.
         """
         server.running.run_process(partial(self.serve, transport, **options), self.identity.name, self)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sniffio import current_async_library
+from sniffio import AsyncLibraryNotFoundError, current_async_library
 
 from ..base.groups import leaf_exceptions
 
@@ -27,6 +27,20 @@ def check_event_loop() -> None:
         raise RuntimeError(
             f"trio_mcp runs on Trio, not on {library}: start your program with trio.run ({PAGE} has other ways)"
         )
+
+
+def check_no_event_loop() -> None:
+    """Raise `RuntimeError` if an event loop runs in this thread: another one in it would block the first."""
+    try:
+        library = current_async_library()
+    except AsyncLibraryNotFoundError:
+        return
+    if library == "trio":
+        raise RuntimeError("server.run() starts Trio, which runs here already: write `await server.serve(...)`")
+    raise RuntimeError(
+        f"server.run() starts Trio, and would block {library}, which runs in this thread: call it outside of {library}.run(), "
+        f"or write `await asyncio.to_thread(trio.run, server.serve)` ({PAGE})"
+    )
 
 
 def asyncio_hint(error: BaseException, what: str) -> str:

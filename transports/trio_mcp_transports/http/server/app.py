@@ -51,7 +51,7 @@ from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
 from .entrance import Entrance, MessageReader, reject_request
-from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
+from .lifespan import MountedApp, check_event_loop, check_request_loop, serve_lifespan_events
 from .routes import CustomRoutes, Paths, Probes, no_websocket, not_found_text
 
 # What a client of the HTTP application may cost.
@@ -305,6 +305,8 @@ class McpApp(DirectApp):
     async def _authorized(
         self, scope: Scope, receive: Receive, send: Send, *, is_public: bool = False
     ) -> AuthorizedRequest:
+        if self._running is None:
+            check_request_loop()
         headers = read_headers(scope["headers"])
         if is_public:
             return AuthorizedRequest(scope, receive, send, Peer(None, headers, connection_of(scope)))

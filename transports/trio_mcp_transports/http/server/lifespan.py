@@ -58,8 +58,9 @@ class MountedApp:
     def begin(self) -> trio.Event | None:
         """Begin to start the application unless that is under way already; return what is set at the end of the start.
 
-        None if the last attempt failed less than `RESTART_DELAY` seconds ago.
+        None if the last attempt failed less than `RESTART_DELAY` seconds ago. Raises `WrongEventLoop`.
         """
+        check_event_loop()
         if self._attempt is None:
             if self._failed_at is not None and trio.current_time() < self._failed_at + RESTART_DELAY:
                 return None
@@ -118,6 +119,14 @@ async def serve_lifespan_events(
 
 class WrongEventLoop(RuntimeError):
     """The ASGI server does not run on Trio."""
+
+
+def check_request_loop() -> None:
+    """Raise `HttpRejection`, 503, unless this request is served on Trio."""
+    try:
+        check_event_loop()
+    except WrongEventLoop as error:
+        raise HttpRejection(503, str(error), code=SERVER_BUSY) from None
 
 
 def check_event_loop() -> None:

@@ -17,6 +17,7 @@ from trio_mcp.session.calls.services import CallOffers
 from ...asgi.access import HttpRejection
 from ...asgi.authentication import log_failures
 from ...asgi.messages import AuthorizedRequest, Headers, Scope, Send, read_body, root_of, route_of, routes_of
+from .lifespan import WrongEventLoop, check_event_loop
 
 logger = peer_logger("trio_mcp.http")
 
@@ -187,6 +188,12 @@ Probe: TypeAlias = Callable[[], tuple[int, bytes]]
 HEADERS: Final[Headers] = ((b"content-type", b"text/plain"), (b"cache-control", b"no-store"))
 
 
+def serving() -> tuple[int, bytes]:
+    """Return that the process serves; see `Probe`. Raises `WrongEventLoop` where no call ever can be."""
+    check_event_loop()
+    return 200, b"ok"
+
+
 class Probes:
     """The probes of one application; they open nothing and keep nothing.
 
@@ -197,7 +204,7 @@ class Probes:
     def __init__(self, options: HttpOptions, ready: Probe) -> None:
         self._probes: dict[str, Probe] = {}
         if options.health_path is not None:
-            self._probes[options.health_path] = lambda: (200, b"ok")
+            self._probes[options.health_path] = serving
         if options.ready_path is not None:
             self._probes[options.ready_path] = ready
         # A probe may come through the proxy or past it.
@@ -209,7 +216,10 @@ class Probes:
         probe = next((self._probes[path] for path in routes_of(scope) if path in self._probes), None)
         if probe is None:
             return False
-        status, word = probe() if scope["method"] in ("GET", "HEAD") else (405, b"GET")
+        try:
+            status, word = probe() if scope["method"] in ("GET", "HEAD") else (405, b"GET")
+        except WrongEventLoop as error:
+            status, word = 503, str(error).encode()
         headers = [*HEADERS, (b"content-length", b"%d" % len(word))]
         if status == 405:
             headers.append((b"allow", b"GET, HEAD"))
