@@ -54,7 +54,7 @@ async def pictures() -> list[str | Image]:
 
 
 async def failing() -> ToolResult:
-    return ToolResult(content=[TextContent(text="no " * LIMIT)], is_error=True)
+    return ToolResult(content=[TextContent(text="no " * LIMIT)], structured_content={"code": 7}, is_error=True)
 
 
 def limited(**options: Any) -> Server:
@@ -150,7 +150,8 @@ async def test_an_error_stays_an_error(mode: str) -> None:
     async with connected(mode) as client:
         result = await client.call_tool("failing")
         assert (result.is_error, len(result.encode()) <= LIMIT) == (True, True)
-        assert "no no" in (await client.read_resource(link_in(result).uri)).text
+        whole = (await client.read_resource(link_in(result).uri)).text
+        assert unnamed(whole, "no no", '{"code":7}') == []
 
 
 @ERAS

@@ -157,8 +157,9 @@ def contents_of(result: CallToolResult, uri: str) -> list[TextResourceContents |
     contents: list[TextResourceContents | BlobResourceContents] = []
     repeated = None
     if "structured_content" in result.model_fields_set:
-        repeated = plain_text(result.data)
-        mime_type = "text/plain" if isinstance(result.data, str) else "application/json"
+        value = result.structured_content if result.is_error else result.data
+        repeated = plain_text(value)
+        mime_type = "text/plain" if isinstance(value, str) else "application/json"
         contents.append(TextResourceContents(uri=uri, mime_type=mime_type, text=repeated))
     for block in result.content:
         match block:

@@ -76,8 +76,11 @@ class CallToolResult(Result):
 
         Structured content has to be an object in the legacy era, so that a tool that returns 5 sends `{"result": 5}`; its `data`
         is 5. An object with the one member `result` that the tool returned itself stays as it is: its text says so.
+
+        Raises:
+            ToolFailed: the result is an error; see `check`.
         """
-        content = self.structured_content
+        content = self.check().structured_content
         if "structured_content" not in self.model_fields_set:
             return self.text if any(isinstance(block, TextContent) for block in self.content) else None
         if isinstance(content, dict) and len(content) == 1 and "result" in content and not self._shows(content):
