@@ -69,7 +69,7 @@ def error_reply(
     status: int,
     body: bytes,
     location: str = "",
-    headers: Mapping[str, str] = {},  # noqa: B006  never written to
+    headers: Mapping[str, str] = {},
 ) -> ErrorResponse | Malformed | Unanswered:
     """Return the reply to a request that was rejected: the server's error if the body has one, else one with status and text.
 

@@ -67,7 +67,7 @@ class Posted(NamedTuple):
     body: bytes
     why: str
     is_sent: bool = True
-    headers: Mapping[str, str] = {}  # noqa: RUF012  shared, and never written to
+    headers: Mapping[str, str] = {}
 
     @property
     def accepted(self) -> bool:
