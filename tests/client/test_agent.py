@@ -439,12 +439,15 @@ async def test_what_a_provider_says_is_not_shown_to_the_model(mode: str) -> None
 async def test_a_connection_that_is_lost_fails_its_calls_and_no_others(mode: str) -> None:
     opening = as_legacy if mode == "legacy" else as_modern
     model = ScriptedModel([use("book", "1"), use("add", "2", a=1, b=2)], use("book", "3"), "done")
-    async with clients_of(mode, calculator()) as clients, conversation(opening) as (other, wire, start):
-        run = start(run_agent, model, "?", [*clients, other])
-        await wire.reply("tools/list", listing("book"))
-        await wire.request("tools/call")
-        await wire.close()
-        result = await run.result()
+    async with clients_of(mode, calculator()) as clients:
+        # The first call starts a task of the service, which the conversation would count as its own.
+        await clients[0].call_tool("add", {"a": 1, "b": 1})
+        async with conversation(opening) as (other, wire, start):
+            run = start(run_agent, model, "?", [*clients, other])
+            await wire.reply("tools/list", listing("book"))
+            await wire.request("tools/call")
+            await wire.close()
+            result = await run.result()
     assert result.text == "done"
     assert [bool(given.is_error) for given in results_in(result.messages)] == [True, False, True]
 
