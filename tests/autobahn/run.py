@@ -1,10 +1,9 @@
 """The Autobahn test suite against both ends of our WebSockets: `make autobahn`, or `python tests/autobahn/run.py`.
 
 The suite is written in Python 2, and runs under CPython 2.7 only: $PYTHON27 or `python2.7` says where that is. It is installed
-with its own pip into a separate folder, once. Three agents echo what it sends:
+with its own pip into a separate folder, once. Two agents echo what it sends:
 
-- `server`: an ASGI application behind our connection class,
-- `server-direct`: one that reads its WebSocket itself, as our own endpoint does (`MessageSocket` in `asgi/messages.py`),
+- `server`: an application on our connection, which reads its WebSocket itself (`MessageSocket` in `asgi/responses.py`),
 - `client`: trio-websocket as our client opens it.
 
 Cases 1 to 7, 9.1.1, 9.2.1 and 10: the rest are compression, which neither end speaks, and sizes over our limits. A case fails
@@ -30,10 +29,12 @@ from typing import Any
 import trio
 from trio_websocket import ConnectionClosed, WebSocketConnection
 
-from trio_mcp_transports.asgi.direct import DirectApp, DirectRequest
-from trio_mcp_transports.asgi.messages import WEBSOCKET_KEY, Binary, MessageSocket
+from trio_mcp_transports.asgi.requests import Request
+from trio_mcp_transports.asgi.responses import Binary, HttpApp, MessageSocket, Response, Upgrade
 from trio_mcp_transports.hypercorn.config import guarded_config
+from trio_mcp_transports.hypercorn.frames import OUTGOING
 from trio_mcp_transports.hypercorn.serve import serve_asgi
+from trio_mcp_transports.hypercorn.websocket import WebSocketExchange
 from trio_mcp_transports.websocket.handshake import Address, open_socket, open_wire
 
 ROOT = Path(__file__).parents[2]
@@ -43,7 +44,6 @@ SUITE = "autobahntestsuite==0.8.2"
 CASES = ["1.*", "2.*", "3.*", "4.*", "5.*", "6.*", "7.*", "9.1.1", "9.2.1", "10.*"]
 SECONDS = 900.0
 MAX_MESSAGE = 16 * 1024 * 1024
-ACCEPT = {"type": "websocket.accept", "subprotocol": None, "headers": []}
 PORT = 9001
 """Of the suite's server."""
 
@@ -82,43 +82,26 @@ def install(python: str) -> Path:
 # the agents
 
 
-async def echo(scope: Any, receive: Any, send: Any) -> None:
-    """An ASGI application that sends back what it is sent."""
-    if scope["type"] == "lifespan":
-        await serve_lifespan(receive, send)
-        return
-    await receive()
-    await send(ACCEPT)
-    with suppress(OSError):
-        while (message := await receive())["type"] == "websocket.receive":
-            await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
+class Echo(HttpApp):
+    """Sends back what it is sent."""
 
+    async def respond(self, request: Request) -> Response:
+        return Upgrade(None, self._serve, lambda: None)
 
-class DirectEcho(DirectApp):
-    """The same, of our own kind, which reads its WebSocket itself."""
-
-    takes_direct_requests = False
-    may_wait = False
-
-    async def wait(self) -> None: ...
-
-    def process_directly(self, request: DirectRequest) -> None:
-        return None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await serve_lifespan(receive, send)
-            return
-        await receive()
-        await send(ACCEPT)
-        socket: MessageSocket = scope["state"][WEBSOCKET_KEY]
+    async def _serve(self, socket: MessageSocket) -> None:
+        socket.open(MAX_MESSAGE, lambda: None)
         with suppress(OSError):
             while messages := await socket.receive_many():
                 for message in messages:
                     if isinstance(message, Binary):
-                        await send({"type": "websocket.send", "bytes": message.data})
+                        # MCP has no binary messages, so that there is no other way to send one.
+                        assert isinstance(socket, WebSocketExchange)
+                        await socket._say(OUTGOING.send_data(message.data))  # noqa: SLF001
                     elif not socket.send_nowait(message):
                         await socket.send_many([message])
+
+    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
+        await serve_lifespan(receive, send)
 
 
 async def serve_lifespan(receive: Any, send: Any) -> None:
@@ -160,12 +143,9 @@ async def ask(url: str) -> str | bytes:
 async def test_servers(command: list[str], folder: Path) -> None:
     """The suite is the client."""
     async with trio.open_nursery() as nursery:
-        servers = []
-        for agent, app in (("server", echo), ("server-direct", DirectEcho())):
-            config = guarded_config(max_websocket_message=MAX_MESSAGE)
-            serve = partial(serve_asgi, app, port=0, signals=False, config=config)
-            (address,) = await nursery.start(serve)
-            servers.append({"agent": agent, "url": f"ws{address.partition(' ')[0].removeprefix('http')}"})
+        config = guarded_config(max_websocket_message=MAX_MESSAGE)
+        (address,) = await nursery.start(partial(serve_asgi, Echo(), port=0, signals=False, config=config))
+        servers = [{"agent": "server", "url": f"ws{address.partition(' ')[0].removeprefix('http')}"}]
         await suite(command, folder, "fuzzingclient", servers=servers)
         nursery.cancel_scope.cancel()
 

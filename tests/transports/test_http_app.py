@@ -15,10 +15,11 @@ from asgi_peer import JSON_HEADERS, LEGACY, AsgiPeer, initialize, legacy_call, m
 from stage import Stage
 from talking import Session
 
-from trio_mcp import CancelReason, Server
+from trio_mcp import CancelReason, Context, HttpRequest, HttpResponse, Server
 from trio_mcp.protocol.revisions import OUTCOME_UNKNOWN
 from trio_mcp_transports.asgi.access import read_headers
 from trio_mcp_transports.http import asgi_app
+from trio_mcp_transports.http.server.entrance import Entrance
 
 BODY_LIMIT = 10_000
 
@@ -378,10 +379,80 @@ async def test_a_body_that_never_comes_is_408(peer: AsgiPeer) -> None:
 
 
 async def test_get_and_delete_without_a_session_are_405(peer: AsgiPeer) -> None:
-    for method in ("GET", "DELETE", "PUT", "OPTIONS", "HEAD"):
+    for method in ("GET", "DELETE", "PUT", "HEAD"):
         reply = await peer.post(b"", method=method)
         assert reply.status == 405
         assert reply.headers["allow"] == "POST, GET, DELETE"
+
+
+async def test_options_is_answered_with_the_methods_of_a_path() -> None:
+    server = Server("shop")
+
+    @server.route("/hook", methods=["PUT"])
+    async def hook(_request: HttpRequest) -> HttpResponse:
+        return HttpResponse("called")
+
+    async with served(asgi_app(server)) as peer:
+        for path, methods in (("/mcp", "POST, GET, DELETE, OPTIONS"), ("/hook", "PUT, OPTIONS")):
+            reply = await peer.post(b"", method="OPTIONS", path=path)
+            assert (reply.status, reply.headers.get("allow"), reply.body) == (204, methods, b"")
+        assert (await peer.post(b"", method="OPTIONS", path="/none")).status == 404
+
+
+async def test_a_route_may_answer_options_itself() -> None:
+    server = Server("shop")
+
+    @server.route("/hook", methods=["OPTIONS"])
+    async def hook(_request: HttpRequest) -> HttpResponse:
+        return HttpResponse("called")
+
+    async with served(asgi_app(server)) as peer:
+        assert (await peer.post(b"", method="OPTIONS", path="/hook")).body == b"called"
+
+
+PREFLIGHT = {"host": "localhost", "access-control-request-method": "POST"}
+
+
+async def test_a_preflight_needs_no_credentials_and_an_origin_that_may_call() -> None:
+    async def nobody(_headers: object) -> None:
+        return None
+
+    async with served(asgi_app(Server("shop"), authenticate=nobody)) as peer:
+        for origin, status in (("http://localhost:5173", 204), ("https://evil.example", 403)):
+            assert (await peer.post(b"", {**PREFLIGHT, "origin": origin}, method="OPTIONS")).status == status
+        assert (await peer.post(b"", {"host": "localhost"}, method="OPTIONS")).status == 401
+
+
+async def test_what_is_added_to_every_response_is_added_to_streams_and_refusals_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Entrance, "_headers", lambda *_: [(b"x-added", b"1")])
+    server = Server("shop")
+
+    @server.tool
+    async def report(ctx: Context) -> str:
+        await ctx.progress(1)
+        return "done"
+
+    @server.route("/hook", public=True)
+    async def hook(_request: HttpRequest) -> HttpResponse:
+        return HttpResponse("called")
+
+    async with served(asgi_app(server)) as peer:
+        legacy = await peer.open_session()
+        replies = [
+            await peer.post(*modern_call("report")),
+            await peer.post(legacy_call("report", _meta={"progressToken": "t"}), legacy),
+            await peer.post(b"{"),
+            await peer.post(b"", {**JSON_HEADERS, "host": "evil.example"}),
+            await peer.post(b"", path="/none"),
+            await peer.post(b"", method="GET", path="/hook"),
+            await peer.post(b"", legacy, method="DELETE"),
+            await peer.post(b"", PREFLIGHT, method="OPTIONS"),
+        ]
+    assert [reply.status for reply in replies] == [200, 200, 400, 421, 404, 200, 204, 204]
+    assert replies[1].headers["content-type"] == "text/event-stream"
+    assert {reply.headers.get("x-added") for reply in replies} == {"1"}
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,11 @@ from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session import Envelope
 from trio_mcp.session.envelope import ANONYMOUS
 from trio_mcp.session.sizes import SESSION_SIZE
-from trio_mcp_transports.asgi.messages import WEBSOCKET_KEY, AuthorizedRequest, read_body
+from trio_mcp_transports.asgi.adapter import AsgiBody
+from trio_mcp_transports.asgi.requests import Request, read_body
+from trio_mcp_transports.asgi.responses import Binary, MessageSocket
 from trio_mcp_transports.http import HttpLimits, asgi_app
-from trio_mcp_transports.websocket.endpoint import AsgiWebSocket
+from trio_mcp_transports.websocket.endpoint import WebSocketChannel
 
 MIB = 1024 * 1024
 BUSY = -32000
@@ -339,7 +341,7 @@ async def test_a_body_that_comes_in_pieces_is_held_once() -> None:
     with MemoryBudget(64 * MIB).open() as account:
         tracemalloc.start()
         try:
-            body = await read_body(receive, count * piece, 60, None, account)
+            body = await read_body(Request("POST", "/", {}, AsgiBody(receive)), count * piece, 60, account)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
@@ -351,18 +353,22 @@ async def test_a_websocket_keeps_no_message_that_it_has_made_into_text() -> None
     results = [Envelope(Response(number, Encoded(b'"%s"' % (b"x" * 1000)))) for number in range(3)]
     kept: list[int] = []
 
-    class Socket:
+    class Socket(MessageSocket):
+        def open(self, max_message: int, on_lost: Callable[[], None]) -> None: ...
+
+        async def receive_many(self) -> Iterable[bytes | Binary]:
+            return ()
+
+        def send_nowait(self, message: bytes) -> bool:
+            return False
+
         async def send_many(self, messages: Iterable[bytes]) -> None:
             for message in messages:
                 assert b"xxx" in message
                 kept.append(len(results))
                 await trio.lowlevel.checkpoint()
 
-    scope = {"type": "websocket", "state": {WEBSOCKET_KEY: Socket()}}
-    channel = AsgiWebSocket(AuthorizedRequest(scope, no_events, no_events, ANONYMOUS), DEFAULT_LIMITS)
-    await channel.send_many(results)
+        async def close(self, code: int, reason: str) -> None: ...
+
+    await WebSocketChannel(Socket(), ANONYMOUS, DEFAULT_LIMITS).send_many(results)
     assert kept == [2, 1, 0]
-
-
-async def no_events(*_: object) -> Any:
-    await trio.sleep_forever()

@@ -1,4 +1,4 @@
-"""The pattern of the direct way: what it takes, h11 takes with the same meaning. It refuses nothing."""
+"""Heads of requests: what the pattern takes, h11 takes with the same meaning, and no connection takes what h11 refuses."""
 
 from __future__ import annotations
 

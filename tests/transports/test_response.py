@@ -6,32 +6,10 @@ import h11
 import pytest
 from naming import naming
 
-from trio_mcp_transports.hypercorn.response import NO_BODY, Response, UnexpectedMessage, checked
+from trio_mcp_transports.asgi.responses import WITHOUT_BODY, KnownResponse
+from trio_mcp_transports.hypercorn.response import StreamWriter, UnsendableResponse, check_headers, whole_response
 
-LENGTH = b"content-length"
-
-
-class Written:
-    """The connection that a response is written to."""
-
-    def __init__(self) -> None:
-        self.writer = self
-        self.is_last = False
-        self.data = b""
-        self.ends: list[bool] = []
-
-    async def write(self, data: bytes, *, last: bool = False) -> None:
-        self.data += data
-
-    def own_head(self) -> bytes:
-        return b"date: today\r\n"
-
-    async def end_response(self, *, closes: bool) -> None:
-        self.ends.append(closes)
-
-
-def written() -> Written:
-    return Written()
+OWN = b"date: today\r\n"
 
 
 def read(data: bytes, *, method: bytes = b"GET", is_over: bool = False) -> tuple[int, bytes, bool]:
@@ -50,85 +28,66 @@ def read(data: bytes, *, method: bytes = b"GET", is_over: bool = False) -> tuple
     return head.status_code, body, client.their_state is h11.DONE
 
 
-async def sent(owner: Written, *parts: bytes, status: int = 200, headers: object = (), **options: bool) -> bytes:
-    response = Response(owner, **options)  # type: ignore[arg-type]
-    response.set_head(status, headers)  # type: ignore[arg-type]
-    for number, part in enumerate(parts, 1):
-        await response.send_body(part, more=number < len(parts))
-    await response.end_response()
-    return owner.data
+def whole(response: KnownResponse, *, closes: bool = False, is_head: bool = False) -> bytes:
+    return b"".join(whole_response(response, OWN, closes=closes, is_head=is_head))
 
 
-async def test_a_body_of_known_length_keeps_the_connection() -> None:
-    owner = written()
-    assert read(await sent(owner, b"ab", b"c", headers=[(LENGTH, b"3")])) == (200, b"abc", True)
-    assert owner.ends == [False]
+def streamed(*parts: bytes, closes: bool = False, takes_chunks: bool = True) -> bytes:
+    writer = StreamWriter([(b"a", b"b")], OWN, closes=closes, takes_chunks=takes_chunks)
+    last = len(parts) - 1
+    return b"".join(b"".join(writer.framed(part, is_last=number == last)) for number, part in enumerate(parts))
 
 
-async def test_a_body_of_unknown_length_is_sent_in_chunks() -> None:
-    owner = written()
-    data = await sent(owner, b"ab", b"", b"x" * 100_000, b"")
-    assert read(data) == (200, b"ab" + b"x" * 100_000, True)
-    assert owner.ends == [False]
+@pytest.mark.parametrize("headers", [[], [(b"a", b"b")]])
+@pytest.mark.parametrize("body", [b"", b"abc", b"x" * 100_000])
+def test_a_whole_response_keeps_the_connection(headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+    assert read(whole(KnownResponse(200, body, headers))) == (200, body, True)
 
 
-async def test_it_ends_with_the_connection_for_a_client_that_knows_no_chunks() -> None:
-    owner = written()
-    data = await sent(owner, b"ab", b"c", takes_chunks=False, keeps_alive=False)
+def test_a_stream_is_sent_in_chunks() -> None:
+    assert read(streamed(b"ab", b"", b"x" * 100_000, b"")) == (200, b"ab" + b"x" * 100_000, True)
+
+
+def test_a_stream_ends_with_the_connection_for_a_client_that_knows_no_chunks() -> None:
+    data = streamed(b"ab", b"c", takes_chunks=False)
     assert b"chunked" not in data
+    assert b"connection: close" in data
     assert read(data, is_over=True)[:2] == (200, b"abc")
-    assert owner.ends == [True]
 
 
-async def test_a_response_to_head_has_no_body_whatever_its_length() -> None:
-    for headers in ((), [(LENGTH, b"3")]):
-        assert read(await sent(written(), b"", headers=headers, is_head=True), method=b"HEAD") == (200, b"", True)
+def test_a_response_to_head_has_no_body_whatever_its_length() -> None:
+    data = whole(KnownResponse(200, b"abc"), is_head=True)
+    assert b"content-length: 3" in data
+    assert read(data, method=b"HEAD") == (200, b"", True)
 
 
-@pytest.mark.parametrize("status", sorted(NO_BODY))
-async def test_a_status_without_a_body_promises_none(status: int) -> None:
-    data = await sent(written(), b"", status=status)
-    assert b"chunked" not in data
+@pytest.mark.parametrize("status", sorted(WITHOUT_BODY))
+def test_a_status_without_a_body_promises_none(status: int) -> None:
+    data = whole(KnownResponse(status, b"abc"))
+    assert b"content-length" not in data
     assert read(data) == (status, b"", True)
 
 
-@pytest.mark.parametrize("is_last", [True, False])
-async def test_the_last_response_of_a_connection_says_so(is_last: bool) -> None:
-    owner = written()
-    owner.is_last = is_last
-    data = await sent(owner, b"", headers=[(LENGTH, b"0")])
-    assert (b"connection: close" in data) is is_last
-    assert owner.ends == [is_last]
+@pytest.mark.parametrize("closes", [True, False])
+def test_the_last_response_of_a_connection_says_so(closes: bool) -> None:
+    for data in (whole(KnownResponse(200, b"a"), closes=closes), streamed(b"a", closes=closes)):
+        assert data.count(b"connection: close") == closes
 
 
-async def test_an_application_may_end_the_connection() -> None:
-    owner = written()
-    data = await sent(owner, b"", headers=[(LENGTH, b"0"), (b"Connection", b"Close")])
+def test_a_response_that_says_itself_that_it_is_the_last_says_it_once() -> None:
+    data = whole(KnownResponse(413, headers=[(b"Connection", b"Close")]), closes=True)
     assert data.lower().count(b"connection: close") == 1
-    assert owner.ends == [True]
 
 
-@pytest.mark.parametrize("parts", [(b"abcd",), (b"ab",), (b"ab", b"cd"), (b"ab", b"")])
-async def test_a_body_with_another_length_than_it_promised_is_an_error(parts: tuple[bytes, ...]) -> None:
-    owner = written()
-    with pytest.raises(UnexpectedMessage):
-        await sent(owner, *parts, headers=[(LENGTH, b"3")])
-    # What was written is at most what was promised, so it cannot be read as the next response.
-    assert len(owner.data.partition(b"\r\n\r\n")[2]) <= 3
-
-
-@pytest.mark.parametrize("lengths", [[b"3", b"4"], [b"x"], [b"-1"], [b""]])
-async def test_a_length_that_is_none_is_an_error(lengths: list[bytes]) -> None:
-    owner = written()
-    with pytest.raises(UnexpectedMessage):
-        await sent(owner, b"", headers=[(LENGTH, length) for length in lengths])
-    assert owner.data == b""
+def test_a_503_says_when_to_try_again_unless_it_does_so_itself() -> None:
+    assert b"\r\nretry-after: 1\r\n" in whole(KnownResponse(503))
+    assert whole(KnownResponse(503, headers=[(b"retry-after", b"7")])).count(b"retry-after") == 1
 
 
 @pytest.mark.parametrize("status", [0, 100, 101, 199, 1000, -1])
-async def test_a_status_that_is_none_is_an_error(status: int) -> None:
-    with pytest.raises(UnexpectedMessage):
-        await sent(written(), b"", status=status)
+def test_a_status_that_is_none_is_an_error(status: int) -> None:
+    with pytest.raises(UnsendableResponse):
+        whole(KnownResponse(status))
 
 
 @pytest.mark.parametrize(
@@ -143,31 +102,13 @@ async def test_a_status_that_is_none_is_an_error(status: int) -> None:
     ],
 )
 def test_a_header_that_would_be_read_as_something_else_is_an_error(header: tuple[bytes, bytes]) -> None:
-    with pytest.raises(UnexpectedMessage):
-        checked([header])
+    with pytest.raises(UnsendableResponse):
+        whole(KnownResponse(200, headers=[header]))
+    with pytest.raises(UnsendableResponse):
+        StreamWriter([header], OWN, closes=False, takes_chunks=True)
 
 
 def test_no_error_shows_the_value_of_a_header() -> None:
-    with pytest.raises(UnexpectedMessage, match=naming("Set-Cookie")) as caught:
-        checked([(b"Set-Cookie", b"session=SECRET\r\nx: y")])
+    with pytest.raises(UnsendableResponse, match=naming("Set-Cookie")) as caught:
+        check_headers([(b"Set-Cookie", b"session=SECRET\r\nx: y")])
     assert "SECRET" not in str(caught.value)
-
-
-def test_the_framing_of_an_application_is_not_sent() -> None:
-    assert checked([(b"Transfer-Encoding", b"chunked"), (b" a ", b" b ")]) == [(b"a", b"b")]
-
-
-async def test_a_failure_is_answered_only_if_nothing_was_written() -> None:
-    owner = written()
-    response = Response(owner)  # type: ignore[arg-type]
-    response.set_head(200, [])
-    await response.fail()
-    assert read(owner.data, is_over=True)[0] == 500
-    owner = written()
-    response = Response(owner)  # type: ignore[arg-type]
-    response.set_head(200, [])
-    await response.send_body(b"a", more=True)
-    before = owner.data
-    await response.fail()
-    assert owner.data == before
-    assert owner.ends == [True]

@@ -13,8 +13,7 @@ from asgi_peer import JSON_HEADERS, AsgiPeer, Reply, legacy_call, modern_call, s
 
 from trio_mcp import Context, HttpLimits, HttpOptions, HttpRequest, HttpResponse, Server, Tls
 from trio_mcp.errors import ConfigurationError
-from trio_mcp_transports.asgi.direct import DirectRequest
-from trio_mcp_transports.http import McpApps, asgi_app, serve_http
+from trio_mcp_transports.http import asgi_app, serve_http
 
 FOREIGN = {"host": "evil.example"}
 
@@ -261,21 +260,3 @@ async def test_one_record_of_the_access_log_has_the_whole_path_and_the_principal
     (record,) = (each for each in caplog.records if each.name == "trio_mcp.access")
     fields: Any = record.__dict__["fields"]
     assert (fields["http"]["path"], fields["http"]["rpc"], fields["principal"]) == ("/a/mcp", "tools/call", "ann")
-
-
-async def test_a_whole_request_takes_the_direct_way_to_its_server() -> None:
-    app = asgi_app({"/a": named("ann"), "/b": named("bob"), "/c": named("cay", authenticate=by_token)})
-    async with served(app):
-        assert app.takes_direct_requests
-        assert [directly(app, path) for path in ("/a/mcp", "/b/mcp", "/c/mcp", "/mcp")] == [True, True, False, False]
-
-
-def directly(app: McpApps, path: str) -> bool:
-    """Whether a ping is answered without ASGI messages."""
-
-    async def unused(*_: object) -> Any:
-        raise NotImplementedError
-
-    body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
-    respond = app.process_directly(DirectRequest("POST", path, JSON_HEADERS, body, None, unused, unused))
-    return respond is not None

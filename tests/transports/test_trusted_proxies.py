@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 from asgi_peer import JSON_HEADERS, modern_call, served as served_app
@@ -12,22 +11,22 @@ from hypothesis import given, strategies as st
 from trio_mcp import HttpOptions, HttpRequest, HttpResponse, Server
 from trio_mcp_transports.asgi.access import HttpRejection
 from trio_mcp_transports.asgi.forwarded import TrustedProxies
+from trio_mcp_transports.asgi.requests import NO_BODY, Request
 from trio_mcp_transports.http import asgi_app
 
 PROXIES = TrustedProxies(["10.0.0.0/8", "fd00::1"])
 
 
-def seen(client: str | None = "10.0.0.1", kind: str = "http", path: str = "/mcp", **headers: str) -> dict[str, Any]:
-    named = {"host": "inside", **headers}
-    lines = [(name.replace("_", "-").encode(), value.encode("latin-1")) for name, value in named.items()]
-    address = None if client is None else (client, 5000)
-    scope = {"type": kind, "scheme": "http", "path": path, "root_path": "", "client": address, "headers": lines}
-    return dict(PROXIES.seen_by_client(scope))
+def seen(client: str | None = "10.0.0.1", path: str = "/mcp", **headers: str) -> Request:
+    named = {"host": "inside", **{name.replace("_", "-"): value for name, value in headers.items()}}
+    request = Request("GET", path, named, NO_BODY, client=None if client is None else (client, 5000))
+    PROXIES.restore(request)
+    return request
 
 
-def summary(scope: dict[str, Any]) -> tuple[str | None, str, str]:
-    client = scope["client"]
-    return client and client[0], scope["scheme"], dict(scope["headers"])[b"host"].decode()
+def summary(request: Request) -> tuple[str | None, str, str]:
+    client = request.client
+    return client and client[0], request.scheme, request.headers["host"]
 
 
 FOR = {"x_forwarded_for": "1.2.3.4", "x_forwarded_proto": "https", "x_forwarded_host": "mcp.example.com"}
@@ -47,15 +46,10 @@ def test_nobody_else_is_believed(client: str | None) -> None:
 
 
 def test_a_unix_socket_is_trusted_by_its_name() -> None:
-    scope = {
-        "type": "http",
-        "scheme": "http",
-        "path": "/",
-        "client": None,
-        "headers": [(b"x-forwarded-for", b"1.2.3.4")],
-    }
-    assert TrustedProxies(["unix"]).seen_by_client(scope)["client"] == ("1.2.3.4", 0)
-    assert PROXIES.seen_by_client(scope)["client"] is None
+    for proxies, client in ((TrustedProxies(["unix"]), ("1.2.3.4", 0)), (PROXIES, None)):
+        request = Request("GET", "/", {"x-forwarded-for": "1.2.3.4"}, NO_BODY)
+        proxies.restore(request)
+        assert request.client == client
 
 
 @pytest.mark.parametrize(
@@ -88,8 +82,8 @@ def test_scheme_and_host_are_those_of_the_outermost_trusted_proxy() -> None:
     assert summary(seen(forwarded=standard)) == ("1.2.3.4", "https", "inner")
 
 
-def test_a_websocket_through_https_is_wss() -> None:
-    assert seen(kind="websocket", x_forwarded_proto="https")["scheme"] == "wss"
+def test_a_websocket_through_wss_is_secure() -> None:
+    assert seen(x_forwarded_proto="wss").scheme == "https"
 
 
 def test_two_kinds_of_headers_must_agree() -> None:
@@ -122,20 +116,20 @@ def test_what_cannot_be_read_is_rejected(headers: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("path", ["/mcp", "/tools/mcp"])
 def test_the_prefix_of_a_proxy_is_the_root_whether_it_was_removed_or_not(path: str) -> None:
-    scope = seen(path=path, x_forwarded_prefix="/tools/")
-    assert (scope["root_path"], scope["path"]) == ("/tools", "/tools/mcp")
+    request = seen(path=path, x_forwarded_prefix="/tools/")
+    assert (request.root_path, request.path, request.route) == ("/tools", "/tools/mcp", "/mcp")
 
 
 @given(st.text(st.characters(max_codepoint=255), max_size=40), st.text(st.characters(max_codepoint=255), max_size=60))
 def test_no_header_does_more_than_to_be_rejected(forwarded: str, clients: str) -> None:
     try:
-        scope = seen(forwarded=forwarded, x_forwarded_for=clients)
+        request = seen(forwarded=forwarded, x_forwarded_for=clients)
     except HttpRejection as refused:
         # One kind, so that no other error can hide.
         if refused.status != 400:
             raise
     else:
-        assert scope["scheme"] in ("http", "https")
+        assert request.scheme in ("http", "https")
 
 
 async def test_the_host_that_a_trusted_proxy_reports_is_checked() -> None:

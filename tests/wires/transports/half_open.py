@@ -26,12 +26,9 @@ def loopback(up: bool) -> None:
 
 
 async def talk(exchange: Exchange) -> None:
-    try:
-        while True:
-            await exchange.body(b"event\n", more=True)
-            await trio.sleep(0.1)
-    except OSError:
-        await trio.sleep_forever()
+    while not exchange.response.lost.is_set():
+        exchange.body(b"event\n", more=True)
+        await trio.sleep(0.1)
 
 
 async def main() -> None:
@@ -41,7 +38,6 @@ async def main() -> None:
     async with running(serving(app), config) as server, server.client() as client, trio.open_nursery() as nursery:
         await client.send(get("/"))
         exchange = await app.next()
-        await exchange.start()
         nursery.start_soon(talk, exchange)
         await client.until(b"event")
         loopback(up=False)

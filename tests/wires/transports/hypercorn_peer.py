@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,9 +15,26 @@ import trio
 from hypercorn.config import Config
 from hypercorn.trio import serve
 
-from trio_mcp_transports.hypercorn.worker import OWN_APP, serve_connection
+from trio_mcp.errors import ProtocolError
+from trio_mcp.runtime import MemoryBudget
+from trio_mcp_transports.asgi.adapter import serve_request
+from trio_mcp_transports.asgi.requests import Request
+from trio_mcp_transports.asgi.responses import (
+    Binary,
+    HttpApp,
+    KnownResponse,
+    MessageSocket,
+    OpenResponse,
+    Response,
+    StreamPart,
+    Upgrade,
+    rejection_of,
+)
+from trio_mcp_transports.hypercorn.config import memory_of
+from trio_mcp_transports.hypercorn.worker import serve_connection
 
 App = Callable[[Any, Any, Any], Awaitable[None]]
+Handle = Callable[[Request], Awaitable[Response]]
 
 GET = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
 OK = [(b"content-length", b"2")]
@@ -140,6 +158,8 @@ class Server:
     stop: trio.Event = field(default_factory=trio.Event)
     ended: trio.Event = field(default_factory=trio.Event)
     error: BaseException | None = None
+    memory: MemoryBudget = field(default_factory=MemoryBudget)
+    """That its connections draw from."""
 
     @asynccontextmanager
     async def client(self, *, receive_buffer: int | None = None, address: str = "127.0.0.1") -> AsyncIterator[Client]:
@@ -167,25 +187,13 @@ class Server:
 
 
 @asynccontextmanager
-async def running(
-    app: App, config: Config | None = None, limit: float = LIMIT, *, ours: bool = True, bare: bool = False
-) -> AsyncIterator[Server]:
-    """`app` served by hypercorn in a separate nursery, whose failure is kept in the server's `error`; for `limit` seconds.
-
-    Args:
-        ours: as one of our applications.
-        bare: without anything round it that would make it so.
-    """
-    server, listening = Server(), trio.Event()
+async def running(app: App, config: Config | None = None, limit: float = LIMIT) -> AsyncIterator[Server]:
+    """`app` served by hypercorn in a separate nursery, whose failure is kept in the server's `error`; for `limit` seconds."""
     config = config or Config()
     config.bind = ["127.0.0.1:0"]
+    server, listening = Server(memory=memory_of(config)), trio.Event()
     before = vars(hypercorn.trio.run)["TCPServer"]
     hypercorn.trio.run.TCPServer = serve_connection  # type: ignore[attr-defined]
-
-    async def marked(scope: Any, receive: Any, send: Any) -> None:
-        await app(scope, receive, send)
-
-    setattr(marked, OWN_APP, ours)
 
     class Started(trio.TaskStatus[list[str]]):
         def started(self, value: list[str] | None = None) -> None:
@@ -195,7 +203,7 @@ async def running(
 
     async def run() -> None:
         try:
-            await serve(app if bare else marked, config, shutdown_trigger=server.stop.wait, task_status=Started())
+            await serve(app, config, shutdown_trigger=server.stop.wait, task_status=Started())
         except trio.Cancelled:
             raise
         except BaseException as error:  # noqa: BLE001
@@ -214,46 +222,115 @@ async def running(
         hypercorn.trio.run.TCPServer = before  # type: ignore[attr-defined]
 
 
-async def reply(send: Any, body: bytes = b"ok", status: int = 200) -> None:
-    headers = [(b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+OKAY = b"ok"
+
+
+def reply(body: bytes = OKAY, status: int = 200) -> KnownResponse:
+    return KnownResponse(status, body, content_type=None)
+
+
+class Told(OpenResponse):
+    """A response that the test tells part by part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lost, self.finished = trio.Event(), trio.Event()
+        self._known: KnownResponse | None = None
+        self._parts: deque[StreamPart] = deque()
+        self._is_open = False
+        self._on_ready: Callable[[], None] | None = None
+
+    def body(self, data: bytes, *, more: bool) -> None:
+        """Send a part of a stream."""
+        self._parts.append(StreamPart(None if self._is_open else [], data, not more))
+        self._is_open = True
+        self._wake()
+
+    def reply(self, body: bytes = OKAY) -> None:
+        """Send a whole response."""
+        self._known = reply(body)
+        self._wake()
+
+    def fail(self) -> None:
+        """Say that there is something to send, although there is not."""
+        self._wake()
+
+    def _wake(self) -> None:
+        on_ready, self._on_ready = self._on_ready, None
+        if on_ready is not None:
+            on_ready()
+
+    @property
+    def max_silence(self) -> float:
+        return LIMIT
+
+    @property
+    def is_ready(self) -> bool:
+        return self._known is not None or bool(self._parts)
+
+    @property
+    def is_complete(self) -> bool:
+        return self._known is not None or (bool(self._parts) and self._parts[-1].is_last)
+
+    def watch(self, on_ready: Callable[[], None]) -> bool:
+        if self.is_ready:
+            return False
+        self._on_ready = on_ready
+        return True
+
+    def stop_watching(self) -> None:
+        self._on_ready = None
+
+    def take_known(self) -> KnownResponse | None:
+        return self._known
+
+    def take_part(self) -> StreamPart | None:
+        return self._parts.popleft()
+
+    def take_filler(self) -> StreamPart | None:
+        raise NotImplementedError
+
+    async def wait_part(self) -> StreamPart:
+        raise NotImplementedError
+
+    def end_response(self) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        self.finished.set()
+
+    def lose(self) -> None:
+        self.lost.set()
 
 
 @dataclass
 class Exchange:
-    """One exchange of the server, in which the test is the app."""
+    """One request, which the test answers."""
 
-    receive: Any
-    send: Any
-    over: trio.Event = field(default_factory=trio.Event)
+    request: Request
+    response: Told = field(default_factory=Told)
 
     async def until_disconnect(self, seconds: float = SOON) -> None:
         with trio.fail_after(seconds):
-            while not (await self.receive())["type"].endswith(".disconnect"):
-                pass
+            await self.response.lost.wait()
 
-    async def start(self) -> None:
-        await self.send({"type": "http.response.start", "status": 200, "headers": []})
+    def body(self, data: bytes, *, more: bool) -> None:
+        self.response.body(data, more=more)
 
-    async def body(self, data: bytes, *, more: bool) -> None:
-        await self.send({"type": "http.response.body", "body": data, "more_body": more})
-
-    async def reply(self, body: bytes = b"ok") -> None:
-        await reply(self.send, body)
-        self.over.set()
+    def reply(self, body: bytes = OKAY) -> None:
+        self.response.reply(body)
 
 
 class Exchanges:
-    """An app that gives its exchanges to the test, one after the other."""
+    """Handles requests by giving them to the test, one after the other."""
 
     def __init__(self) -> None:
         self._sends, self._receives = trio.open_memory_channel[Exchange](10)
 
-    async def __call__(self, _scope: Any, receive: Any, send: Any) -> None:
-        exchange = Exchange(receive, send)
+    async def __call__(self, request: Request) -> Response:
+        exchange = Exchange(request)
         self._sends.send_nowait(exchange)
-        await exchange.over.wait()
+        return exchange.response
 
     async def next(self) -> Exchange:
         with trio.fail_after(SOON):
@@ -268,32 +345,53 @@ async def lifespan(receive: Any, send: Any) -> None:
             return
 
 
-async def answer(scope: Any, receive: Any, send: Any) -> None:
+async def whole_body(request: Request) -> bytes:
+    """The body of a request, whatever its size."""
+    if request.body.whole is not None:
+        return request.body.whole
+    body = b""
+    while part := await request.body.receive():
+        body += part
+    return body
+
+
+async def answer(request: Request) -> Response:
     """Accept a WebSocket and echo it, or answer 200."""
-    if scope["type"] == "http":
-        while (await receive()).get("more_body"):
-            pass
-        await reply(send)
-        return
-    await receive()
-    await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
-    while (message := await receive())["type"] == "websocket.receive":
-        await send({"type": "websocket.send", "text": message["text"], "bytes": message["bytes"]})
+    if request.websocket is not None:
+        return Upgrade(None, echo, lambda: None)
+    await whole_body(request)
+    return reply()
 
 
-def serving(handle: App) -> App:
-    """`handle` for requests to `/`, and an answer of "ok" everywhere else: the bystander's side of an app."""
+async def echo(socket: MessageSocket) -> None:
+    socket.open(1 << 30, lambda: None)
+    while messages := await socket.receive_many():
+        await socket.send_many(each for each in messages if not isinstance(each, Binary))
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+
+class Served(HttpApp):
+    """`handle` for requests to `/`, and an answer of "ok" to the bystander."""
+
+    def __init__(self, handle: Handle) -> None:
+        self._handle = handle
+
+    async def respond(self, request: Request) -> Response:
+        if request.websocket is None and request.path == "/bystander":
+            return reply()
+        try:
+            return await self._handle(request)
+        except ProtocolError as error:
+            return rejection_of(error)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await lifespan(receive, send)
-        elif scope["type"] == "http" and scope["path"] == "/bystander":
-            await receive()
-            await reply(send)
         else:
-            await handle(scope, receive, send)
+            await serve_request(self, scope, receive, send)
 
-    return app
+
+def serving(handle: Handle) -> Served:
+    return Served(handle)
 
 
 @asynccontextmanager

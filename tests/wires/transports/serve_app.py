@@ -12,8 +12,10 @@ from functools import partial
 from typing import Any
 
 import trio
-from hypercorn_peer import reply
+from hypercorn_peer import Told, reply
 
+from trio_mcp_transports.asgi.requests import Request
+from trio_mcp_transports.asgi.responses import HttpApp, Response, StreamPart
 from trio_mcp_transports.hypercorn import serve as serving
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
 
@@ -22,60 +24,87 @@ def say(*what: object) -> None:
     print(*what, flush=True)
 
 
-class App:
+class Streamed(Told):
+    """Events until the drain, and then a last one."""
+
+    def __init__(self, app: App) -> None:
+        super().__init__()
+        self.body(b"first", more=True)
+        app.streams.append(self)
+
+
+class Flood(Told):
+    """A response without end."""
+
+    @property
+    def is_ready(self) -> bool:
+        return True
+
+    def take_part(self) -> StreamPart | None:
+        return super().take_part() if self._parts else None
+
+    async def wait_part(self) -> StreamPart:
+        await trio.lowlevel.checkpoint()
+        return StreamPart(None, bytes(1 << 20), is_last=False)
+
+
+class App(HttpApp):
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
         self.drained = trio.Event()
+        self.streams: list[Streamed] = []
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
-            return
-        say(scope["path"])
+        await self._lifespan(receive, send)
+
+    async def respond(self, request: Request) -> Response:
+        say(request.path)
         try:
-            await getattr(self, scope["path"][1:])(receive, send)
+            response: Response = await getattr(self, request.path[1:])()
         except trio.Cancelled:
-            say("cancelled", scope["path"])
+            say("cancelled", request.path)
             raise
+        return response
 
     async def on_drain(self) -> None:
         say("on_drain")
         self.drained.set()
+        for stream in self.streams:
+            stream.body(b"last", more=False)
         if self.options.get("drain_fails"):
             raise LookupError("on_drain")
         await trio.sleep(self.options.get("drain_takes", 0))
         say("on_drain done")
 
-    async def ok(self, receive: Any, send: Any) -> None:
-        await reply(send, b"ok")
+    async def ok(self) -> Response:
+        return reply(b"ok")
 
-    async def stream(self, receive: Any, send: Any) -> None:
-        """Events until the drain, and then a last one."""
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"first", "more_body": True})
-        await self.drained.wait()
-        await send({"type": "http.response.body", "body": b"last"})
+    async def stream(self) -> Response:
+        return Streamed(self)
 
-    async def call(self, receive: Any, send: Any) -> None:
+    async def call(self) -> Response:
         """An answer that is ready when the drain has begun."""
         await self.drained.wait()
-        await reply(send, b"done")
+        return reply(b"done")
 
-    async def hang(self, receive: Any, send: Any) -> None:
+    async def hang(self) -> Response:
         await trio.sleep_forever()
+        raise AssertionError
 
-    async def shield(self, receive: Any, send: Any) -> None:
+    async def shield(self) -> Response:
         with trio.CancelScope(shield=True):
             await trio.sleep_forever()
+        raise AssertionError
 
-    async def block(self, receive: Any, send: Any) -> None:
+    async def block(self) -> Response:
         while not self.drained.is_set():
             time.sleep(0.01)  # noqa: ASYNC251
+        return reply()
 
-    async def flood(self, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        while True:
-            await send({"type": "http.response.body", "body": bytes(1 << 20), "more_body": True})
+    async def flood(self) -> Response:
+        flood = Flood()
+        flood.body(b"x", more=True)
+        return flood
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from hypercorn_peer import reply, running, serving
 
+from trio_mcp_transports.asgi.requests import Request
+from trio_mcp_transports.asgi.responses import KnownResponse, Response
+from trio_mcp_transports.hypercorn.body import MAX_DISCARDED_BYTES
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
-from trio_mcp_transports.hypercorn.request_head import MAX_DISCARDED_BYTES
 
 REFUSED = (405, b"no")
 
@@ -17,8 +17,8 @@ def post(*headers: str) -> bytes:
     return "\r\n".join(["POST / HTTP/1.1", "host: x", *headers, "", ""]).encode()
 
 
-async def refuse(_scope: Any, _receive: Any, send: Any) -> None:
-    await reply(send, b"no", 405)
+async def refuse(_request: Request) -> Response:
+    return reply(b"no", 405)
 
 
 @pytest.mark.parametrize("size", [0, 5, MAX_DISCARDED_BYTES])
@@ -45,10 +45,8 @@ async def test_an_answer_says_that_its_connection_is_closed_where_the_rest_may_b
 
 
 async def test_an_answer_that_sets_the_header_itself_sets_it_once() -> None:
-    async def too_large(_scope: Any, _receive: Any, send: Any) -> None:
-        headers = [(b"content-length", b"0"), (b"connection", b"close")]
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
-        await send({"type": "http.response.body", "body": b""})
+    async def too_large(_request: Request) -> Response:
+        return KnownResponse(413, headers=[(b"connection", b"close")])
 
     async with running(serving(too_large)) as server, server.client() as client:
         await client.send(post("transfer-encoding: chunked"))

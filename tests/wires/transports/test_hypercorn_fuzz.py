@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from random import Random
-from typing import Any
 
 import pytest
 import trio
 import trio.testing
 from hypercorn_peer import GET, SOON, Server, answer, bystander, frame, get, reply, running, serving, upgrade
 
+from trio_mcp_transports.asgi.requests import Request
+from trio_mcp_transports.asgi.responses import Response
 from trio_mcp_transports.hypercorn.config import guarded_config
 from trio_mcp_transports.hypercorn.connections import connections_of
 
@@ -45,12 +46,9 @@ def mutated(random: Random) -> bytes:
     return bytes(data)
 
 
-async def application(scope: Any, receive: Any, send: Any) -> None:
+async def application(request: Request) -> Response:
     """Echo WebSocket messages; read a request before it is answered, or not."""
-    if scope.get("method") == "PUT":
-        await reply(send)
-    else:
-        await answer(scope, receive, send)
+    return reply() if request.method == "PUT" else await answer(request)
 
 
 async def attack(server: Server, data: bytes, cut: int, patience: float) -> None:

@@ -1,4 +1,4 @@
-"""What the guard adds to hypercorn: one connection never ends, blocks or starves the others, and its app is told the truth."""
+"""Our connection under hypercorn: one never ends, blocks or starves the others, and its application is told the truth."""
 
 from __future__ import annotations
 
@@ -25,27 +25,32 @@ from hypercorn_peer import (
     Client,
     Exchanges,
     Server,
+    Told,
     answer,
     bystander,
+    echo,
     frame,
     get,
+    lifespan,
     reply,
     running,
     serving,
     soon,
     upgrade,
+    whole_body,
 )
 from hyperframe.frame import HeadersFrame, SettingsFrame
 
 from trio_mcp.runtime import MemoryBudget
 from trio_mcp.session.sizes import CONNECTION_SIZE
+from trio_mcp_transports.asgi.requests import Request
+from trio_mcp_transports.asgi.responses import KnownResponse, MessageSocket, Response, StreamPart, Upgrade
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, GuardedConfig, guarded_config
 from trio_mcp_transports.hypercorn.connections import connection_limit
 from trio_mcp_transports.hypercorn.worker import UnsupportedHypercorn, install, serve_connection
 
 NOT_NOW = 0.5  # seconds in which something that must not happen does not happen
 guarded = running
-ACCEPT = {"type": "websocket.accept", "subprotocol": None, "headers": []}
 
 
 @pytest.fixture
@@ -93,16 +98,11 @@ SURPRISES = [
 ]
 
 
-def raising(error: BaseException, after: str = "") -> Any:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        if after:
-            headers = [] if after == "body" else [(b"content-length", b"2")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-        if after == "body":
-            await send({"type": "http.response.body", "body": b"a", "more_body": True})
+def raising(error: BaseException) -> Any:
+    async def handle(_request: Request) -> Response:
         raise error
 
-    return serving(app)
+    return serving(handle)
 
 
 @pytest.mark.parametrize("error", SURPRISES, ids=repr)
@@ -117,8 +117,8 @@ async def test_whatever_the_app_raises_ends_only_its_own_exchange(
 async def test_failures_that_peers_cause_again_and_again_are_logged_once_for_each_kind(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        raise KeyError(scope["path"]) if scope["path"] == "/" else ValueError(scope["path"])
+    async def app(request: Request) -> Response:
+        raise KeyError(request.path) if request.path == "/" else ValueError(request.path)
 
     async with guarded(serving(app), guarded_config()) as server:
         for path in ("/", "/x") * 3:
@@ -135,36 +135,41 @@ async def test_refused_connections_are_logged_once(caplog: pytest.LogCaptureFixt
     assert (record.levelname, "max_connections" in record.message) == ("WARNING", True)
 
 
-async def test_an_app_that_fails_before_its_first_body_bytes_is_answered_with_500() -> None:
-    async with guarded(raising(ValueError(), "head"), guarded_config()) as server, bystander(server):
-        assert await server.ask() == (500, b"")
+async def test_a_response_that_fails_in_the_middle_of_its_body_is_left_unfinished() -> None:
+    class Failing(Told):
+        def take_part(self) -> StreamPart | None:
+            if not self._parts:
+                raise ValueError
+            return super().take_part()
 
+    failing = Failing()
 
-async def test_an_app_that_fails_in_the_middle_of_its_body_leaves_it_unfinished() -> None:
-    async with guarded(raising(ValueError(), "body")) as server, bystander(server), server.client() as client:
+    async def app(_request: Request) -> Response:
+        failing.body(b"a", more=True)
+        return failing
+
+    async with guarded(serving(app)) as server, bystander(server), server.client() as client:
         await client.send(GET)
-        assert (await client.rest()).endswith(b"\r\n\r\n1\r\na\r\n")
+        assert (await client.until(b"a\r\n")).endswith(b"\r\n\r\n1\r\na\r\n")
+        failing.fail()
+        assert await client.rest() == b""
+        await soon(failing.lost)
 
 
 @pytest.mark.parametrize(
-    "messages",
+    "response",
     [
-        [],
-        [{"type": "http.response.body", "body": b"x"}],
-        [{"type": "http.response.start", "status": 200, "headers": []}],
-        [{"type": "http.response.start", "status": 200, "headers": [(b"bad\nname", b"x")]}],
-        [{"type": "http.response.start", "status": "x", "headers": []}],
-        [
-            {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1")]},
-            {"type": "http.response.body", "body": b"too long"},
-        ],
-        [{"type": "nonsense"}],
+        None,
+        KnownResponse(200, headers=[(b"bad\nname", b"x")]),
+        KnownResponse(200, headers=[(b"name", b"x\r\ny: z")]),
+        KnownResponse(20),
+        Upgrade(None, echo, lambda: None),
     ],
 )
-async def test_an_app_that_breaks_asgi_gets_its_client_a_500(messages: list[dict[str, Any]]) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        for message in messages:
-            await send(message)
+async def test_a_response_that_cannot_be_sent_is_a_500(response: Any) -> None:
+    async def app(_request: Request) -> Response:
+        found: Response = response
+        return found
 
     async with guarded(serving(app)) as server, bystander(server):
         assert await server.ask() == (500, b"")
@@ -175,7 +180,7 @@ async def test_an_error_of_the_connection_itself_is_logged_and_closes_it(
 ) -> None:
     async with guarded(serving(answer), guarded_config()) as server, bystander(server):
         with monkeypatch.context() as patch:
-            patch.setattr("trio_mcp_transports.hypercorn.http1.check_request", lambda *_: 1 / 0)
+            patch.setattr("trio_mcp_transports.hypercorn.http1.read_head", lambda *_: 1 / 0)
             async with server.client() as client:
                 await client.send(GET)
                 assert await client.rest() == b""
@@ -185,53 +190,44 @@ async def test_an_error_of_the_connection_itself_is_logged_and_closes_it(
 # Stalled readers
 
 
-class Sender:
-    """An app that sends without end, at once or after its client has left, and records how that ended."""
+class Flood(Told):
+    """A response without end."""
 
-    def __init__(self, *, after_disconnect: bool = False) -> None:
-        self.after_disconnect = after_disconnect
-        self.started = trio.Event()
-        self.ended = trio.Event()
-        self.error: BaseException | None = None
-        self.sent = 0
+    async def wait_part(self) -> StreamPart:
+        await trio.lowlevel.checkpoint()
+        return StreamPart(None, bytes(65536), is_last=False)
 
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"x", "more_body": True})
-        self.started.set()
-        try:
-            while self.after_disconnect and (await receive())["type"] != "http.disconnect":
-                pass
-            while True:
-                await send({"type": "http.response.body", "body": bytes(65536), "more_body": True})
-                self.sent += 1
-        except BaseException as error:
-            self.error = error
-            raise
-        finally:
-            self.ended.set()
+    @property
+    def is_ready(self) -> bool:
+        return True
+
+    def take_part(self) -> StreamPart | None:
+        return super().take_part() if self._parts else None
+
+    async def __call__(self, _request: Request) -> Response:
+        self.body(b"x", more=True)
+        return self
 
 
 @asynccontextmanager
-async def stalled(server: Server, flood: Sender) -> Any:
+async def stalled(server: Server, flood: Flood) -> Any:
     """A client that asks and then reads nothing."""
     async with server.client(receive_buffer=4096) as client:
         await client.send(GET)
-        await flood.started.wait()
+        await client.until(b"x\r\n")
         yield client
 
 
-async def test_a_stalled_reader_is_cut_off_and_its_app_told() -> None:
-    flood = Sender()
+async def test_a_stalled_reader_is_cut_off_and_its_response_told() -> None:
+    flood = Flood()
     async with guarded(serving(flood), limited(send_timeout=0.3)) as server, bystander(server):
         async with stalled(server, flood) as client:
-            await soon(flood.ended)
-            assert isinstance(flood.error, OSError)
+            await soon(flood.lost)
             assert len(await client.rest()) < 64 << 20
 
 
 async def test_a_stalled_reader_does_not_block_the_shutdown() -> None:
-    flood, config = Sender(), limited(send_timeout=60)
+    flood, config = Flood(), limited(send_timeout=60)
     config.graceful_timeout = 0.1
     async with guarded(serving(flood), config) as server, stalled(server, flood):
         server.stop.set()
@@ -240,77 +236,94 @@ async def test_a_stalled_reader_does_not_block_the_shutdown() -> None:
 
 
 async def test_a_stalled_reader_does_not_block_a_cancel() -> None:
-    flood = Sender()
+    flood = Flood()
     with trio.fail_after(SOON):
         async with guarded(serving(flood), limited(send_timeout=60)) as server, stalled(server, flood):
             pass
 
 
-async def test_a_slow_reader_that_goes_on_reading_is_not_cut_off() -> None:
-    took: list[float] = []
+async def test_a_slow_reader_that_goes_on_reading_is_not_cut_off(app: Exchanges) -> None:
     body = bytes(4 << 20)
-
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        start = trio.current_time()
-        await reply(send, body)
-        took.append(trio.current_time() - start)
-
     async with guarded(serving(app), limited(send_timeout=0.2)) as server:
         async with server.client(receive_buffer=4096) as client:
             await client.send(GET)
+            exchange, start = await app.next(), trio.current_time()
+            exchange.reply(body)
             await client.head()
             for _ in range(len(body) >> 12):
                 assert await client.exactly(4096) == body[:4096]
                 await trio.sleep(0.0005)  # the pace of the reader
-    assert took[0] > 0.2
+            await soon(exchange.response.finished)
+            assert trio.current_time() - start > 0.2
 
 
-async def test_writes_from_several_tasks_stay_whole_and_in_order(app: Exchanges) -> None:
-    async with guarded(serving(app)) as server, server.client(receive_buffer=4096) as client:
+class Socket:
+    """A WebSocket that the test holds."""
+
+    def __init__(self) -> None:
+        self.accepted, self.lost, self.over = trio.Event(), trio.Event(), trio.Event()
+        self.socket: MessageSocket
+
+    async def __call__(self, _request: Request) -> Response:
+        return Upgrade(None, self._serve, self.lost.set)
+
+    async def _serve(self, socket: MessageSocket) -> None:
+        socket.open(1 << 30, self.lost.set)
+        self.socket = socket
+        self.accepted.set()
+        while await socket.receive_many():
+            pass
+        self.over.set()
+
+
+async def test_writes_from_several_tasks_stay_whole_and_in_order() -> None:
+    held = Socket()
+    async with guarded(serving(held)) as server, server.client(receive_buffer=4096) as client:
         await client.send(upgrade())
-        exchange = await app.next()
-        await exchange.receive()
-        await exchange.send(ACCEPT)
         await client.head()
+        await soon(held.accepted)
         async with trio.open_nursery() as nursery:
             for letter in (b"a", b"b", b"c"):
-                nursery.start_soon(exchange.send, {"type": "websocket.send", "bytes": letter * 60_000})
+                nursery.start_soon(held.socket.send_many, [letter * 60_000])
             frames = [await client.frame() for _ in range(3)]
         assert sorted(payload for _, payload in frames) == [letter * 60_000 for letter in (b"a", b"b", b"c")]
 
 
 async def test_a_cancel_of_the_app_does_not_tear_a_message() -> None:
-    started, scope_of_app = trio.Event(), trio.CancelScope()
+    held, scope_of_app, ended = Socket(), trio.CancelScope(), trio.Event()
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
+    async def send() -> None:
         with scope_of_app:
-            started.set()
-            await reply(send, bytes(4 << 20))
-            await trio.lowlevel.checkpoint()
+            for _ in range(70):
+                await held.socket.send_many([b"x" * 60_000])
+        ended.set()
 
-    async with guarded(serving(app)) as server, server.client(receive_buffer=4096) as client:
-        await client.send(GET)
-        await started.wait()
-        await trio.testing.wait_all_tasks_blocked()
-        scope_of_app.cancel()  # its send waits for us to read
-        assert (await client.response())[2] == bytes(4 << 20)
-        assert await client.ask(get("/bystander")) == (200, b"ok")
+    async with guarded(serving(held)) as server, server.client(receive_buffer=4096) as client:
+        await client.send(upgrade())
+        await client.head()
+        await soon(held.accepted)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send)
+            await trio.testing.wait_all_tasks_blocked()
+            scope_of_app.cancel()  # its send waits for us to read
+            nursery.start_soon(held.socket.send_many, [b"the last"])
+            while (frame := await client.frame())[1] != b"the last":
+                assert frame[1] == b"x" * 60_000
+            await soon(ended)
 
 
 # Disconnects
 
 
-async def test_a_send_to_a_client_that_left_raises_and_is_no_error_of_the_app(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    app = Sender(after_disconnect=True)
+async def test_a_client_that_left_is_no_error(app: Exchanges, caplog: pytest.LogCaptureFixture) -> None:
     async with guarded(serving(app), guarded_config()) as server, bystander(server):
         async with server.client() as client:
             await client.send(GET)
+            exchange = await app.next()
+            exchange.body(b"a", more=True)
             await client.head()
-        await soon(app.ended)
-        assert app.sent == 0
-        assert isinstance(app.error, OSError)
+        await exchange.until_disconnect()
+        exchange.body(b"b", more=False)
     assert not caplog.records
 
 
@@ -328,7 +341,7 @@ async def test_pipelined_requests_are_answered_in_order(app: Exchanges) -> None:
         await client.send(GET + get("/bystander") + b"GET /bystander HTT")
         exchange = await app.next()
         await client.send(b"P/1.1\r\nhost: x\r\n\r\n")
-        await exchange.reply()
+        exchange.reply()
         assert [(await client.response())[2] for _ in range(3)] == [b"ok"] * 3
 
 
@@ -338,7 +351,7 @@ async def test_nothing_stays_counted_of_requests_that_came_before_their_turn(app
         await client.send(GET + get("/bystander") + b"GET /bystander HTT")
         exchange = await app.next()
         await client.send(b"P/1.1\r\nhost: x\r\n\r\n")
-        await exchange.reply()
+        exchange.reply()
         assert [(await client.response())[2] for _ in range(3)] == [b"ok"] * 3
         assert await client.ask(get("/bystander")) == (200, b"ok")
         assert await client.ask(get("/bystander")) == (200, b"ok")
@@ -346,16 +359,16 @@ async def test_nothing_stays_counted_of_requests_that_came_before_their_turn(app
 
 
 class Steps(trio.abc.Instrument):
-    """Counts the steps that the tasks of connections and of their exchanges take."""
+    """Counts the steps that the tasks of connections take."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count += task.name.endswith(("._run_handler", ".run_app"))
+        self.count += task.name.endswith("._run_handler")
 
 
-async def test_a_request_that_comes_whole_takes_two_steps() -> None:
+async def test_a_request_that_comes_whole_takes_one_step() -> None:
     steps = Steps()
     async with guarded(serving(answer)) as server, server.client() as client:
         assert await client.ask() == (200, b"ok")
@@ -363,30 +376,7 @@ async def test_a_request_that_comes_whole_takes_two_steps() -> None:
         for _ in range(10):
             assert await client.ask() == (200, b"ok")
         trio.lowlevel.remove_instrument(steps)
-    # The reader hands it to the application, which answers; neither wakes the other.
-    assert steps.count == 20
-
-
-async def test_an_app_that_sends_without_a_pause_lets_others_run() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        turns.clear()
-        for _ in range(50):
-            await send({"type": "http.response.body", "body": b"a", "more_body": True})
-        seen.append(len(turns))
-        await send({"type": "http.response.body", "body": b""})
-
-    async def bystand() -> None:
-        while True:
-            await trio.lowlevel.checkpoint()
-            turns.append(1)
-
-    turns, seen = list[int](), list[int]()
-    async with guarded(serving(app)) as server, trio.open_nursery() as nursery:
-        nursery.start_soon(bystand)
-        assert await server.ask() == (200, b"a" * 50)
-        nursery.cancel_scope.cancel()
-    assert seen[0] >= 40
+    assert steps.count == 10
 
 
 async def test_a_client_that_pipelines_more_than_the_limit_is_cut_off(app: Exchanges) -> None:
@@ -399,36 +389,25 @@ async def test_a_client_that_pipelines_more_than_the_limit_is_cut_off(app: Excha
             await exchange.until_disconnect()
 
 
-async def test_receive_gives_the_disconnect_again_and_again(app: Exchanges) -> None:
-    async with guarded(serving(app)) as server:
-        async with server.client() as client:
-            await client.send(GET)
-        exchange = await app.next()
-        with trio.fail_after(SOON):
-            seen = [(await exchange.receive())["type"] for _ in range(4)]
-    assert seen == ["http.request", *["http.disconnect"] * 3]
-
-
 # HTTP/1.1
 
 
-async def test_head_and_body_arrive_together_and_a_short_request_is_one_event(app: Exchanges) -> None:
+async def test_a_body_that_came_with_its_head_needs_no_wait(app: Exchanges) -> None:
     async with guarded(serving(app)) as server, server.client() as client:
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc")
         exchange = await app.next()
-        assert await exchange.receive() == {"type": "http.request", "body": b"abc", "more_body": False}
-        await exchange.reply(b"hello")
-        assert (await client.stream.receive_some()).endswith(b"hello")
+        assert exchange.request.body.whole == b"abc"
+        exchange.reply(b"hello")
+        assert (await client.stream.receive_some()).endswith(b"hello")  # type: ignore[attr-defined]
 
 
-async def test_an_empty_chunk_sends_the_response_head_at_once(app: Exchanges) -> None:
+async def test_an_empty_part_sends_the_response_head_at_once(app: Exchanges) -> None:
     async with guarded(serving(app)) as server, server.client() as client:
         await client.send(GET)
         exchange = await app.next()
-        await exchange.start()
-        await exchange.body(b"", more=True)
+        exchange.body(b"", more=True)
         assert (await client.head())[0] == 200
-        await exchange.body(b"late", more=False)
+        exchange.body(b"late", more=False)
         assert await client.exactly(14) == b"4\r\nlate\r\n0\r\n\r\n"
 
 
@@ -442,13 +421,9 @@ async def test_a_head_request_is_answered_without_a_body() -> None:
 async def test_a_body_is_read_whatever_way_it_comes() -> None:
     bodies: list[bytes] = []
 
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        body, more = b"", True
-        while more:
-            message = await receive()
-            body, more = body + message["body"], message["more_body"]
-        bodies.append(body)
-        await reply(send)
+    async def app(request: Request) -> Response:
+        bodies.append(await whole_body(request))
+        return reply()
 
     big = bytes(range(256)) * 8192  # more than the queue holds
     async with guarded(serving(app)) as server, server.client() as client:
@@ -462,9 +437,9 @@ async def test_a_body_is_read_whatever_way_it_comes() -> None:
 
 
 async def test_an_early_refusal_is_read_by_a_client_that_is_still_sending() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
-        await reply(send, b"too large", 413)
+    async def app(request: Request) -> Response:
+        await request.body.receive()
+        return reply(b"too large", 413)
 
     size = 8 << 20
     async with guarded(serving(app)) as server, bystander(server):
@@ -473,13 +448,20 @@ async def test_an_early_refusal_is_read_by_a_client_that_is_still_sending() -> N
             assert await server.ask(head + bytes(size)) == (413, b"too large")
 
 
-async def test_an_app_that_answers_with_its_queue_full_is_not_stuck(app: Exchanges) -> None:
+async def test_a_body_that_is_not_read_stays_in_the_network() -> None:
+    answered = trio.Event()
+
+    async def app(_request: Request) -> Response:
+        await answered.wait()
+        return reply()
+
     async with guarded(serving(app)) as server, server.client() as client:
         await client.send(b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 90000000\r\n\r\n")
-        with trio.move_on_after(NOT_NOW):  # until more has come than the queue holds
+        with trio.move_on_after(NOT_NOW) as full:  # until more has come than the network holds
             while True:
                 await client.send(bytes(65536))
-        await (await app.next()).reply()
+        assert full.cancelled_caught
+        answered.set()
         assert (await client.response())[0] == 200
 
 
@@ -588,7 +570,7 @@ async def test_a_request_in_progress_has_no_deadline_of_the_connection(app: Exch
         exchange = await app.next()
         with trio.move_on_after(NOT_NOW):
             await exchange.until_disconnect()
-        await exchange.reply()
+        exchange.reply()
         assert (await client.response())[0] == 200
 
 
@@ -599,7 +581,7 @@ async def test_at_the_shutdown_idle_connections_close_and_busy_ones_finish(app: 
         exchange = await app.next()
         server.stop.set()
         assert await idle.rest() == b""
-        await exchange.reply()
+        exchange.reply()
         status, headers, _ = await busy.response()
         assert (status, headers["connection"]) == (200, "close")
         await soon(server.ended)
@@ -727,40 +709,45 @@ async def answer_pings(client: Client) -> None:
         await client.send(frame(10))
 
 
-async def test_a_websocket_send_after_the_client_left_raises(app: Exchanges) -> None:
-    async with guarded(serving(app)) as server, server.client() as client:
+async def test_a_websocket_send_after_the_client_left_raises() -> None:
+    held = Socket()
+    async with guarded(serving(held)) as server, server.client() as client:
         await client.send(upgrade())
-        exchange = await app.next()
-        assert (await exchange.receive())["type"] == "websocket.connect"
-        await exchange.send(ACCEPT)
         await client.head()
         await client.stream.aclose()
-        assert (await exchange.receive())["type"] == "websocket.disconnect"
+        await soon(held.lost)
+        await soon(held.over)
         with pytest.raises(OSError):
-            await exchange.send({"type": "websocket.send", "text": "x", "bytes": None})
-        await exchange.send({"type": "websocket.close", "code": 1000, "reason": None})
+            await held.socket.send_many([b"x"])
+        await held.socket.close(1000, "")
 
 
-@pytest.mark.parametrize("messages", [[], [{"type": "websocket.accept", "subprotocol": "not offered", "headers": []}]])
-async def test_a_websocket_app_that_fails_in_the_handshake_gets_its_client_a_500(messages: list[Any]) -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        for message in messages:
-            await send(message)
-
-    async with guarded(serving(app)) as server, bystander(server), server.client() as client:
+async def test_a_websocket_app_that_fails_in_the_handshake_gets_its_client_a_500() -> None:
+    async with guarded(raising(ValueError())) as server, bystander(server), server.client() as client:
         await client.send(upgrade())
         assert (await client.head())[0] == 500
         await client.rest()
 
 
+async def test_a_websocket_whose_app_fails_is_closed_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def fail(_socket: MessageSocket) -> None:
+        raise ValueError
+
+    async def app(_request: Request) -> Response:
+        return Upgrade(None, fail, lambda: None)
+
+    async with guarded(serving(app), guarded_config()) as server, bystander(server), server.websocket() as client:
+        assert (await client.frame())[1] == (1011).to_bytes(2, "big")
+    assert [record.message for record in caplog.records] == ["the ASGI app failed in a websocket exchange"]
+
+
 async def test_a_websocket_app_can_refuse_with_any_response() -> None:
-    async def app(scope: Any, receive: Any, send: Any) -> None:
-        headers = [(b"content-length", b"4")]
-        await send({"type": "websocket.http.response.start", "status": 401, "headers": headers})
-        await send({"type": "websocket.http.response.body", "body": b"whom", "more_body": False})
+    async def app(_request: Request) -> Response:
+        return reply(b"whom", 401)
 
     async with guarded(serving(app)) as server, server.client() as client:
         assert await client.ask(upgrade()) == (401, b"whom")
+        assert await client.rest() == b""
 
 
 async def test_a_websocket_that_ended_gives_its_place_back() -> None:
@@ -772,16 +759,32 @@ async def test_a_websocket_that_ended_gives_its_place_back() -> None:
                 pass
 
 
-async def test_frames_before_the_handshake_is_accepted_end_the_connection_and_tell_the_app(
-    app: Exchanges, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("is_asked", [True, False])
+async def test_frames_before_the_handshake_is_accepted_end_the_connection(
+    is_asked: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    asked, opened, lost = trio.Event(), trio.Event(), trio.Event()
+
+    async def open_door() -> None:
+        asked.set()
+        await opened.wait()
+
+    async def app(request: Request) -> Response:
+        await request.watch(open_door(), trio.CancelScope())
+        return Upgrade(None, echo, lost.set)
+
     async with guarded(serving(app), guarded_config()) as server, server.client() as client:
-        await client.send(upgrade() + frame(1, b"early"))
-        exchange = await app.next()
+        early = frame(1, b"early")
+        await client.send(upgrade() if is_asked else upgrade() + early)
+        if is_asked:
+            await soon(asked)
+            await client.send(early)
+            await trio.testing.wait_all_tasks_blocked(0.01)
+        opened.set()
         assert (await client.head())[0] == 400
-        await exchange.until_disconnect()
-        exchange.over.set()
         await client.rest()
+        assert lost.is_set() is is_asked
+        assert asked.is_set() is is_asked
     assert not caplog.records
 
 
@@ -826,7 +829,10 @@ async def test_a_connection_that_negotiated_http_2_is_left_to_hypercorn(certific
                 answered += await tls.receive_some(65536)
 
 
-async def test_the_connections_of_another_application_are_left_to_hypercorn(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("config", [Config(), guarded_config()], ids=["its own", "guarded"])
+async def test_the_connections_of_another_application_are_left_to_hypercorn(
+    config: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
     served: list[object] = []
     run = TCPServer.run
 
@@ -834,11 +840,18 @@ async def test_the_connections_of_another_application_are_left_to_hypercorn(monk
         served.append(self.app)
         await run(self)
 
+    async def other(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await lifespan(receive, send)
+            return
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
     monkeypatch.setattr(TCPServer, "run", counted)
-    async with guarded(serving(answer)) as server:
+    async with guarded(serving(answer), config) as server:
         assert await server.ask() == (200, b"ok")
     assert not served
-    async with guarded(serving(answer), ours=False) as server:
+    async with guarded(other, config) as server:
         assert await server.ask() == (200, b"ok")
     assert len(served) == 1
 
@@ -896,10 +909,14 @@ def test_a_hypercorn_that_someone_else_patched_is_refused(uninstalled: None, mon
 
 
 APP = """
+    from trio_mcp_transports.asgi.responses import HttpApp, KnownResponse
     from trio_mcp_transports.hypercorn.worker import install
 
-    async def serve(scope, receive, send):
-        if scope["type"] == "lifespan":
+    class Own(HttpApp):
+        async def respond(self, request):
+            return KnownResponse(200, b"ok")
+
+        async def __call__(self, scope, receive, send):
             while True:
                 kind = (await receive())["type"]
                 if kind == "lifespan.startup":
@@ -907,14 +924,6 @@ APP = """
                 await send({"type": kind + ".complete"})
                 if kind == "lifespan.shutdown":
                     return
-        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
-        await send({"type": "http.response.body", "body": b"ok"})
-
-    class Own:
-        is_trio_mcp = True
-
-        async def __call__(self, scope, receive, send):
-            await serve(scope, receive, send)
 
     app = Own()
 """

@@ -19,9 +19,11 @@ from typing import Any
 import pytest
 import serving
 import trio
-from hypercorn_peer import SOON, Client, Server, get, lifespan, reply
+from hypercorn_peer import SOON, Client, Served, Server, Told, get, reply
 
 from trio_mcp.session.transport import CannotListen
+from trio_mcp_transports.asgi.requests import Request
+from trio_mcp_transports.asgi.responses import Response
 from trio_mcp_transports.hypercorn.serve import HARD_END_STATUS, serve_asgi
 from trio_mcp_transports.signals import END_SIGNALS
 
@@ -177,15 +179,15 @@ async def test_an_app_that_refuses_to_end_is_ended_by_force(path: str) -> None:
 # By a cancel
 
 
-async def application(scope: Any, receive: Any, send: Any) -> None:
-    if scope["type"] == "lifespan":
-        await lifespan(receive, send)
-    elif scope["path"] == "/hang":
-        await send({"type": "http.response.start", "status": 200, "headers": []})
-        await send({"type": "http.response.body", "body": b"", "more_body": True})
-        await trio.sleep_forever()
-    else:
-        await reply(send)
+async def handle(request: Request) -> Response:
+    if request.path != "/hang":
+        return reply()
+    told = Told()
+    told.body(b"", more=True)
+    return told
+
+
+application = Served(handle)
 
 
 async def test_a_cancel_ends_everything_at_once_and_leaves_the_signals_as_they_were() -> None:

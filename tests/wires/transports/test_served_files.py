@@ -31,7 +31,6 @@ from serving import IMPORTS, SOON, START, child, served
 from trio_mcp import Client, Disconnected, HttpOptions, Server
 from trio_mcp.base import log_setup
 from trio_mcp.cli import parameters
-from trio_mcp_transports.http import asgi_app
 
 HERE = Path(__file__).parent
 FILE = HERE / "signed_app.py"
@@ -250,20 +249,6 @@ async def test_a_websocket_is_one_record_of_the_access_log(caplog: pytest.LogCap
                 pass
         records = [record.fields["http"] for record in caplog.records if record.name == "trio_mcp.access"]  # type: ignore[attr-defined]
     assert [(record["method"], record["status"], record["path"]) for record in records] == [("WEBSOCKET", 101, "/mcp")]
-
-
-def test_the_default_server_takes_requests_directly_and_one_that_must_see_each_does_not() -> None:
-    server = Server("shop")
-
-    def takes(**given: Any) -> bool:
-        return asgi_app(server, **given).takes_direct_requests
-
-    assert takes()
-    assert takes(root_path="/api")
-    assert not takes(access_log=True)
-    assert not takes(trusted_proxies=["10.0.0.1"])
-    server.route("/hook")(_nothing)
-    assert takes()
 
 
 async def _nothing(_: object) -> Any:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import Any
 
-import h11
 import pytest
 import trio
 from dear_reads import AT_ONCE, DEAR_READS, ORDER, READS, DearReads, dear_read, dear_uri
 from hypercorn.config import Config
 from hypercorn.trio.worker_context import WorkerContext
-from hypercorn_peer import GET, Exchanges, answer, frame, running, serving, upgrade
+from hypercorn_peer import GET, Exchanges, answer, echo, frame, running, serving, upgrade
 from hypothesis import example, given, strategies as st
 from peer import encoded, hello
 from stage import Stage
@@ -30,11 +29,12 @@ from trio_mcp.runtime import MemoryBudget, Outbox
 from trio_mcp.runtime.loop_turn import TURN
 from trio_mcp.session import ANONYMOUS
 from trio_mcp.session.channel import read_all
-from trio_mcp_transports.asgi.messages import AuthorizedRequest, Binary
+from trio_mcp_transports.asgi.requests import Request
+from trio_mcp_transports.asgi.responses import Binary, MessageSocket, Response, Upgrade
 from trio_mcp_transports.http import asgi_app
 from trio_mcp_transports.hypercorn import response
 from trio_mcp_transports.hypercorn.config import ConnectionLimits, guarded_config
-from trio_mcp_transports.hypercorn.exchange import ConnectionFacts
+from trio_mcp_transports.hypercorn.connections import ConnectionFacts
 from trio_mcp_transports.hypercorn.frames import (
     BYTES_PER_FRAGMENT,
     MAX_FRAGMENTS,
@@ -43,10 +43,9 @@ from trio_mcp_transports.hypercorn.frames import (
     read_close,
     text_frame,
 )
-from trio_mcp_transports.hypercorn.inbox import MAX_QUEUED_MESSAGES, Inbox
 from trio_mcp_transports.hypercorn.response import Writer
 from trio_mcp_transports.hypercorn.websocket import FRAMES_IN_TURN, WebSocketExchange
-from trio_mcp_transports.websocket.endpoint import AsgiWebSocket
+from trio_mcp_transports.websocket.endpoint import WebSocketChannel
 
 LIMIT = 60.0
 
@@ -249,20 +248,18 @@ def test_what_is_kept_of_a_message_and_a_large_read_are_counted_until_they_are_u
 
 
 @pytest.fixture
-def exchanges() -> Exchanges:
-    return Exchanges()
-
-
-@pytest.fixture
 async def peer() -> AsyncIterator[RawPeer]:
     async with served(Stage().server) as url, raw(url) as peer:
         yield peer
 
 
 class Unwritten:
-    """Where a WebSocket writes that no connection carries."""
+    """A connection that carries nothing, and what its WebSocket writes."""
 
     def __init__(self) -> None:
+        self.facts = ConnectionFacts(None, Config(), WorkerContext(None), None, None, False, False)  # type: ignore[arg-type]
+        self.account = MemoryBudget().open()
+        self.writer = self
         self.written: list[bytes] = []
 
     def write_now(self, data: bytes) -> bool:
@@ -272,31 +269,18 @@ class Unwritten:
     async def write(self, _data: bytes) -> None:
         await trio.lowlevel.checkpoint()
 
-    async def accept(self, _headers: object) -> None: ...
-
-    async def end_response(self) -> None: ...
+    def end_websocket(self) -> None: ...
 
 
-def websocket(
-    data: Iterable[bytes] = (), inbox: Inbox | None = None, writer: Unwritten | None = None
-) -> WebSocketExchange:
+def accepted(*data: bytes, owner: Unwritten | None = None) -> WebSocketExchange:
     """A WebSocket that no connection carries, which is to receive these bytes, read by read, and then the end."""
-    http, reads = h11.Connection(h11.SERVER), iter(data)
-    http.receive_data(upgrade())
-    facts = ConnectionFacts(None, Config(), WorkerContext(None), {}, None, None, None, False)  # type: ignore[arg-type]
-    account, unwritten = MemoryBudget().open(), writer or Unwritten()
+    reads = iter(data)
 
     async def receive() -> bytes:
         return next(reads, b"")
 
-    parts = (facts, http.next_event(), inbox or Inbox(9, account), unwritten, unwritten, account, receive, None)
-    return WebSocketExchange(*parts, is_direct=inbox is None)  # type: ignore[arg-type]
-
-
-async def accepted(*data: bytes, inbox: Inbox | None = None, writer: Unwritten | None = None) -> WebSocketExchange:
-    exchange = websocket(data, inbox, writer)
+    exchange = WebSocketExchange(owner or Unwritten(), receive, echo, None)  # type: ignore[arg-type]
     exchange.open(1 << 20, lambda: None)
-    await exchange.send({"type": "websocket.accept"})
     return exchange
 
 
@@ -328,7 +312,7 @@ class Steps(trio.abc.Instrument):
         self.count = 0
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
-        self.count += task.name.endswith(("._run_handler", ".run_app"))
+        self.count += task.name.endswith("._run_handler")
 
 
 async def test_a_message_is_one_step_of_the_task_that_reads(peer: RawPeer) -> None:
@@ -385,14 +369,13 @@ async def test_an_answer_that_the_kernel_takes_in_part_is_finished_before_anythi
     assert heard == {call: f"{number} " * 100 for number, call in enumerate(calls)}
 
 
-async def test_nothing_is_sent_at_once_before_the_upgrade_or_after_the_close() -> None:
-    writer = Unwritten()
-    assert not websocket(writer=writer).send_nowait(b"{}")
-    exchange = await accepted(frame(CLOSE, b""), writer=writer)
+async def test_nothing_is_sent_at_once_after_the_close() -> None:
+    owner = Unwritten()
+    exchange = accepted(frame(CLOSE, b""), owner=owner)
     assert exchange.send_nowait(b"{}")
     await exchange.receive_many()
     assert not exchange.send_nowait(b"{}")
-    assert writer.written == [b"\x81\x02{}"]
+    assert owner.written == [b"\x81\x02{}"]
 
 
 async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_message(peer: RawPeer) -> None:
@@ -404,12 +387,12 @@ async def test_what_looks_like_a_frame_inside_a_message_is_a_part_of_that_messag
     assert (await peer.closed())[0] == 1007  # as text it is no UTF-8
 
 
-async def test_an_application_behind_asgi_gets_the_messages_in_order_whatever_their_frames() -> None:
+async def test_messages_come_in_order_whatever_their_frames() -> None:
     burst, expected = b"", list[bytes]()
     for number in range(100):
         text = b"%d" % number
-        burst += frame(TEXT, text) + frame(TEXT, b"half", first=0) + frame(PING) + frame(0, text) + frame(2, text)
-        expected += [text, b"half" + text, text]
+        burst += frame(TEXT, text) + frame(TEXT, b"half", first=0) + frame(PING) + frame(0, text)
+        expected += [text, b"half" + text]
     async with running(serving(answer), guarded_config()) as server, server.websocket() as client:
         await client.send(burst)
         heard = list[bytes]()
@@ -421,7 +404,7 @@ async def test_an_application_behind_asgi_gets_the_messages_in_order_whatever_th
 
 
 async def test_the_messages_of_a_read_that_were_not_taken_are_the_next_ones() -> None:
-    stream = await accepted(WHOLE + frame(TEXT, b"[1]") + frame(TEXT, b"[2]"), frame(TEXT, b"[3]"))
+    stream = accepted(WHOLE + frame(TEXT, b"[1]") + frame(TEXT, b"[2]"), frame(TEXT, b"[3]"))
     assert next(iter(await stream.receive_many())) == b"{}"
     first, second = await stream.receive_many()
     assert (first, second) == (b"[1]", b"[2]")
@@ -449,22 +432,15 @@ async def turns_of_others(reading: Any) -> int:
 
 @pytest.mark.parametrize("each", [frame(0, b"", first=0), frame(0, b"x" * 30, first=0), frame(10)], ids=len)
 async def test_others_have_a_turn_while_frames_are_read(each: bytes) -> None:
-    stream = await accepted(frame(TEXT, b"{", first=0) + each * (7 * FRAMES_IN_TURN))
+    stream = accepted(frame(TEXT, b"{", first=0) + each * (7 * FRAMES_IN_TURN))
     assert await turns_of_others(stream.receive_many) >= 6
-
-
-async def test_others_have_a_turn_while_messages_are_queued_for_an_application_behind_asgi() -> None:
-    count = 7 * FRAMES_IN_TURN
-    stream = await accepted(WHOLE * count, inbox=Inbox(count, MemoryBudget().open()))
-    assert await turns_of_others(stream.read) >= 6
 
 
 @pytest.mark.parametrize("each", [WHOLE, WHOLE[:1] + b"\x80" + bytes(4)], ids=["read in place", "empty"])
 async def test_others_have_a_turn_while_messages_are_passed_to_the_session(each: bytes) -> None:
     count, taken = 7 * TURN // 512, list[object]()
-    stream = await accepted(each * count)
-    incoming = AuthorizedRequest(stream.scope, stream.inbox.receive, stream.send, ANONYMOUS)
-    channel = AsgiWebSocket(incoming, JsonLimits())
+    stream = accepted(each * count)
+    channel = WebSocketChannel(stream, ANONYMOUS, JsonLimits())
 
     async def read() -> None:
         await read_all(channel, taken.append, Outbox())
@@ -547,39 +523,44 @@ async def test_an_upgrade_that_was_sent_before_an_answer_is_a_websocket_after_it
         assert await peer.text(await peer.leg("echo", {"text": "pipelined"})) == "pipelined"
 
 
-async def test_an_application_behind_asgi_may_have_an_upgrade_that_was_sent_before_an_answer(
-    exchanges: Exchanges,
-) -> None:
-    async with running(serving(exchanges), guarded_config()) as server, server.client() as client:
+async def test_an_upgrade_that_was_sent_while_a_response_is_open_waits_for_its_end() -> None:
+    exchanges = Exchanges()
+
+    async def handle(request: Request) -> Response:
+        return await (exchanges(request) if request.websocket is None else answer(request))
+
+    async with running(serving(handle), guarded_config()) as server, server.client() as client:
         await client.send(GET)
         first = await exchanges.next()
         await client.send(upgrade())
-        await first.reply()
+        first.reply()
         assert (await client.response())[2] == b"ok"
-        second = await exchanges.next()
-        assert (await second.receive())["type"] == "websocket.connect"
-        await second.send({"type": "websocket.accept"})
         assert (await client.head())[0] == 101
         await client.send(WHOLE)
-        assert (await second.receive())["text"] == "{}"
-        second.over.set()
+        assert await client.frame() == (0x80 | TEXT, b"{}")
 
 
-async def test_a_client_is_not_cut_for_a_silence_of_an_application_that_does_not_read(exchanges: Exchanges) -> None:
-    count = 2 * MAX_QUEUED_MESSAGES
-    async with running(serving(exchanges), guarded_config(websocket_ping_interval=0.05)) as server:
-        async with server.client() as client:
-            await client.send(upgrade())
-            exchange = await exchanges.next()
-            await exchange.receive()
-            await exchange.send({"type": "websocket.accept"})
-            await client.head()
-            await client.send(WHOLE * count)
+async def test_a_client_is_not_cut_for_a_silence_of_an_application_that_does_not_read() -> None:
+    opened, read = trio.Event(), list[object]()
+
+    async def serve(socket: MessageSocket) -> None:
+        await opened.wait()
+        while messages := await socket.receive_many():
+            read.extend(messages)
+
+    async def app(_request: Request) -> Response:
+        return Upgrade(None, serve, lambda: None)
+
+    async with running(serving(app), guarded_config(websocket_ping_interval=0.05)) as server:
+        async with server.websocket() as client:
+            await client.send(WHOLE * 500)
             for _ in range(5):
                 assert await client.frame() == (0x80 | PING, b"")
-            for _ in range(count):
-                assert (await exchange.receive())["text"] == "{}"
-            exchange.over.set()
+            opened.set()
+            await client.send(frame(CLOSE))
+            while (await client.frame())[0] != 0x80 | CLOSE:
+                pass
+    assert read == [b"{}"] * 500
 
 
 async def test_a_middleware_sees_the_messages_of_a_websocket() -> None:
@@ -622,7 +603,7 @@ async def test_frames_that_come_with_the_upgrade_are_refused_before_the_applicat
 @asynccontextmanager
 async def configured(stage: Stage, config: Config) -> AsyncIterator[RawPeer]:
     """A client of our application, served with these settings."""
-    async with running(asgi_app(stage.server), config, bare=True) as server:
+    async with running(asgi_app(stage.server), config) as server:
         async with raw(f"ws://127.0.0.1:{server.port}/mcp") as peer:
             yield peer
 
@@ -658,7 +639,7 @@ async def test_a_client_that_does_not_read_is_cut_in_time_and_its_calls_are_canc
     stage = Stage()
     stage.server.add_tool(large)
     config = guarded_config(limits=ConnectionLimits(send_timeout=0.3))
-    async with running(asgi_app(stage.server), config, bare=True) as server:
+    async with running(asgi_app(stage.server), config) as server:
         async with server.client(receive_buffer=4096) as client:
             peer = await RawPeer(client.stream, f"127.0.0.1:{server.port}", "/mcp").open()
             await peer.leg("wait")

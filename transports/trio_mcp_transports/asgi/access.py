@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 from trio_mcp.errors import ProtocolError
 from trio_mcp.http.hosts import LOOPBACK, check_hosts, check_origins, host_name
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST
+
+Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
 ALLOW = (b"allow", b"POST, GET, DELETE")
 SHUTTING_DOWN = "The server is shutting down. Try again in a moment."
@@ -49,9 +51,7 @@ class HttpRejection(ProtocolError):
     The error carries the id of the JSON-RPC request, where it has been read (L-RPC-3b).
     """
 
-    def __init__(
-        self, status: int, message: str, headers: Sequence[tuple[bytes, bytes]] = (), *, code: int = INVALID_REQUEST
-    ) -> None:
+    def __init__(self, status: int, message: str, headers: Headers = (), *, code: int = INVALID_REQUEST) -> None:
         super().__init__(message, code=code)
         self.status = status
         self.headers = headers
@@ -88,7 +88,7 @@ class Access:
         return host_name(authority) in LOOPBACK
 
 
-def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
+def read_headers(raw: Headers) -> Mapping[str, str]:
     """The headers by lower-case name.
 
     Raises:
@@ -104,7 +104,7 @@ def read_headers(raw: Sequence[tuple[bytes, bytes]]) -> Mapping[str, str]:
     return headers
 
 
-def repeated(raw: Sequence[tuple[bytes, bytes]]) -> dict[bytes, list[bytes]]:
+def repeated(raw: Headers) -> dict[bytes, list[bytes]]:
     """The headers that came more than once, with all their lines."""
     lines: dict[bytes, list[bytes]] = {}
     for name, value in raw:
@@ -160,24 +160,32 @@ class PostChecks:
         self._access = access
         self._passed: set[tuple[str | None, ...]] = set()
 
+    def have_passed(self, headers: Mapping[str, str]) -> bool:
+        """Return whether a head like this one has passed both."""
+        return seen_by_checks(headers) in self._passed
+
     def check(self, headers: Mapping[str, str]) -> None:
         """Raise as the two do."""
-        get = headers.get
-        # All that they look at.
-        seen = (
-            get("host"),
-            get("origin"),
-            get("sec-fetch-site"),
-            get("content-type"),
-            get("content-encoding"),
-            get("accept"),
-        )
+        seen = seen_by_checks(headers)
         if seen in self._passed:
             return
         check_access(headers, self._access)
         check_post(headers)
         if len(self._passed) < self.MAX_KEPT and sum(len(value or "") for value in seen) <= self.MAX_CHARS:
             self._passed.add(seen)
+
+
+def seen_by_checks(headers: Mapping[str, str]) -> tuple[str | None, ...]:
+    """Return all that `check_access` and `check_post` look at."""
+    get = headers.get
+    return (
+        get("host"),
+        get("origin"),
+        get("sec-fetch-site"),
+        get("content-type"),
+        get("content-encoding"),
+        get("accept"),
+    )
 
 
 def check_stream(headers: Mapping[str, str]) -> None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Hashable, Mapping
 from contextlib import AbstractContextManager, suppress
 from types import MappingProxyType, TracebackType
-from typing import Final, TypeAlias
+from typing import Final
 
 import trio
 
@@ -20,6 +20,7 @@ from trio_mcp.session.envelope import check_principal
 from trio_mcp.types import JsonObject
 
 from .access import HttpRejection
+from .requests import Watch, unwatched
 
 # Errors of an author's code, which are logged and end nothing but what they happened in.
 
@@ -75,9 +76,6 @@ class _LoggedFailures:
         return True
 
 
-Expiry: TypeAlias = Callable[[], Awaitable[None]]
-"""Returns when the credentials of an open connection are no longer accepted: its headers came once, and may expire."""
-
 AUTHENTICATION_SECONDS: Final = 10.0
 """How long the hook may take for one request."""
 
@@ -86,22 +84,30 @@ CHALLENGE = (b"www-authenticate", b"Bearer")
 
 
 async def authenticated_peer(
-    authenticate: Authenticate, headers: Mapping[str, str], connection: Hashable, records: RepeatedRecords
+    authenticate: Authenticate,
+    headers: Mapping[str, str],
+    connection: Hashable,
+    records: RepeatedRecords,
+    watch: Watch = unwatched,
 ) -> Peer:
     """Return the sender of a request, as the hook finds it in these headers.
 
     Args:
         connection: see `Peer`.
         records: what is wrong with the hook, which every request may show again.
+        watch: cancels the hook if the client leaves, where the server notices that.
 
     Raises:
+        ClientDisconnected: the client has left.
         HttpRejection: 401, the hook returned None; 503, it took longer than `AUTHENTICATION_SECONDS`; 500, it failed or
             returned something else. The log says what was wrong with the hook, the response does not.
     """
     found: str | Caller | None = None
     with trio.move_on_after(AUTHENTICATION_SECONDS) as asking:
-        found = await call_hook(authenticate, headers, records)
+        found = await watch(call_hook(authenticate, headers, records), asking)
     if asking.cancelled_caught:
+        if trio.current_time() < asking.deadline:
+            raise ClientDisconnected
         refused = "authenticate did not answer within %g seconds; the request was refused"
         records.log(refused, AUTHENTICATION_SECONDS, level=logging.ERROR)
         raise HttpRejection(503, "The server could not check your credentials in time. Try again in a moment.")

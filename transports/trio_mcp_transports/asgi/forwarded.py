@@ -26,8 +26,8 @@ from typing import Final, NamedTuple, TypeAlias
 from trio_mcp.http.hosts import UNIX, check_proxies, host_name
 from trio_mcp.http.routes import PLAIN_PATH
 
-from .access import HttpRejection, read_headers
-from .messages import CONNECTION_KEY, Scope
+from .access import HttpRejection
+from .requests import Request
 
 IpAddress: TypeAlias = IPv4Address | IPv6Address
 
@@ -41,7 +41,7 @@ PAIR: Final = re.compile(
     r'\s*([-!#$%&\'*+.^_`|~0-9A-Za-z]++)=(?:"([^"\\]*+)"|([-!#$%&\'*+.^_`|~0-9A-Za-z:\[\]]*+))\s*([;,]|$)'
 )
 SECURE: Final[Mapping[str, str]] = {"http": "http", "https": "https", "ws": "http", "wss": "https"}
-WEBSOCKET: Final[Mapping[str, str]] = {"http": "ws", "https": "wss"}
+"""The schemes of requests, also for WebSockets."""
 
 AMBIGUOUS: Final = (
     "The headers Forwarded and X-Forwarded-* disagree: the proxy must remove those that it does not write."
@@ -71,38 +71,36 @@ class TrustedProxies:
         self._networks = check_proxies(proxies)
         self._trusts_unix = UNIX in proxies
 
-    def seen_by_client(self, scope: Scope) -> Scope:
-        """Return the scope as it would be without the proxies; the same one if it came through none that is trusted.
+    def restore(self, request: Request) -> None:
+        """Make a request what it would be without the proxies; nothing is changed if it came through none that is trusted.
 
         Raises:
             HttpRejection: 400, a trusted proxy has sent a header that cannot be read.
         """
-        if not self.trusts(scope):
-            return scope
-        headers = read_headers(scope["headers"])
+        if not self.trusts(request):
+            return
+        headers = request.headers
         seen = agreed(self._newest(standard_hops(headers)), self._newest(x_hops(headers)))
-        changed = dict(scope)
         if seen.client is not None:
             address = address_of(seen.client)
-            changed["client"] = None if address is None else (str(address), 0)
+            request.client = None if address is None else (str(address), 0)
             if address is not None:
                 # The requests of many clients come on one connection of the proxy.
-                changed["state"] = {**scope.get("state", {}), CONNECTION_KEY: caller_at(address)}
+                request.connection = caller_at(address)
         if seen.scheme is not None:
             scheme = SECURE.get(seen.scheme.lower())
             if scheme is None:
                 raise unreadable(f"the scheme {seen.scheme[:32]!r}")
-            changed["scheme"] = WEBSOCKET[scheme] if scope["type"] == "websocket" else scheme
+            request.scheme = scheme
         if seen.host is not None:
             if not host_name(seen.host):
                 raise unreadable(f"the host {seen.host[:128]!r}")
-            others = [line for line in scope["headers"] if line[0] != b"host"]
-            changed["headers"] = [(b"host", seen.host.encode("latin-1")), *others]
-        return with_prefix(changed, headers.get("x-forwarded-prefix", ""))
+            request.headers = {**headers, "host": seen.host}
+        add_prefix(request, headers.get("x-forwarded-prefix", ""))
 
-    def trusts(self, scope: Scope) -> bool:
+    def trusts(self, request: Request) -> bool:
         """Return whether a trusted proxy has sent this request."""
-        client = scope.get("client")
+        client = request.client
         return self._trusts_unix if client is None else self.trusts_address(client[0])
 
     def trusts_address(self, client: str) -> bool:
@@ -205,20 +203,21 @@ def caller_at(address: IpAddress) -> Hashable:
     return address
 
 
-def with_prefix(scope: Scope, prefix: str) -> Scope:
-    """Return the scope below a path prefix, which the proxy may have removed from the path or not.
+def add_prefix(request: Request, prefix: str) -> None:
+    """Put a request below a path prefix, which the proxy may have removed from its path or not.
 
     Raises:
         HttpRejection: 400, it is not a path.
     """
     bare = prefix.rstrip("/")
     if not bare:
-        return scope
+        return
     if not PLAIN_PATH.fullmatch(bare):
         raise unreadable(f"the prefix {prefix[:128]!r}")
-    path: str = scope["path"]
-    is_removed = not (path == bare or path.startswith(bare + "/"))
-    return {**scope, "root_path": bare + scope.get("root_path", ""), "path": bare + path if is_removed else path}
+    is_removed = not (request.path == bare or request.path.startswith(bare + "/"))
+    request.root_path = bare + request.root_path
+    if is_removed:
+        request.path = bare + request.path
 
 
 def unreadable(what: str) -> HttpRejection:

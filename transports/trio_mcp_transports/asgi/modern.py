@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from trio_mcp.errors import RemoteProtocolError
 from trio_mcp.protocol.codec.reading import Inbound
 from trio_mcp.protocol.http.headers import VERSION_HEADER, check_headers
@@ -25,9 +23,9 @@ from trio_mcp.session import Envelope, Received, ReplyTarget, ServerSession
 from trio_mcp.session.session_state import LISTEN_METHOD
 
 from .access import HttpRejection
-from .direct import KnownResponse
-from .exchange import Exchange, ended_when_expired
-from .messages import AuthorizedRequest, Respond
+from .exchange import Exchange, rejected
+from .requests import Expiry
+from .responses import KnownResponse, Response
 
 MODERN_STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -42,12 +40,13 @@ MODERN_STATUS = {
 
 
 def process_modern(
-    session: ServerSession, inbound: Inbound, envelope: Envelope[Received], incoming: AuthorizedRequest
-) -> Respond:
-    """Process one message of a modern client, and return what sends the response.
+    session: ServerSession, inbound: Inbound, envelope: Envelope[Received], expiry: Expiry | None
+) -> Response:
+    """Process one message of a modern client, and return the response.
 
     Args:
         session: serves every modern request: they carry their context with them, and share nothing in it.
+        expiry: of the credentials, for a response that does not end by itself.
 
     Raises:
         HttpRejection, RemoteProtocolError: the message is none that a modern client sends.
@@ -56,7 +55,7 @@ def process_modern(
     # MCP defines no notification that a client sends over HTTP; one is accepted and has no effect (M-HTTP-9s).
     if isinstance(message, Notification):
         session.receive_ignored(envelope, headers[VERSION_HEADER])
-        return KnownResponse(incoming.send, 202)
+        return KnownResponse(202)
     if not isinstance(message, Request):
         raise HttpRejection(400, "A modern client sends requests only.")
     # The version header alone makes a request modern, but its body must name the version too (M-META-1s). This comes before the
@@ -68,9 +67,12 @@ def process_modern(
     outbox = session.service.open_outbox(envelope.peer)
     target = session.receive(envelope, outbox, owns_outbox=True, inbound=inbound)
     if not isinstance(target, ReplyTarget):
-        return partial(reject_modern, Exchange(incoming, MODERN_STATUS, outbox))
-    response = ListenResponse if message.method == LISTEN_METHOD else ModernResponse
-    return response(incoming, outbox, session, target)
+        return rejected(outbox, MODERN_STATUS, other=400)
+    if message.method != LISTEN_METHOD:
+        return ModernResponse(outbox, session, target)
+    response = ListenResponse(outbox, session, target)
+    response.expiry = expiry
+    return response
 
 
 class ModernResponse(Exchange):
@@ -78,10 +80,8 @@ class ModernResponse(Exchange):
 
     __slots__ = ("_session", "_target")
 
-    def __init__(
-        self, incoming: AuthorizedRequest, outbox: Outbox[Envelope], session: ServerSession, target: ReplyTarget
-    ) -> None:
-        super().__init__(incoming, MODERN_STATUS, outbox)
+    def __init__(self, outbox: Outbox[Envelope], session: ServerSession, target: ReplyTarget) -> None:
+        super().__init__(MODERN_STATUS, outbox)
         self._session = session
         self._target = target
 
@@ -92,25 +92,10 @@ class ModernResponse(Exchange):
 class ListenResponse(ModernResponse):
     """What a `subscriptions/listen` says, until its client leaves or is no longer accepted."""
 
-    __slots__ = ("_expiry",)
-
-    def __init__(
-        self, incoming: AuthorizedRequest, outbox: Outbox[Envelope], session: ServerSession, target: ReplyTarget
-    ) -> None:
-        super().__init__(incoming, outbox, session, target)
-        self._expiry = incoming.expiry
-
-    async def __call__(self) -> None:
-        async with ended_when_expired(self, self._expiry):
-            await super().__call__()
+    __slots__ = ()
 
     def finish(self) -> None:
         # It was ended early: nothing answers the request.
         if self.is_ending:
             self.abandon()
         super().finish()
-
-
-async def reject_modern(exchange: Exchange) -> None:
-    with exchange.outbox:
-        await exchange.reject(MODERN_STATUS, other=400)

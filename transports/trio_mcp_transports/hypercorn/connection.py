@@ -1,7 +1,6 @@
 """One connection of the HTTP server: it reads, keeps its deadlines, and ends without harm to the others.
 
-The nursery of the connection runs the application of each exchange. One task of all connections waits for the end of the server:
-see `Connections`.
+The application answers in the task that reads. One task of all connections waits for the end of the server: see `Connections`.
 """
 
 from __future__ import annotations
@@ -17,9 +16,8 @@ import trio
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account
 
-from ..asgi.exchange import expire
 from .config import COPIES, limits_of
-from .exchange import ConnectionFacts
+from .connections import ConnectionFacts
 from .http1 import Http1
 from .response import LAST_SEND, Stream, Writer, socket_of
 
@@ -50,6 +48,7 @@ class Connection:
         "_in_head",
         "_limits",
         "_lingering",
+        "_nursery",
         "_readable",
         "_reading",
         "_stored",
@@ -76,8 +75,9 @@ class Connection:
         self._lingering: int | None = None
 
     def open(self, nursery: trio.Nursery) -> None:
-        """Open it in a nursery of its own, which runs the applications of its exchanges."""
+        """Open it in a nursery of its own, for what has to be waited for while it is read."""
         self.scope = nursery.cancel_scope
+        self._nursery = nursery
         writer = self._writer = Writer(self._stream, self._account, nursery, self._limits.send_timeout, self._lose)
         self._http = Http1(self._facts, self, writer, self._account, nursery)
 
@@ -90,17 +90,14 @@ class Connection:
         try:
             while not is_over:
                 with self._reading:
-                    while await self._feed(
-                        await (self._receive_next() if http.paused or http.websocket else self.receive())
-                    ):
+                    while await self._feed(await self._receive_next()):
                         pass
                     is_over = True
                 if not is_over:
                     is_over = not self._is_to_go_on()
-            await http.lose()
         finally:
             # Before the nursery ends: what a call says after that has no place to go.
-            http.lose_direct()
+            http.lose()
         # A write that is still stalled ends here: it fails once the stream is closed.
         await close_stream(self._stream)
 
@@ -115,28 +112,30 @@ class Connection:
         """See `OpenConnection`."""
         self._writer.limit_last_write()
 
-    async def _lose(self) -> None:
-        await self._http.lose()
+    def _lose(self) -> None:
+        self._http.lose()
 
-    async def close(self) -> None:
+    def end(self) -> None:
         """Close as the protocol requires. A client that is still sending may continue for a moment first.
 
         Closing with unread bytes makes TCP send a reset, which can destroy the answer before it is read (RFC 9112,
         9.6).
         """
+        if self._lingering is not None:
+            return
         # With unread bytes in the socket a close would be a reset, and a reset may overtake the answer.
-        if self._http.peer_still_sending and self._lingering is None:
+        if self._http.peer_still_sending:
             self._lingering = 0
             is_writing = self._http.writer.is_writing
             self._http.writer.is_over = True
             self._end_reading_at(trio.current_time() + LINGER)
             if isinstance(self._stream, trio.SocketStream) and not is_writing:
-                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                with suppress(OSError):
                     # A half-close tells the client that the answer is complete, while we still read what it sends.
-                    await self._stream.send_eof()
-        elif self._lingering is None:
-            await close_stream(self._stream)
-        await self._http.lose()
+                    self._stream.socket.shutdown(trio.socket.SHUT_WR)
+        else:
+            # In a task: who ends a response may be an actor. It wakes the reader.
+            self._nursery.start_soon(close_stream, self._stream)
 
     # Reading
 
@@ -193,7 +192,7 @@ class Connection:
         # Not kept while a request is in progress: that may take an hour, and these may be 64 KiB.
         del data
         # What has come with the request, or as the first bytes after it, was not counted yet.
-        if self._http.paused or self._stored:
+        if self._http.buffered or self._stored:
             uncounted = self._http.buffered - self._stored
             if uncounted > 0 and not self._has_room_ahead(uncounted):
                 return False
@@ -205,12 +204,12 @@ class Connection:
 
         Read on meanwhile: that is the only way to learn that the client has gone. What comes before the answer is kept.
         """
-        while self._http.paused:
+        while self._keeps_ahead:
             # With nothing stored, the end of the request in progress is no reason to wake up.
             ahead = await (self._http.read_ahead() if self._http.buffered else self.receive())
-            if ahead is not None and not self._http.paused:
+            if ahead is not None and not self._keeps_ahead:
                 return ahead
-            if ahead is not None and not (ahead and self._store(ahead)):
+            if ahead is not None and not (ahead and self._store_ahead(ahead)):
                 return b""
             del ahead
             if not self._http.paused:
@@ -218,8 +217,13 @@ class Connection:
             self._count_stored()
         websocket = self._http.websocket
         if websocket is not None and not websocket.over:
-            await websocket.read()
+            await websocket.serve()
         return await self.receive()
+
+    @property
+    def _keeps_ahead(self) -> bool:
+        """Whether what comes is kept: it belongs to a request whose turn has not come."""
+        return self._http.paused and self._lingering is None
 
     def _has_room_ahead(self, size: int) -> bool:
         """Return whether so many bytes more may be stored that were sent before an answer; the budget counts a refusal."""
@@ -230,10 +234,24 @@ class Connection:
             return False
         return True
 
-    def _store(self, data: bytes) -> bool:
+    @property
+    def may_store(self) -> bool:
+        """Whether more may be received before it is asked for."""
+        return self._http.buffered < self._limits.max_pipelined
+
+    def store(self, data: bytes) -> bool:
+        """Keep what came before it was asked for, and was expected; False if the memory budget has no room for it."""
         if not self._has_room_ahead(len(data)):
             return False
-        self._http.store(data)
+        self._http.put_back(data)
+        self._count_stored()
+        return True
+
+    def _store_ahead(self, data: bytes) -> bool:
+        """Keep what came before the answer to its request; False if that is too much."""
+        if not self._has_room_ahead(len(data)):
+            return False
+        self._http.put_back(data)
         if self._http.buffered > self._limits.max_pipelined:
             self._log_closed("max_pipelined is %d bytes", self._limits.max_pipelined)
             return False
@@ -256,7 +274,7 @@ class Connection:
         self._idle, self._in_head = idle, False
         if not idle:
             self._due = inf
-        elif self._http.buffered:
+        elif self._http.is_in_message:
             self._start_head()
         else:
             self.limit_reading(self._facts.config.keep_alive_timeout)
@@ -265,11 +283,6 @@ class Connection:
         """Let no deadline end what is done next but the one that counts."""
         if self._reading.deadline != self._due:
             self._reading.deadline = self._due
-
-    def end(self) -> None:
-        """Read nothing more, and close the connection."""
-        self._due = -inf
-        expire(self._reading)
 
     def _start_head(self) -> None:
         self._in_head = True

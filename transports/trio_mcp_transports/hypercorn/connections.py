@@ -6,11 +6,13 @@ import resource
 import weakref
 from collections.abc import Callable, Hashable
 from contextlib import suppress
+from dataclasses import dataclass
 from time import time
 from typing import Final, Protocol
 
 import trio
 from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import Event
 
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
@@ -20,6 +22,7 @@ from trio_mcp.runtime import Account
 from trio_mcp.runtime.quota import Quota
 from trio_mcp.session.sizes import CONNECTION_SIZE
 
+from ..asgi.responses import HttpApp
 from .config import ConnectionLimits, limits_of
 from .response import fields_bytes
 
@@ -191,6 +194,23 @@ class Connections:
             finally:
                 self._refusing -= 1
         await trio.aclose_forcefully(stream)
+
+
+@dataclass(slots=True, frozen=True)
+class ConnectionFacts:
+    """What the requests of a connection have in common, and what hypercorn gives each.
+
+    Attributes:
+        is_logged: hypercorn's own access log is on.
+    """
+
+    app: HttpApp
+    config: Config
+    context: WorkerContext
+    connections: Connections
+    client: tuple[str, int] | None
+    tls: bool
+    is_logged: bool
 
 
 # Kept beside the config and not in it: `hypercorn -k trio` makes a plain `Config`, which has no place for it.

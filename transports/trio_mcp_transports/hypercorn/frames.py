@@ -16,7 +16,7 @@ from wsproto.frame_protocol import CloseReason, Frame, FrameDecoder, FrameProtoc
 from trio_mcp.errors import LimitExceeded
 from trio_mcp.runtime import Account
 
-from ..asgi.messages import Binary
+from ..asgi.responses import Binary
 from .config import COPIES
 
 FIN_TEXT: Final = 0x81

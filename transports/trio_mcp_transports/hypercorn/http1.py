@@ -1,43 +1,44 @@
 """HTTP/1.1, and nothing else, on one connection (RFC 9112): where its requests begin and end, one after the other.
 
-A plain POST or GET goes the *direct way*: one pattern reads its head, the application processes it in the step of the reader, and
-its response is written from where its call ends, without ASGI messages and a task. All other requests go the *long way*: h11
-reads them, and the application runs in a task. The direct way rejects nothing. A request that has not come whole, that the
-pattern does not match or that the application does not take goes the long way with the same bytes, so every rejection is written
-once.
+One pattern reads the heads of usual requests, and h11 all others. The application answers in the task that reads the connection,
+which does not read on meanwhile; its response is written from where its call ends, without a task. While a response is open the
+connection is read on, so that a pipelined request cannot hide that the client left.
 
-HTTP/2 by prior knowledge is answered 505, and an h2c upgrade ignored (RFC 9110, 7.8 allows it). While a request is in progress
-the connection is read on, so that a pipelined request cannot hide that the client left.
+HTTP/2 by prior knowledge is answered 505, and an h2c upgrade ignored (RFC 9110, 7.8 allows it).
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextvars import copy_context
 from functools import partial
-from typing import Final, Protocol
+from time import time
+from types import coroutine
+from typing import Any, Final, Protocol, TypeVar, cast
+from urllib.parse import unquote
 
 import h11
 import trio
+from hypercorn.typing import HTTPResponseStartEvent, ResponseSummary, WWWScope
 
 from trio_mcp.runtime import Account
 
-from ..asgi.direct import DirectApp, DirectRequest
+from ..asgi.access import Headers
+from ..asgi.authentication import log_failures
 from ..asgi.exchange import expire
-from ..asgi.messages import CONNECTION_KEY, Respond
-from .config import COPIES
-from .exchange import ConnectionFacts, HttpExchange, app_call, directly_served, http_scope, own_app, run_app
-from .inbox import MAX_QUEUED_MESSAGES, Inbox
+from ..asgi.requests import NO_BODY, Body, Request
+from ..asgi.responses import HttpApp, KnownResponse, OpenResponse, Response, Upgrade
+from .body import CLOSE, ChunkedBody, SentBody
+from .connections import ConnectionFacts
 from .open_request import OpenRequest
-from .request_head import MAX_HEAD, RequestHead, check_request, has_short_body, read_head, resolve_target
-from .response import Response, Writer, says_close
-from .websocket import WebSocketExchange
+from .request_head import MAX_HEAD, RequestHead, check_request, head_of, read_head, resolve_target
+from .response import CONTINUE, Writer, head_bytes, whole_response
+from .websocket import Handshake, WebSocketExchange
 
 REFUSED: Final = "a request that is not valid HTTP was answered with %d; it came from %s"
-# How long a request may be, and how many seconds it may take, that has not come with its head; else it goes the long way, where
-# its time is limited too.
-MAX_AWAITED_BYTES: Final = 1 << 16
-AWAITED_SECONDS: Final = 1.0
+
+T = TypeVar("T")
 
 
 class Owner(Protocol):
@@ -53,13 +54,19 @@ class Owner(Protocol):
         """Receive bytes; b"" at the end of the connection."""
         ...
 
+    def store(self, data: bytes) -> bool:
+        """Keep what came before it was asked for; False if that is too much."""
+        ...
+
+    @property
+    def may_store(self) -> bool:
+        """Whether more may be received before it is asked for."""
+        ...
+
     def limit_reading(self, seconds: float) -> None:
         """End the connection after so many seconds, unless `break_silence` finds something to do or a request begins."""
 
     def end(self) -> None:
-        """Read nothing more, and close the connection."""
-
-    async def close(self) -> None:
         """Close the connection, with a moment for a client that is still sending."""
 
 
@@ -68,28 +75,31 @@ class Http1:
 
     Args:
         account: of the connection.
-        nursery: of the connection, for the applications.
+        nursery: of the connection, for its tasks.
 
     Attributes:
         paused: a request is in progress and nothing more may be parsed before it has been answered.
         websocket: what the connection has become; None while it is none.
+        peer_still_sending: whether a close now could meet bytes of the client that are still under way.
     """
 
     __slots__ = (
         "_ahead",
         "_app",
         "_context",
+        "_discards",
         "_exchange",
+        "_logged",
         "_nursery",
         "_owner",
         "_parser",
         "_reading_ahead",
         "_requests",
-        "_response",
-        "_short_body",
         "account",
         "facts",
+        "gatherer",
         "paused",
+        "peer_still_sending",
         "websocket",
         "writer",
     )
@@ -99,36 +109,37 @@ class Http1:
     ) -> None:
         self.paused = False
         self.facts = facts
+        self.gatherer = facts.connections.gatherer
         self.writer = writer
         self.account = account
         self._owner = owner
         self._nursery = nursery
         # An actor may be what starts a task here; its context variables are none of that task's business.
         self._context = copy_context()
-        self._app = directly_served(facts)
+        self._app: HttpApp = facts.app
         self._parser: h11.Connection | None = None
-        """Of a request that has not come whole."""
+        """Of a head that has not come whole."""
         self._ahead = bytearray()
-        """What came while paused."""
+        """What came and was not parsed yet."""
+        self._discards = 0
+        """How many bytes of the body of an answered request are still to come."""
         self._reading_ahead: trio.CancelScope | None = None
-        self._exchange: HttpExchange | OpenRequest | WebSocketExchange | None = None
-        self._response: Response | None = None
-        """To the request that h11 has read, until the next one."""
+        self._exchange: OpenRequest | None = None
         self.websocket: WebSocketExchange | None = None
         self._requests = 0
-        self._short_body = False
-
-    @property
-    def peer_still_sending(self) -> bool:
-        """Whether a close now could meet bytes of the client that are still under way."""
-        if self.websocket is not None:
-            return self.websocket.peer_still_sending
-        return self._parser is not None and self._parser.their_state in (h11.SEND_BODY, h11.ERROR)
+        self._logged: tuple[WWWScope, float] | None = None
+        """The request in progress for hypercorn's access log, and when it began."""
+        self.peer_still_sending = False
 
     @property
     def buffered(self) -> int:
-        """The bytes that came while paused and were not parsed yet."""
+        """The bytes that came and were not parsed yet."""
         return len(self._ahead)
+
+    @property
+    def is_in_message(self) -> bool:
+        """Whether something of a request has come, or the rest of its body is still to come."""
+        return bool(self._ahead) or self._discards > 0
 
     async def read_ahead(self) -> bytes | None:
         """Receive while paused and something is buffered; None if the request was answered, and that is to be handled now."""
@@ -136,106 +147,196 @@ class Http1:
             return await self._owner.receive()
         return None
 
-    def store(self, data: bytes) -> None:
-        """Keep what came while paused."""
+    def put_back(self, data: bytes) -> None:
+        """Keep what came and is not to be parsed yet."""
         self._ahead += data
 
     # From the client
 
     async def receive(self, data: bytes) -> None:
-        """Handle what was stored, and received bytes; waits while the application has many unread."""
-        if self._ahead:
-            data, self._ahead = bytes(self._ahead) + data, bytearray()
-        while data:
-            # What is behind one request is stored.
-            if self._app is not None and self._parser is None:
-                head = read_head(data, min(MAX_HEAD, self.facts.config.h11_max_incomplete_size))
-                if head is not None:
-                    data = await self._take_directly(self._app, head, data)
-            if data:
-                await self._parse(data)
-            if self.paused or not self._ahead:
-                return
+        """Handle what was stored, and received bytes, up to the first request that is not answered at once."""
+        self._ahead += data
+        while self._ahead and not self.paused:
             data, self._ahead = bytes(self._ahead), bytearray()
+            data = self._without_discarded(data)
+            head = read_head(data, self._max_head) if data and self._parser is None else None
+            if head is not None:
+                self._ahead += data[head.end :]
+                await self._begin(head)
+            elif data:
+                await self._parse(data)
+
+    def _without_discarded(self, data: bytes) -> bytes:
+        """Return what is behind the body of a request that was answered before it came."""
+        if not self._discards:
+            return data
+        size = min(self._discards, len(data))
+        self._discards -= size
+        if not self._discards:
+            self._owner.set_idle(True)
+        return data[size:]
+
+    @property
+    def _max_head(self) -> int:
+        return min(MAX_HEAD, self.facts.config.h11_max_incomplete_size)
+
+    async def _parse(self, data: bytes) -> None:
+        """Let h11 read a head that is none of the usual ones, or has not come whole."""
+        max_head = self.facts.config.h11_max_incomplete_size
+        parser = self._parser or h11.Connection(h11.SERVER, max_incomplete_event_size=max_head)
+        parser.receive_data(data)
+        self._parser = parser
+        try:
+            event = parser.next_event()
+        except h11.RemoteProtocolError as error:
+            self._refuse(error.error_status_hint)
+            return
+        if not isinstance(event, h11.Request):
+            self._owner.settle_deadline()
+            return
+        self._parser = None
+        refusal, is_websocket = check_request(event, max_head)
+        if refusal is None:
+            refusal, event = resolve_target(event, is_tls=self.facts.tls)
+        if refusal is not None:
+            self._refuse(refusal)
+            return
+        head = head_of(event, is_upgrade=is_websocket)
+        if head.length is None:
+            await self._begin(head, ChunkedBody(self, head, parser))
+        else:
+            self._ahead += parser.trailing_data[0]
+            await self._begin(head)
+
+    async def _begin(self, head: RequestHead, body: SentBody | None = None) -> None:
+        """Begin a request, let the application answer it, and begin the response."""
+        self._owner.set_idle(False)
+        self.paused = True
+        self._requests += 1
+        whole = self._take_body(head.length) if body is None else None
+        if whole is None and body is None:
+            body = SentBody(self, head)
+        exchange = self._exchange = OpenRequest(self, head, body)
+        request = self._request_of(head, body or (Body(whole) if whole else NO_BODY))
+        await self.facts.context.mark_request()
+        if not self._is_for_this_host(request):
+            exchange.begin(KnownResponse(404, headers=[CLOSE]))
+        elif head.is_upgrade:
+            await self._upgrade(exchange, request, is_newest=head.takes_chunks)
+        else:
+            response = await self._answered(exchange, request)
+            # Nothing of the request is kept while its response is open.
+            del request, body, whole, head
+            if isinstance(response, KnownResponse | OpenResponse):
+                exchange.begin(response)
+            elif response is not None:
+                exchange.fail()
+
+    def _take_body(self, length: int | None) -> bytes | None:
+        """Return the body if it has come whole."""
+        if length is None or len(self._ahead) < length:
+            return None
+        whole = bytes(self._ahead[:length])
+        del self._ahead[:length]
+        return whole
+
+    def _request_of(self, head: RequestHead, body: Body) -> Request:
+        """Return a request as the application gets it."""
+        facts = self.facts
+        path, _, query = head.target.partition("?")
+        request = Request(
+            head.method,
+            unquote(path) if "%" in path else path,
+            head.headers,
+            body,
+            lines=head.lines,
+            query=query,
+            root_path=facts.config.root_path,
+            scheme="https" if facts.tls else "http",
+            client=facts.client,
+            connection=self.account.connection,
+            watch=self._watch,
+        )
+        if facts.is_logged:
+            self._logged = logged_scope(facts, head, request), time()
+        return request
+
+    def _is_for_this_host(self, request: Request) -> bool:
+        names = self.facts.config.server_names
+        return not names or (request.header("host") or "") in names
+
+    async def _answered(self, exchange: OpenRequest, request: Request) -> Response | None:
+        """Return the response of the application, or None if it failed: then the request is answered."""
+        response: Response | None = None
+        try:
+            with log_failures("the ASGI app failed in a http exchange", self.facts.connections.records):
+                response = await waited(self._app.respond(request), self._owner.settle_deadline)
+        finally:
+            exchange.keep_record(request.record)
+            # Also if the connection is cut.
+            if response is None and not exchange.is_lost:
+                exchange.fail()
+        return response
+
+    async def _watch(self, work: Coroutine[Any, Any, T], scope: trio.CancelScope) -> T:
+        """See `Watch`. The client is watched by a task of its own, which is started if `work` has to wait."""
+        watch = ClientWatch(self, self._owner, scope)
+        try:
+            return await waited(work, watch.start)
+        finally:
+            await watch.stop()
 
     def break_silence(self) -> bool:
         """A request has been silent for as long as it may be; return whether there is one."""
-        if not isinstance(self._exchange, OpenRequest):
+        if self._exchange is None:
             return False
         self._exchange.go_on()
         return True
 
-    def lose_direct(self) -> None:
-        """Tell the application that the connection is over, if a direct request is in progress."""
-        if isinstance(self._exchange, OpenRequest):
-            self._exchange.lose()
-
-    async def lose(self) -> None:
+    def lose(self) -> None:
         """Tell the application of the exchange in progress that the connection is over."""
         exchange, self._exchange = self._exchange, None
-        if isinstance(exchange, OpenRequest):
-            exchange = exchange.lose()
         if exchange is not None:
-            await exchange.lose()
+            exchange.lose()
+        if self.websocket is not None:
+            self.websocket.lose()
 
-    # The direct way
+    # WebSockets
 
-    async def _take_directly(self, app: DirectApp, head: RequestHead, data: bytes) -> bytes:
-        """Begin a request on the direct way and return b"", or return what came of it, for the long way."""
-        self._owner.set_idle(False)
-        self.paused = True
-        self._requests += 1
-        end = head.end + head.length
-        awaited = COPIES * end if len(data) < end <= MAX_AWAITED_BYTES and self.account.has_room(COPIES * end) else 0
-        try:
-            if awaited:
-                self.account.draw(awaited)
-                data = await self._with_rest(data, end)
-            if len(data) >= end:
-                if app.may_wait:
-                    self._owner.settle_deadline()
-                    await app.wait()
-                self._ahead += data[end:]
-                if self._process(app, head, data[head.end : end]):
-                    await self.facts.context.mark_request()
-                    return b""
-                self._ahead.clear()
-        finally:
-            if awaited:
-                self.account.give_back(awaited)
+    async def _upgrade(self, exchange: OpenRequest, request: Request, *, is_newest: bool) -> None:
+        """Go on with a request for a WebSocket, which takes all that is to come on the connection."""
+        handshake = Handshake(request, is_newest=is_newest)
+        # What came with it was sent before the handshake was accepted (RFC 6455, 4.1).
+        if not handshake.is_valid or self._ahead:
+            self._refuse(400)
+            return
+        request.websocket = handshake.subprotocols
+        response = await self._answered(exchange, request)
+        if isinstance(response, Upgrade):
+            self._accept(exchange, handshake, response)
+        elif isinstance(response, KnownResponse):
+            response.add_headers([] if CLOSE in response.headers else [CLOSE])
+            exchange.begin(response)
+        elif response is not None:
+            exchange.fail()
+
+    def _accept(self, exchange: OpenRequest, handshake: Handshake, upgrade: Upgrade) -> None:
+        if self._ahead or exchange.is_lost:
+            upgrade.lose()
+            self._refuse(400)
+            return
+        headers = [*handshake.answer(upgrade.subprotocol), *upgrade.headers]
+        self.log_response(101, headers)
+        websocket = WebSocketExchange(self, self._owner.receive, upgrade.serve, exchange.record)
+        self.websocket, self._exchange = websocket, None
         self.paused = False
-        self._requests -= 1
-        return data
+        self.writer.write_or_start((head_bytes(101, headers, self.own_head()) + b"\r\n",), websocket.start_pings)
 
-    async def _with_rest(self, data: bytes, size: int) -> bytes:
-        """Return `data` with what comes of its request in a moment: many clients send a body in another segment than its head."""
-        self._owner.settle_deadline()
-        with trio.move_on_after(AWAITED_SECONDS):
-            while len(data) < size and (more := await self._owner.receive()):
-                data += more
-        return data
+    # To the client
 
-    def _process(self, app: DirectApp, head: RequestHead, body: bytes) -> bool:
-        """Begin the response; False if the application does not take the request."""
-        request = self._exchange = OpenRequest(self)
-        asked = DirectRequest(
-            head.method, head.target, head.headers, body, self.account.connection, request.receive, request.send
-        )
-        try:
-            respond = app.process_directly(asked)
-        except Exception as error:  # noqa: BLE001  as any other application that fails
-            self.log_failure(error)
-            request.fail()
-            return True
-        if respond is None:
-            self._exchange = None
-            return False
-        request.begin(respond)
-        return True
-
-    def run(self, send: Respond) -> None:
-        """Run `send` in a task of the connection."""
-        self._context.run(self._nursery.start_soon, send)
+    def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` in a task of the connection."""
+        self._context.run(self._nursery.start_soon, work)
 
     def limit_silence(self, seconds: float) -> None:
         """Have `break_silence` called after so many seconds, unless the request ends before."""
@@ -246,156 +347,148 @@ class Http1:
         records = self.facts.connections.records
         records.log("the ASGI app failed in a http exchange", level=logging.ERROR, exc_info=error)
 
-    # The long way
-
-    async def _parse(self, data: bytes) -> None:
-        """Let h11 read `data`, up to the end of one request."""
-        parser = self._parser
-        if parser is None:
-            max_head = self.facts.config.h11_max_incomplete_size
-            parser = self._parser = h11.Connection(h11.SERVER, max_incomplete_event_size=max_head)
-        parser.receive_data(data)
-        self._owner.settle_deadline()
-        while await self._handle_next(parser):
-            pass
-
-    async def _handle_next(self, parser: h11.Connection) -> bool:
-        """Handle one event of what was received; False when no other can follow yet."""
-        response = self._response
-        if parser.they_are_waiting_for_100_continue and response is not None and not response.began:
-            await self.writer.write(parser.send(h11.InformationalResponse(status_code=100, headers=[])) or b"")
-        try:
-            event = parser.next_event()
-        except h11.RemoteProtocolError as error:
-            await self._refuse(error.error_status_hint)
-            return False
-        exchange = self._exchange
-        if isinstance(event, h11.Request):
-            return await self._begin(parser, event)
-        if isinstance(event, h11.Data):
-            # Of a request that was answered already, it is dropped.
-            if isinstance(exchange, HttpExchange):
-                await exchange.receive_body(bytes(event.data), more=True)
-            return True
-        if isinstance(event, h11.EndOfMessage):
-            self._parser = None
-            self._ahead += parser.trailing_data[0]
-            if isinstance(exchange, HttpExchange):
-                self.paused = True
-                await exchange.receive_body(b"", more=False)
-            else:
-                self._go_on()
-        return False
-
-    async def _begin(self, parser: h11.Connection, request: h11.Request) -> bool:
-        """Start the exchange for a complete request head, or refuse it; False when nothing else is parsed."""
-        facts = self.facts
-        self._owner.set_idle(False)
-        self._owner.settle_deadline()
-        refusal, is_websocket = check_request(request, facts.config.h11_max_incomplete_size)
-        if refusal is None:
-            refusal, request = resolve_target(request, is_tls=facts.tls)
-        if refusal is not None:
-            await self._refuse(refusal)
-            return False
-        self._short_body = has_short_body(request)
-        self._requests += 1
-        is_newest = request.http_version >= b"1.1"
-        keeps_alive = is_newest and not says_close(request.headers)
-        response = self._response = Response(
-            self, keeps_alive=keeps_alive, is_head=request.method == b"HEAD", takes_chunks=is_newest
-        )
-        await facts.context.mark_request()
-        if is_websocket:
-            await self._upgrade(parser, request, response)
-            return False
-        inbox = Inbox(facts.config.max_app_queue_size, self.account)
-        exchange = self._exchange = HttpExchange(facts, http_scope(facts, request), inbox, response)
-        await self._start(exchange, request)
-        return True
-
-    async def _upgrade(self, parser: h11.Connection, request: h11.Request, response: Response) -> None:
-        """Go on with a request for a WebSocket, which takes all that is to come on the connection."""
-        self._parser = None
-        inbox = Inbox(MAX_QUEUED_MESSAGES, self.account)
-        await inbox.put({"type": "websocket.connect"})
-        parts = (self.facts, request, inbox, response, self.writer, self.account, self._owner.receive, self._nursery)
-        exchange = WebSocketExchange(*parts, is_direct=own_app(self.facts.app) is not None)
-        self.websocket = self._exchange = exchange
-        await (self._start(exchange, request) if exchange.is_valid else exchange.refuse(400))
-        if parser.trailing_data[0]:
-            await exchange.refuse_early()
-
-    async def _start(self, exchange: HttpExchange | WebSocketExchange, request: h11.Request) -> None:
-        """Start the application of an exchange, unless the request is for another host."""
-        facts = self.facts
-        names = facts.config.server_names
-        if names and not any(name == b"host" and value.decode("latin-1") in names for name, value in request.headers):
-            await exchange.refuse(404)
+    def log_response(self, status: int | None, headers: Headers) -> None:
+        """Log a response in the access log of hypercorn; None if there was none."""
+        if self._logged is None:
             return
-        # The application draws for the same connection. Its address would not do: a later one may have the same.
-        exchange.scope["state"][CONNECTION_KEY] = self.account.connection
-        call = app_call(facts.app, exchange.scope, exchange.inbox, exchange.send)
-        run = partial(run_app, call, exchange.scope["type"], exchange.inbox, exchange.end, facts.connections.records)
-        if isinstance(exchange, WebSocketExchange) and exchange.is_direct:
-            exchange.run_app = run
-        else:
-            self._nursery.start_soon(run)
+        (scope, began), self._logged = self._logged, None
+        summary = None if status is None else {"status": status, "headers": [*headers]}
+        # Its interface says that there always is a response, and hypercorn passes None for none.
+        logged = cast(ResponseSummary, cast(HTTPResponseStartEvent, summary))
+        self.run(partial(self.facts.config.log.access, scope, logged, time() - began))
 
-    async def _refuse(self, status: int) -> None:
-        """Answer with `status` if an answer is still possible, log that, and close."""
-        # No application has seen the request, so that it is in no access log.
-        self.facts.connections.records.log(REFUSED, status, (self.facts.client or "?")[0], level=logging.INFO)
-        # Once a part of an answer was written, a second status line would read as a part of its body.
-        is_answered = self._response is not None and self._response.began
-        # First, so that an app that is running cannot answer as well.
-        await self.lose()
-        if not is_answered:
-            response = Response(self, keeps_alive=False)
-            response.set_head(status, [(b"content-length", b"0"), (b"connection", b"close")])
-            await response.send_body(b"", more=False)
-        await self._owner.close()
+    def log_refusal(self, status: int) -> None:
+        """Log that what came is not valid HTTP. No application has seen it, so that it is in no access log."""
+        client = (self.facts.client or "?")[0]
+        self.facts.connections.records.log(REFUSED, status, client, level=logging.INFO)
 
-    # The ends of responses
+    def _refuse(self, status: int) -> None:
+        """Answer with `status`, log that, and close."""
+        self.log_refusal(status)
+        self.lose()
+        self.paused = self.peer_still_sending = True
+        refusal = whole_response(KnownResponse(status, headers=[CLOSE]), self.own_head(), closes=True)
+        self.writer.write_or_start(refusal, self._owner.end)
+
+    async def receive_more(self) -> bytes:
+        """Receive bytes for the application, which awaits the body of its request; b"" at the end of the connection."""
+        if self._ahead:
+            data, self._ahead = bytes(self._ahead), bytearray()
+            return data
+        return await self._owner.receive()
+
+    async def send_continue(self) -> None:
+        """Tell the client to send the body."""
+        await self.writer.write(CONTINUE)
 
     @property
     def is_last(self) -> bool:
         """Whether the connection is closed after the response in progress."""
         config, context = self.facts.config, self.facts.context
-        if self._requests >= config.keep_alive_max_requests or context.terminated.is_set():
-            return True
-        # Its request has not come whole, and what is left of it is more than may be read and discarded.
-        return self._parser is not None and not self._short_body
+        return self._requests >= config.keep_alive_max_requests or context.terminated.is_set()
 
     def own_head(self) -> bytes:
         """Return the fields that every response has."""
         return self.facts.connections.own_head(self.facts.config)
 
     def end(self, *, closes: bool) -> None:
-        """Go on after a response that was written without a task."""
-        self._exchange = None
-        if closes or self.facts.context.terminated.is_set():
-            self._owner.end()
-        else:
-            self._go_on()
-
-    async def end_response(self, *, closes: bool) -> None:
         """Go on with the next request, or close the connection."""
-        await self.lose()
-        if closes or self.websocket is not None or self.facts.context.terminated.is_set():
-            await self._owner.close()
-        elif self._parser is None:
-            self._go_on()
-        elif self._short_body:
-            # The client sends no other request before the rest of this body, which has the time of a head.
-            self._owner.set_idle(True)
-        else:
-            await self._owner.close()
-
-    def _go_on(self) -> None:
-        self._response = None
+        exchange, self._exchange = self._exchange, None
+        discards = 0 if exchange is None else exchange.discards
+        if closes or discards is None or self.facts.context.terminated.is_set():
+            self.peer_still_sending = discards != 0
+            self._owner.end()
+            return
+        self._discards = discards
         self._owner.set_idle(True)
         self.paused = False
         # Else the reader goes on waiting for the next request: to cancel its wait would cost more than to parse one.
         if self._ahead and self._reading_ahead is not None:
             expire(self._reading_ahead)
+
+    def end_websocket(self) -> None:
+        """Close the connection of a WebSocket."""
+        if self.websocket is not None:
+            self.peer_still_sending = self.websocket.peer_still_sending
+            self.websocket.lose()
+        self._owner.end()
+
+
+class ClientWatch:
+    """Reads the connection while the application waits for something that is of no use without a client.
+
+    What comes is stored, as far as it may be. Beyond that it stays in the network, where the end of the client is not seen.
+    """
+
+    __slots__ = ("_ended", "_http", "_owner", "_reading", "_scope")
+
+    def __init__(self, http: Http1, owner: Owner, scope: trio.CancelScope) -> None:
+        self._http = http
+        self._owner = owner
+        self._scope = scope
+        self._ended: trio.Event | None = None
+        self._reading: trio.CancelScope | None = None
+
+    def start(self) -> None:
+        """Begin to read, in a task of the connection."""
+        self._ended, self._reading = trio.Event(), trio.CancelScope()
+        self._http.run(partial(self._read, self._reading, self._ended))
+
+    async def stop(self) -> None:
+        """Return when the connection is read no more."""
+        if self._ended is not None and self._reading is not None:
+            self._reading.cancel()
+            # It is cancelled, so this is short.
+            with trio.CancelScope(shield=True):
+                await self._ended.wait()
+
+    async def _read(self, reading: trio.CancelScope, ended: trio.Event) -> None:
+        try:
+            with reading:
+                while self._owner.may_store:
+                    data = await self._owner.receive()
+                    if not (data and self._owner.store(data)):
+                        self._http.lose()
+                        self._scope.cancel()
+                        return
+        finally:
+            ended.set()
+
+
+@coroutine
+def waited(work: Coroutine[Any, Any, T], on_wait: Callable[[], None]) -> Generator[Any, Any, T]:
+    """Await `work`, and call `on_wait` before it waits for the first time, if it does.
+
+    Most work does not: it needs no deadline, and no other task meanwhile. To find that out costs nothing here.
+    """
+    try:
+        wanted = work.send(None)
+        on_wait()
+        while True:
+            try:
+                sent = yield wanted
+            except BaseException as error:  # noqa: BLE001  it is passed on
+                wanted = work.throw(error)
+            else:
+                wanted = work.send(sent)
+    except StopIteration as done:
+        value: T = done.value
+        return value
+
+
+def logged_scope(facts: ConnectionFacts, head: RequestHead, request: Request) -> WWWScope:
+    """Return what the access log of hypercorn reads of a request."""
+    lines = head.lines or [
+        (name.encode("latin-1"), value.encode("latin-1")) for name, value in (head.headers or {}).items()
+    ]
+    scope = {
+        "type": "websocket" if head.is_upgrade else "http",
+        "http_version": "1.1" if head.takes_chunks else "1.0",
+        "method": head.method,
+        "scheme": request.scheme,
+        "path": request.path,
+        "query_string": request.query.encode("latin-1"),
+        "headers": lines,
+        "client": facts.client,
+    }
+    return cast(WWWScope, scope)

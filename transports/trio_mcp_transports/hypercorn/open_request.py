@@ -1,16 +1,15 @@
-"""One request of the direct way, and its response.
+"""One request of a connection, and its response.
 
 | a request          | event                               | next                                                        |
 |--------------------|-------------------------------------|-------------------------------------------------------------|
-| begins             | the application takes it            | open, or known at once                                      |
-| open, no task      | its whole response is known         | written from where its call ends; over                      |
-| open, no task      | something is said before its end    | a part of a stream is written from there, or gathered       |
-| open, no task      | its call ends a stream              | the answer is written from there, or with what was gathered |
-| open, no task      | a part can only be had by waiting   | open, with a task that sends the rest as ASGI messages      |
-| open, no task      | silence, for as long as it may last | a filler is written                                         |
-| open, no task      | the client leaves                   | over; the application loses its client                      |
-| open, with a task  | the last part is written            | over                                                        |
-| open, with a task  | the client leaves                   | over; the task receives the disconnect                      |
+| begins             | the application returns a response  | open, or known at once                                      |
+| open               | its whole response is known         | written from where its call ends; over                      |
+| open               | something is said before its end    | a part of a stream is written from there, or gathered       |
+| open               | its call ends a stream              | the answer is written from there, or with what was gathered |
+| open               | a part can only be had by waiting   | a task waits for it, and writes it; open                    |
+| open               | silence, for as long as it may last | a filler is written                                         |
+| open               | its credentials expire              | the stream is ended as by its call                          |
+| open               | the client leaves                   | over; the application loses its client                      |
 
 Gathering: what is said is written before the call goes on if the last part was written `GATHERING_SECONDS` ago. Else it waits for
 some turns of the event loop (`Gatherer`), and what is said meanwhile, the answer too, shares its write. While the kernel takes no
@@ -19,33 +18,43 @@ more, nothing is taken from the outbox, which then slows the call down.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from math import inf
 from typing import Final, Protocol
 
 import trio
 
-from trio_mcp.runtime import Account
-
-from ..asgi.direct import KnownResponse, OpenResponse, StreamPart
-from ..asgi.messages import Message, RequestEvents, Respond, send_or_reject
-from .exchange import ConnectionFacts, HttpExchange, run_app
-from .inbox import Inbox
-from .response import MAX_JOINED_BYTES, RESPONSE_500, Response, ResponseOwner, whole_response
+from ..asgi.access import Headers
+from ..asgi.access_log import AccessRecord
+from ..asgi.requests import Expiry
+from ..asgi.responses import KnownResponse, OpenResponse, StreamPart
+from .body import SentBody
+from .connections import Gatherer
+from .request_head import RequestHead
+from .response import RESPONSE_500, StreamWriter, Writer, says_close, whole_response
 
 GATHERING_SECONDS: Final = 0.005
 """A call that speaks less often than this is written at once."""
 
 
-class RequestOwner(ResponseOwner, Protocol):
+class RequestOwner(Protocol):
     """The connection, as far as one request is concerned."""
 
-    facts: ConnectionFacts
-    account: Account
+    writer: Writer
+    gatherer: Gatherer
 
-    def run(self, send: Respond) -> None:
-        """Run `send` in a task of the connection."""
+    @property
+    def is_last(self) -> bool:
+        """Whether the connection is closed after this response."""
+        ...
+
+    def own_head(self) -> bytes:
+        """Return the fields that every response has."""
+        ...
+
+    def run(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` in a task of the connection."""
 
     def limit_silence(self, seconds: float) -> None:
         """Have `OpenRequest.go_on` called after so many seconds, unless the request ends before."""
@@ -53,47 +62,95 @@ class RequestOwner(ResponseOwner, Protocol):
     def log_failure(self, error: Exception) -> None:
         """Log an error that ends the response."""
 
+    def log_response(self, status: int | None, headers: Headers) -> None:
+        """Log a response in the access log of hypercorn; None if there was none."""
+
     def end(self, *, closes: bool) -> None:
-        """The response has been written without a task."""
+        """Go on after the response has been written."""
 
 
-class OpenRequest(RequestEvents):
-    """One request, from the time it has come whole until its response has been written."""
+class OpenRequest:
+    """One request, from its head until its response has been written.
+
+    Args:
+        body: if it has not come whole.
+
+    Attributes:
+        record: of the access log; None without one.
+        is_lost: its client has gone.
+    """
 
     __slots__ = (
-        "_exchange",
-        "_inbox",
+        "_body",
+        "_expiring",
+        "_headers",
         "_is_gathering",
+        "_is_head",
+        "_is_over",
+        "_is_waiting",
         "_is_writing",
+        "_keeps_alive",
         "_owner",
         "_response",
+        "_size",
+        "_status",
         "_stream",
+        "_takes_chunks",
         "_written_at",
+        "is_lost",
+        "record",
     )
 
-    def __init__(self, owner: RequestOwner) -> None:
+    def __init__(self, owner: RequestOwner, head: RequestHead, body: SentBody | None) -> None:
         self._owner = owner
+        self._body = body
+        self._is_head = head.method == "HEAD"
+        self._keeps_alive = head.keeps_alive
+        self._takes_chunks = head.takes_chunks
+        self.record: AccessRecord | None = None
+        self.is_lost = False
         self._response: OpenResponse | None = None
-        """Without a task; None once there is one, and at the end."""
-        self._exchange: HttpExchange | None = None
-        """Of the task."""
-        self._inbox: Inbox | None = None
-        self._stream: Response | None = None
-        """Writes the parts of a stream; None before the first."""
+        """None before it and at its end."""
+        self._stream: StreamWriter | None = None
+        """Frames the parts of a stream; None before the first."""
+        self._expiring: trio.CancelScope | None = None
         self._is_writing = False
-        """A part is being written; nothing else may be before its end."""
+        """A part is being waited for or written; nothing else may be before its end."""
+        self._is_waiting = False
+        """A task waits for a part."""
         self._is_gathering = False
+        self._is_over = False
         self._written_at = -inf
+        self._status: int | None = None
+        self._headers: Headers = ()
+        self._size = 0
 
-    def begin(self, respond: Respond) -> None:
-        """Write the response if it is known; else wait for something to write, without a task if that can be."""
-        if isinstance(respond, KnownResponse):
-            self._write(respond, None)
-        elif isinstance(respond, OpenResponse):
-            self._response = respond
-            self._watch(respond)
+    @property
+    def discards(self) -> int | None:
+        """How many bytes of the body are still to come, and are of no use; None if the connection cannot go on after them."""
+        if self._body is None:
+            return 0
+        return self._body.left if self._body.may_be_discarded else None
+
+    def keep_record(self, record: AccessRecord | None) -> None:
+        """Note the record of the request in the access log, which is written at its end."""
+        self.record = record
+        if record is not None and self._is_over:
+            record.end(None, 0, is_complete=False)
+
+    def begin(self, response: KnownResponse | OpenResponse) -> None:
+        """Write the response if it is known; else wait for something to write."""
+        if isinstance(response, KnownResponse):
+            if not self.is_lost:
+                self._write(response, None)
+        elif self.is_lost:
+            response.lose()
         else:
-            self._start(partial(send_or_reject, respond, self.send))
+            self._response = response
+            if response.expiry is not None:
+                self._expiring = trio.CancelScope()
+                self._owner.run(partial(self._end_when_expired, response, response.expiry, self._expiring))
+            self._watch(response)
 
     def go_on(self) -> None:
         """Send a filler, after a silence."""
@@ -102,16 +159,26 @@ class OpenRequest(RequestEvents):
         if response is not None and not self._is_writing and not self._is_gathering:
             self._try(response, partial(self._write_part, response, response.take_filler))
 
-    def lose(self) -> HttpExchange | None:
-        """The client has gone; return the exchange of the task, which has to be told."""
+    def lose(self) -> None:
+        """The client has gone."""
+        if self.is_lost:
+            return
+        self.is_lost = True
         response, self._response = self._response, None
-        if response is not None:
+        # Not while a task waits for a part: it does it then.
+        if response is not None and not self._is_waiting:
             response.lose()
-        return self._exchange
+        self._log_end(is_complete=False)
 
     def fail(self) -> None:
         """Answer 500, and close."""
-        self._owner.writer.write_or_start(RESPONSE_500, partial(self._owner.end, closes=True))
+        self._status = 500
+        self._owner.writer.write_or_start((RESPONSE_500,), partial(self._end, closes=True))
+
+    async def _end_when_expired(self, response: OpenResponse, expiry: Expiry, scope: trio.CancelScope) -> None:
+        with scope:
+            await expiry()
+            response.end_response()
 
     def _watch(self, response: OpenResponse) -> None:
         if response.watch(self._on_ready):
@@ -142,37 +209,60 @@ class OpenRequest(RequestEvents):
             self._write_part(response, response.take_part)
         elif not self._is_gathering:
             self._is_gathering = True
-            self._owner.facts.connections.gatherer.add(self._write_gathered)
+            self._owner.gatherer.add(self._write_gathered)
 
     def _abandon(self, response: OpenResponse) -> None:
         """It could not be sent: close the connection."""
         self._response = None
         response.lose()
+        self._break_off()
+
+    def _break_off(self) -> None:
+        """Answer 500 if nothing was written, and close."""
         if self._stream is None:
             self.fail()
         else:
-            self._owner.end(closes=True)
+            self._end(closes=True, is_complete=False)
 
     # The response in one write
 
     def _write(self, known: KnownResponse, response: OpenResponse | None) -> None:
         owner = self._owner
-        # Joined with its head it would be there twice.
-        if len(known.body) > MAX_JOINED_BYTES:
-            self._start(partial(send_known, known, response))
+        closes = not self._keeps_alive or owner.is_last or says_close(known.headers) or self.discards is None
+        try:
+            pieces = whole_response(known, owner.own_head(), closes=closes, is_head=self._is_head)
+        except Exception as error:  # noqa: BLE001
+            owner.log_failure(error)
+            if response is not None:
+                response.lose()
+            self.fail()
             return
-        closes = owner.is_last
-        data = whole_response(known.status, known.body, known.headers, owner.own_head(), closes=closes)
-        owner.writer.write_or_start(data, partial(self._end_known, response, closes=closes))
+        self._status, self._headers, self._size = known.status, known.headers, len(known.body)
+        owner.writer.write_or_start(pieces, partial(self._end_known, response, closes=closes))
 
     def _end_known(self, response: OpenResponse | None, *, closes: bool) -> None:
         try:
             if response is not None:
                 response.finish()
-        except Exception as error:  # noqa: BLE001  see `_on_ready`
+        except Exception as error:  # noqa: BLE001  see `_try`
             self._owner.log_failure(error)
             closes = True
+        self._end(closes=closes)
+
+    def _end(self, *, closes: bool, is_complete: bool = True) -> None:
+        self._log_end(is_complete=is_complete)
         self._owner.end(closes=closes)
+
+    def _log_end(self, *, is_complete: bool) -> None:
+        # Once: a client may leave while the last of its response is written.
+        if self._is_over:
+            return
+        self._is_over = True
+        if self._expiring is not None:
+            self._expiring.cancel()
+        self._owner.log_response(self._status, self._headers)
+        if self.record is not None:
+            self.record.end(self._status, self._size, is_complete=is_complete)
 
     # The response in parts
 
@@ -185,77 +275,48 @@ class OpenRequest(RequestEvents):
 
     def _write_part(self, response: OpenResponse, take: Callable[[], StreamPart | None]) -> None:
         part = take()
-        if part is None:
-            self._start(response)
-            return
+        if part is not None:
+            self._write_taken(response, part)
+        else:
+            self._is_writing = self._is_waiting = True
+            self._owner.run(partial(self._wait_part, response))
+
+    async def _wait_part(self, response: OpenResponse) -> None:
+        """Write a part that has to be waited for; a task of the connection."""
+        part: StreamPart | None = None
+        try:
+            part = await response.wait_part()
+        except Exception as error:  # noqa: BLE001
+            self._owner.log_failure(error)
+        finally:
+            self._is_writing = self._is_waiting = False
+            # Also when the connection is cut.
+            if self.is_lost or part is None:
+                self._response = None
+                response.lose()
+        if part is not None and not self.is_lost:
+            self._try(response, partial(self._write_taken, response, part))
+        elif not self.is_lost:
+            self._break_off()
+
+    def _write_taken(self, response: OpenResponse, part: StreamPart) -> None:
+        owner = self._owner
         if self._stream is None:
-            self._stream = Response(self._owner)
-        if part.headers is not None:
-            self._stream.set_head(200, part.headers)
+            closes = not self._keeps_alive or owner.is_last or (self._body is not None and self._body.left != 0)
+            headers = part.headers or ()
+            self._stream = StreamWriter(headers, owner.own_head(), closes=closes, takes_chunks=self._takes_chunks)
+            self._status, self._headers = 200, headers
         if part.is_last:
             self._response = None
-        on_written = partial(self._end_part, response, self._stream, is_last=part.is_last)
-        pieces = self._stream.framed(part.body, more=not part.is_last)
+        self._size += len(part.body)
         self._is_writing = True
-        if len(pieces) == 1:
-            self._owner.writer.write_or_start(pieces[0], on_written)
-        else:
-            self._owner.run(partial(self._write_all, pieces, on_written))
+        pieces = self._stream.framed(part.body, is_last=part.is_last)
+        owner.writer.write_or_start(pieces, partial(self._end_part, response, self._stream, is_last=part.is_last))
 
-    async def _write_all(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
-        try:
-            for piece in pieces:
-                await self._owner.writer.write(piece)
-        finally:
-            on_written()
-
-    def _end_part(self, response: OpenResponse, stream: Response, *, is_last: bool) -> None:
+    def _end_part(self, response: OpenResponse, stream: StreamWriter, *, is_last: bool) -> None:
         self._is_writing = False
         self._written_at = trio.current_time()
         if is_last:
             self._end_known(response, closes=stream.closes)
         elif self._response is not None:
             self._watch(response)
-
-    def _start(self, respond: Respond) -> None:
-        """Send it, or the rest of it, in a task."""
-        self._response = None
-        owner = self._owner
-        self._inbox = Inbox(owner.facts.config.max_app_queue_size, owner.account)
-        scope = {"type": "http", "method": "POST"}
-        self._exchange = HttpExchange(owner.facts, scope, self._inbox, self._stream or Response(owner))
-        if self._stream is not None:
-            self._exchange.go_on()
-        owner.run(partial(run_app, respond, "http", self._inbox, self._exchange.end, owner.facts.connections.records))
-
-    async def send(self, message: Message) -> None:
-        """See `HttpExchange.send`."""
-        assert self._exchange is not None
-        await self._exchange.send(message)
-
-    async def receive(self) -> Message:
-        """Receive the disconnect; the application has the body already."""
-        assert self._inbox is not None
-        return await self._inbox.receive()
-
-    # The events of the request
-
-    def whole_body(self) -> bytes | None:
-        return None
-
-    async def wait_disconnect(self) -> bool:
-        assert self._inbox is not None
-        return await self._inbox.wait_disconnect()
-
-    def stop_waiting(self) -> None:
-        if self._inbox is not None:
-            self._inbox.stop_waiting()
-
-
-async def send_known(known: KnownResponse, response: OpenResponse | None) -> None:
-    """Send a whole response in parts."""
-    try:
-        await known()
-    finally:
-        if response is not None:
-            response.finish()

@@ -1,6 +1,6 @@
-"""The heads of plain POSTs and GETs, read by one pattern: what it takes, h11 takes with the same meaning.
+"""The heads of requests: the usual ones are read by one pattern, and what it takes, h11 takes with the same meaning.
 
-It refuses nothing. A head that does not match is left to h11, which reads all of HTTP/1.1 and answers what is wrong.
+The pattern refuses nothing. A head that does not match is left to h11, which reads all of HTTP/1.1 and answers what is wrong.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from typing import Final, NamedTuple
 
 import h11
 
-from ..asgi.access import SHARED_TEXTS
+from ..asgi.access import SHARED_TEXTS, Headers
+from .response import says_close
 
 # RFC 9110, 5.5 and 5.6.2, without folded lines, empty values and bytes outside of ASCII. A field ends where its line does: no
 # part of the pattern can match in two ways, so it takes linear time.
 HEAD: Final = re.compile(
-    rb"(POST|GET) (/[!-\"$-~]*+) HTTP/1\.1\r\n((?:[-!#$%&'*+.^_`|~0-9A-Za-z]++:[ \t]*+[!-~][ \t!-~]*+\r\n){1,100}+)\r\n"
+    rb"(POST|GET|DELETE|OPTIONS) (/[!-\"$-~]*+) HTTP/1\.1\r\n"
+    rb"((?:[-!#$%&'*+.^_`|~0-9A-Za-z]++:[ \t]*+[!-~][ \t!-~]*+\r\n){1,100}+)\r\n"
 )
 FIELD: Final = re.compile(r"([^:]++):[ \t]*+([^\r]++)\r\n")
 LENGTH: Final = re.compile(r"[0-9]{1,9}+")
@@ -30,18 +32,28 @@ class RequestHead(NamedTuple):
     """The head of a request.
 
     Attributes:
-        method: POST or GET.
-        target: a path, as it was sent.
-        headers: by their names in lower case; no name came twice.
+        method: in upper case.
+        target: a path with its query, as it was sent; `*` or an authority in the forms of RFC 9112, 3.2.3 and 3.2.4.
+        headers: by their names in lower case; None if one may have come twice.
         end: where the body begins.
-        length: of the body; 0 for a GET.
+        length: of the body; None if it is sent in chunks.
+        lines: the headers as they came, names in lower case; empty if `headers` are there.
+        keeps_alive: the client may send another request on the connection.
+        takes_chunks: it speaks HTTP/1.1.
+        is_upgrade: it asks for a WebSocket.
+        expects_continue: it sends the body when it was told to (RFC 9110, 10.1.1).
     """
 
     method: str
     target: str
-    headers: dict[str, str]
+    headers: dict[str, str] | None
     end: int
-    length: int
+    length: int | None
+    lines: Headers = ()
+    keeps_alive: bool = True
+    takes_chunks: bool = True
+    is_upgrade: bool = False
+    expects_continue: bool = False
 
 
 def read_head(data: bytes, max_bytes: int = MAX_HEAD) -> RequestHead | None:
@@ -60,11 +72,30 @@ def read_head(data: bytes, max_bytes: int = MAX_HEAD) -> RequestHead | None:
     if headers.get("connection", "keep-alive").lower() != "keep-alive":
         return None
     length = headers.get("content-length")
-    if method == "GET":
+    if method != "POST":
         return RequestHead(method, target, headers, match.end(), 0) if length is None else None
     if length is None or LENGTH.fullmatch(length) is None:
         return None
     return RequestHead(method, target, headers, match.end(), int(length))
+
+
+def head_of(request: h11.Request, *, is_upgrade: bool) -> RequestHead:
+    """Return the head that h11 has read, whose body begins with what that has not read."""
+    framing = dict(request.headers)
+    is_chunked = b"transfer-encoding" in framing
+    is_newest = request.http_version >= b"1.1"
+    return RequestHead(
+        request.method.decode("ascii").upper(),
+        request.target.decode("latin-1"),
+        None,
+        0,
+        None if is_chunked else int(framing.get(b"content-length", 0)),
+        list(request.headers),
+        is_newest and not says_close(request.headers),
+        is_newest,
+        is_upgrade,
+        is_newest and framing.get(b"expect", b"").lower() == b"100-continue",
+    )
 
 
 # What is checked of a request that h11 has read, before its application is started.
@@ -75,12 +106,6 @@ ASCII_ONLY: Final = frozenset({b"connection", b"sec-websocket-protocol"})
 MAX_DISCARDED_BYTES: Final = 64 * 1024
 # Lines of a head. Each is kept as several objects while its request runs, however short it is.
 MAX_HEADERS: Final = 100
-
-
-def has_short_body(request: h11.Request) -> bool:
-    """Whether the head promises so short a body that its rest may be read and discarded."""
-    framing = {name: value for name, value in request.headers if name in {b"content-length", b"transfer-encoding"}}
-    return b"transfer-encoding" not in framing and int(framing.get(b"content-length", 0)) <= MAX_DISCARDED_BYTES
 
 
 def check_request(request: h11.Request, max_head: int) -> tuple[int | None, bool]:

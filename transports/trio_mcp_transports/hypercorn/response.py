@@ -1,4 +1,4 @@
-"""How a response is written in HTTP/1.1 (RFC 9112, 6), for requests of both ways."""
+"""How a response is written in HTTP/1.1 (RFC 9112, 6)."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import os
 import re
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 
 import trio
 
 from trio_mcp.runtime import Account
 
-from ..asgi.messages import Headers, head_of
+from ..asgi.access import Headers
+from ..asgi.responses import JSON, KnownResponse
 
 # The writes of a connection: whole, in order, and each with a deadline.
 #
@@ -69,7 +70,7 @@ class Writer:
         account: Account,
         nursery: trio.Nursery,
         seconds: float,
-        on_lost: Callable[[], Awaitable[None]],
+        on_lost: Callable[[], None],
     ) -> None:
         self.is_over = False
         self._stream = stream
@@ -104,17 +105,22 @@ class Writer:
             self._nursery.start_soon(self.write, b"")
         return True
 
-    def write_or_start(self, data: bytes, on_written: Callable[[], None]) -> None:
-        """Write all of `data` and call `on_written`: at once if the kernel takes it, else in a task."""
+    def write_or_start(self, pieces: Sequence[bytes], on_written: Callable[[], None]) -> None:
+        """Write all pieces in order, and call `on_written`: at once if the kernel takes them, else in a task."""
+        if len(pieces) > 1:
+            self._nursery.start_soon(self._write_rest, pieces, on_written)
+            return
+        (data,) = pieces
         left = b"" if self.is_over else data if self._unsent else self._offer(data)
         if left:
-            self._nursery.start_soon(self._write_rest, left, on_written)
+            self._nursery.start_soon(self._write_rest, (left,), on_written)
         else:
             on_written()
 
-    async def _write_rest(self, left: bytes | memoryview, on_written: Callable[[], None]) -> None:
+    async def _write_rest(self, pieces: Sequence[bytes | memoryview], on_written: Callable[[], None]) -> None:
         try:
-            await self.write(left, last=True)
+            for piece in pieces:
+                await self.write(piece, last=True)
         finally:
             on_written()
 
@@ -147,7 +153,7 @@ class Writer:
         finally:
             sending.discard(scope)
         await self._abort()
-        await self._on_lost()
+        self._on_lost()
 
     def limit_last_write(self) -> None:
         """The connection is being cut from outside: no write may take long any more."""
@@ -206,161 +212,82 @@ class Writer:
 
 RESPONSE_500: Final = b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 CONTINUE: Final = b"HTTP/1.1 100 \r\n\r\n"
-NO_BODY: Final = frozenset({204, 304})
 # RFC 9110, 5.1 and 5.5: what else an application puts there could be read as another field, or as another response.
 NAME: Final = re.compile(rb"[-!#$%&'*+.^_`|~0-9A-Za-z]+")
 VALUE: Final = re.compile(rb"[\t -~\x80-\xff]*")
 
 
-class UnexpectedMessage(RuntimeError):
-    """An application has sent what cannot follow what it had sent, or cannot be sent in HTTP."""
+class UnsendableResponse(RuntimeError):
+    """An application has returned what cannot be sent in HTTP."""
 
 
-class ResponseOwner(Protocol):
-    """The connection, as far as one response is concerned."""
-
-    writer: Writer
-
-    @property
-    def is_last(self) -> bool:
-        """Whether the connection is closed after this response."""
-        ...
-
-    def own_head(self) -> bytes:
-        """Return the fields that every response has."""
-        ...
-
-    async def end_response(self, *, closes: bool) -> None:
-        """Go on with the next request, or close the connection."""
-
-
-class Response:
-    """Writes one response, in parts.
+class StreamWriter:
+    """Frames a response that is sent in parts, in chunks if its client takes them.
 
     Args:
-        keeps_alive: the client may send another request on the connection.
-        is_head: the request was a HEAD, whose response has no body.
-        takes_chunks: the client speaks HTTP/1.1. For one that does not, a body of unknown length ends with the connection.
+        headers: of the response.
+        own: the fields that every response has.
+        closes: the connection is closed after it.
+        takes_chunks: the client speaks HTTP/1.1. For one that does not, the body ends with the connection.
+
+    Raises:
+        UnsendableResponse: a header cannot be a field of HTTP.
 
     Attributes:
-        began: a part of it was written.
         closes: the connection is closed after it.
     """
 
-    __slots__ = ("_head", "_is_chunked", "_is_head", "_left", "_owner", "_takes_chunks", "began", "closes")
+    __slots__ = ("_head", "_is_chunked", "closes")
 
-    def __init__(
-        self, owner: ResponseOwner, *, keeps_alive: bool = True, is_head: bool = False, takes_chunks: bool = True
-    ) -> None:
-        self.began = False
-        self.closes = not keeps_alive
-        self._owner = owner
-        self._head = b""
-        self._is_head = is_head
-        self._takes_chunks = takes_chunks
-        self._is_chunked = False
-        self._left: int | None = None
-        """What is left of the promised length of the body."""
+    def __init__(self, headers: Headers, own: bytes, *, closes: bool, takes_chunks: bool) -> None:
+        self.closes = closes or not takes_chunks
+        self._is_chunked = takes_chunks
+        framing = b"Transfer-Encoding: chunked\r\n" if takes_chunks else b""
+        self._head = head_bytes(200, headers, own, closes=self.closes) + framing + b"\r\n"
 
-    async def accept(self, headers: Headers) -> None:
-        """Switch protocols (101)."""
-        self.began = True
-        await self._owner.writer.write(head_bytes(101, headers, self._owner.own_head()) + b"\r\n")
-
-    def set_head(self, status: int, headers: Headers) -> None:
-        """Hold the head until the first bytes of the body. Raises `UnexpectedMessage` if it cannot be sent."""
-        length = length_of(status, headers)
-        has_body = not self._is_head and status not in NO_BODY
-        self._left = length if has_body else None
-        framing = b""
-        if length is None and status not in NO_BODY:
-            self._is_chunked = has_body and self._takes_chunks
-            framing = b"Transfer-Encoding: chunked\r\n" if self._takes_chunks else b""
-            self.closes |= has_body and not self._takes_chunks
-        # Said in the head of the last answer, so that a client sends no further request into a connection that is about
-        # to close (RFC 9112, 9.6).
-        self.closes |= self._owner.is_last or says_close(headers)
-        self._head = head_bytes(status, headers, self._owner.own_head(), closes=self.closes) + framing + b"\r\n"
-
-    def framed(self, data: bytes, *, more: bool) -> tuple[bytes, ...]:
-        """Return a part of the body as it is written, after the head if that is still held: a large one in three pieces.
-
-        Raises:
-            UnexpectedMessage: the body is longer or shorter than its head says.
-        """
-        if self._left is not None:
-            self._left -= len(data)
-            if self._left < 0 or (self._left and not more):
-                raise UnexpectedMessage("the body of a response has not the length that its content-length says")
+    def framed(self, data: bytes, *, is_last: bool) -> tuple[bytes, ...]:
+        """Return a part of the body as it is written, the first one after the head: a large one in three pieces."""
         head, self._head = self._head, b""
-        self.began = True
         before, after = (b"%x\r\n" % len(data), b"\r\n") if data and self._is_chunked else (b"", b"")
-        if not more and self._is_chunked:
+        if is_last and self._is_chunked:
             after += b"0\r\n\r\n"
         # Joined with its frame it would be there twice.
         return (head + before, data, after) if len(data) > MAX_JOINED_BYTES else (head + before + data + after,)
 
-    async def send_body(self, data: bytes, *, more: bool) -> None:
-        """Write a part of the body, after the head if that is still held; the last one ends the response."""
-        *pieces, last = self.framed(data, more=more)
-        for piece in pieces:
-            await self._owner.writer.write(piece)
-        await self._owner.writer.write(last, last=not more)
 
-    async def end_response(self) -> None:
-        """Go on with the next request, or close the connection."""
-        await self._owner.end_response(closes=self.closes)
-
-    async def fail(self) -> None:
-        """Answer 500 if nothing was written, and close the connection."""
-        if not self.began:
-            self.began = True
-            await self._owner.writer.write(RESPONSE_500)
-        await self._owner.end_response(closes=True)
-
-
-def checked(headers: Headers) -> list[tuple[bytes, bytes]]:
-    """Return the headers of an application without those that the server writes.
-
-    Raises:
-        UnexpectedMessage: one cannot be a field of HTTP.
-        TypeError: one is no bytes.
-    """
-    checked = []
-    for raw_name, raw_value in headers:
-        name, value = bytes(raw_name).strip(), bytes(raw_value).strip()
+def check_headers(headers: Headers) -> None:
+    """Raise `UnsendableResponse` if a header cannot be a field of HTTP."""
+    for name, value in headers:
         if not NAME.fullmatch(name) or not VALUE.fullmatch(value):
             # Without the value: it may be a secret, and the error is logged.
-            raise UnexpectedMessage(f"the header {name!r:.80} of a response cannot be sent in HTTP")
-        if name.lower() != b"transfer-encoding":
-            checked.append((name, value))
-    return checked
-
-
-def length_of(status: int, headers: Headers) -> int | None:
-    """Return the length that a head promises. Raises `UnexpectedMessage` if it is none, or the status is none."""
-    if not 200 <= status <= 999:
-        raise UnexpectedMessage(f"{status} is not the status of a response")
-    lengths = {value for name, value in headers if name.lower() == b"content-length"}
-    if not lengths:
-        return None
-    length = lengths.pop()
-    if lengths or not length.isdigit():
-        raise UnexpectedMessage("a response has one content-length, which is a number")
-    return int(length)
+            raise UnsendableResponse(f"the header {name!r:.80} of a response cannot be sent in HTTP")
 
 
 def says_close(headers: Headers) -> bool:
     return any(name.lower() == b"connection" and b"close" in value.lower() for name, value in headers)
 
 
-def whole_response(status: int, body: bytes, headers: Headers, own: bytes, *, closes: bool) -> bytes:
-    """Return a whole response; see `head_bytes` for its arguments."""
+def whole_response(response: KnownResponse, own: bytes, *, closes: bool, is_head: bool = False) -> tuple[bytes, ...]:
+    """Return a whole response as it is written, in two pieces if its body is large.
+
+    Args:
+        own: the fields that every response has.
+        closes: the connection is closed after it.
+        is_head: the request was a HEAD, whose response has no body.
+
+    Raises:
+        UnsendableResponse: a header cannot be a field of HTTP, or the status is none.
+    """
+    body = b"" if is_head or response.has_no_body else response.body
     # Nearly all are of this kind.
-    if status == 200 and not headers and not closes and body:
-        start = b"HTTP/1.1 200 \r\ncontent-length: %d\r\ncontent-type: application/json\r\n" % len(body)
-        return b"".join((start, own, b"\r\n", body))
-    return b"".join((head_bytes(status, head_of(status, body, headers), own, closes=closes), b"\r\n", body))
+    if response.status == 200 and not response.headers and not closes and body and response.content_type is JSON:
+        head = b"HTTP/1.1 200 \r\ncontent-length: %d\r\ncontent-type: application/json\r\n%b\r\n" % (len(body), own)
+    else:
+        if not 200 <= response.status <= 999:
+            raise UnsendableResponse(f"{response.status} is not the status of a response")
+        head = head_bytes(response.status, response.head, own, closes=closes) + b"\r\n"
+    # Joined with its head it would be there twice.
+    return (head, body) if len(body) > MAX_JOINED_BYTES else (head + body,)
 
 
 def head_bytes(status: int, headers: Headers, own: bytes, *, closes: bool = False) -> bytes:
@@ -368,7 +295,13 @@ def head_bytes(status: int, headers: Headers, own: bytes, *, closes: bool = Fals
 
     Args:
         own: the fields that every response has.
+        closes: the connection is closed after the response. The client is told, so that it sends no further request into it
+            (RFC 9112, 9.6).
+
+    Raises:
+        UnsendableResponse: a header cannot be a field of HTTP.
     """
+    check_headers(headers)
     close = b"connection: close\r\n" if closes and not says_close(headers) else b""
     return b"HTTP/1.1 %d \r\n%b%b%b" % (status, fields_bytes(headers), own, close)
 

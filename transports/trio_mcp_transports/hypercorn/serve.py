@@ -26,14 +26,13 @@ from hypercorn.typing import ASGIFramework
 from trio_mcp.base.logs import peer_logger
 from trio_mcp.session.transport import CannotListen
 
+from ..asgi.adapter import Message, Receive, Scope, Send
 from ..asgi.authentication import log_failures
-from ..asgi.messages import Message, Receive, Scope, Send
 from ..hard_end import HardEnd
 from ..signals import is_repeat, noticed_in_thread, signal_handlers, unignored_signals
 from .config import GuardedConfig, guarded_config
 from .connections import Connections, connections_of
-from .exchange import AsgiApp, LifespanWrapper
-from .worker import install
+from .worker import AsgiApp, LifespanWrapper, install
 
 logger = peer_logger("trio_mcp.http")
 

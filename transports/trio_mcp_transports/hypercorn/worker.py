@@ -11,7 +11,7 @@ hypercorn. A `Config` that sets its own protocols keeps them; its HTTP/2 connect
 from __future__ import annotations
 
 import importlib.metadata
-from collections.abc import Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Final, TypeAlias
 
 import hypercorn.trio.run
@@ -25,21 +25,38 @@ from hypercorn.utils import parse_socket_addr
 
 from trio_mcp.http import HttpOptions
 
+from ..asgi.adapter import Receive, Scope, Send
 from ..asgi.authentication import log_failures
 from ..asgi.forwarded import address_of, caller_at, trusted
+from ..asgi.responses import HttpApp
 from .config import ALPN_PROTOCOLS, GuardedConfig, memory_of
 from .connection import Connection, close_stream
-from .connections import connections_of
-from .exchange import ConnectionFacts
+from .connections import ConnectionFacts, connections_of
 from .response import Stream
-
-OWN_APP: Final = "is_trio_mcp"
-"""An attribute of our applications, by which they are told from others."""
 
 SUPPORTED: Final = ((0, 18), (0, 19))
 """The first minor version of hypercorn that is supported, and the first that is not: those that the tests have been run with."""
 
 Version: TypeAlias = tuple[int, ...]
+
+
+AsgiApp: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+class LifespanWrapper:
+    """An application whose lifespan another one handles; it serves its requests itself.
+
+    Args:
+        app: the application.
+        lifespan: handles the lifespan events.
+    """
+
+    def __init__(self, app: AsgiApp, lifespan: AsgiApp) -> None:
+        self.app = app
+        self._lifespan = lifespan
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self._lifespan if scope["type"] == "lifespan" else self.app)(scope, receive, send)
 
 
 class UnsupportedHypercorn(RuntimeError):
@@ -81,21 +98,31 @@ def numbers_of(version: str) -> Version:
     return tuple(numbers)
 
 
-def is_ours(app: AppWrapper, config: Config) -> bool:
-    """Whether an application is one of ours, or is served by us."""
-    return isinstance(config, GuardedConfig) or (isinstance(app, ASGIWrapper) and getattr(app.app, OWN_APP, False))
+def own_app(app: AppWrapper) -> HttpApp | None:
+    """Return the application if it is ours and nothing but our own `LifespanWrapper` is round it.
+
+    A middleware sees every request: it may reject it, or change it. So may a class that overrides `__call__`.
+    """
+    inner: object = app.app if isinstance(app, ASGIWrapper) else None
+    if isinstance(inner, LifespanWrapper):
+        inner = inner.app
+    if not isinstance(inner, HttpApp):
+        return None
+    owner = next(kind for kind in type(inner).__mro__ if "__call__" in vars(kind))
+    return inner if "respond" in vars(owner) else None
 
 
 async def serve_connection(
     app: AppWrapper, config: Config, context: WorkerContext, state: LifespanState, stream: Stream
 ) -> None:
     """Serve one connection to its end. Only a cancel of an outer scope is raised."""
-    if not is_ours(app, config):
+    own = own_app(app)
+    if own is None:
         await TCPServer(app, config, context, state, stream)  # type: ignore[arg-type]
         return
     connections = connections_of(config)
     with memory_of(config).open() as account:
-        facts = facts_of(app, config, context, state, stream)
+        facts = facts_of(own, config, context, stream)
         if facts is None:
             await close_stream(stream)
             return
@@ -103,7 +130,7 @@ async def serve_connection(
         try:
             # One connection must never end the server: what it raised is logged, and only a cancel from outside goes on.
             with log_failures("a connection failed and was closed", connections.records):
-                refusal = connections.admit(connection, account, caller_of(facts.client, proxies_of(app, config)))
+                refusal = connections.admit(connection, account, caller_of(facts.client, proxies_of(own, config)))
                 if refusal is not None:
                     await connections.refuse(stream, refusal)
                     return
@@ -123,12 +150,12 @@ async def serve_connection(
             connections.remove(connection)
 
 
-def proxies_of(app: AppWrapper, config: Config) -> Sequence[str]:
+def proxies_of(app: HttpApp, config: Config) -> Sequence[str]:
     """Return the trusted proxies of the server; see `HttpOptions.trusted_proxies`."""
     if isinstance(config, GuardedConfig):
         return config.trusted_proxies
     # Under `hypercorn -k trio`, where our application says it.
-    options: object = getattr(getattr(app, "app", None), "options", None)
+    options: object = getattr(app, "options", None)
     return options.trusted_proxies if isinstance(options, HttpOptions) else ()
 
 
@@ -143,19 +170,17 @@ def caller_of(client: tuple[str, int] | None, proxies: Sequence[str]) -> Hashabl
     return caller_at(address)
 
 
-def facts_of(
-    app: AppWrapper, config: Config, context: WorkerContext, state: LifespanState, stream: Stream
-) -> ConnectionFacts | None:
-    """Return what its exchanges tell their applications; None if the client left before."""
+def facts_of(app: HttpApp, config: Config, context: WorkerContext, stream: Stream) -> ConnectionFacts | None:
+    """Return what its requests have in common; None if the client left before."""
     tls = isinstance(stream, trio.SSLStream)
     socket = stream.transport_stream.socket if isinstance(stream, trio.SSLStream) else stream.socket
     try:
         client = parse_socket_addr(socket.family, socket.getpeername())
-        server = parse_socket_addr(socket.family, socket.getsockname())
     except OSError:
         # The client left between the accept and this line; a socket without a peer has no address.
         return None
-    return ConnectionFacts(app, config, context, state, connections_of(config), client, server, tls)
+    is_logged = config.log.access_logger is not None or config.statsd_host is not None
+    return ConnectionFacts(app, config, context, connections_of(config), client, tls, is_logged)
 
 
 async def shake_hands(stream: Stream, seconds: float) -> bool:

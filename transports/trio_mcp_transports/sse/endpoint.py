@@ -4,7 +4,7 @@ The first event names the URI that the session's messages are posted to; everyth
 its stream, answers too. So the stream is what a pipe is elsewhere: its end is the end of the session, everything that runs for it
 is cancelled, and there is nothing to come back for. Ids are shared, and each message may be of any revision.
 
-There is no reader task: the task of a POST passes its message to the session, and the task of the GET writes.
+There is no reader task: who serves a POST passes its message to the session, and who serves the GET writes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.http.sse import encode_event
 from trio_mcp.protocol.jsonrpc import Batch, Malformed, Request
 from trio_mcp.runtime import Account, CancelReason, Outbox
-from trio_mcp.session import Envelope, OpenBatch, Received, Service, make_session
+from trio_mcp.session import Envelope, OpenBatch, Peer, Received, Service, make_session
 from trio_mcp.session.sizes import SESSION_SIZE, STREAM_SIZE
 
 from ..asgi.access import HttpRejection, check_content, check_stream
-from ..asgi.exchange import LEGACY_STATUS, Exchange, ended_when_expired
-from ..asgi.messages import AuthorizedRequest, check_room, respond, root_of, send_error
+from ..asgi.exchange import LEGACY_STATUS, Exchange
+from ..asgi.requests import AuthorizedRequest, check_room
+from ..asgi.responses import KnownResponse, Response, StreamPart, rejection_of
 from ..asgi.sessions import HttpQuota, OpenSession, SessionTable
 
 ReadMessage: TypeAlias = Callable[[AuthorizedRequest, Account], Awaitable[Envelope[Received]]]
@@ -39,24 +40,45 @@ FULL_OUTBOX_TIMEOUT: Final = 10.0
 
 
 class SseStream(Exchange):
-    """The exchange that carries a session's stream.
+    """The response that carries a session's stream.
+
+    Args:
+        on_over: called at its end.
 
     Attributes:
         used: something was posted.
+        first: what it begins with.
     """
 
-    __slots__ = ("_opened_at", "used")
+    __slots__ = ("_on_over", "_opened_at", "first", "used")
 
-    def __init__(self, incoming: AuthorizedRequest, outbox: Outbox[Envelope]) -> None:
-        super().__init__(incoming, LEGACY_STATUS, outbox)
+    def __init__(self, outbox: Outbox[Envelope], on_over: Callable[[], None]) -> None:
+        super().__init__(LEGACY_STATUS, outbox)
         self.used = False
+        self.first = b""
+        self._on_over = on_over
         self._opened_at = trio.current_time()
 
-    async def _keep_alive(self) -> None:
-        if self.used or trio.current_time() - self._opened_at < UNUSED_TIMEOUT:
-            await super()._keep_alive()
-        else:
-            self.end_response()
+    @property
+    def is_ready(self) -> bool:
+        # Its client waits for the first event, whatever there is to say.
+        return not self._opened or super().is_ready
+
+    def take_known(self) -> KnownResponse | None:
+        return None
+
+    def take_part(self) -> StreamPart | None:
+        return super().take_part() if self._opened else self._part(self.first)
+
+    def take_filler(self) -> StreamPart | None:
+        if not self.used and trio.current_time() - self._opened_at >= UNUSED_TIMEOUT:
+            self.is_ending = True
+            return self.take_part()
+        return super().take_filler()
+
+    def finish(self) -> None:
+        super().finish()
+        self._on_over()
 
 
 class SseSession(OpenSession):
@@ -64,12 +86,12 @@ class SseSession(OpenSession):
 
     __slots__ = ("stream",)
 
-    def __init__(self, service: Service, incoming: AuthorizedRequest) -> None:
-        account = service.open_account(incoming.peer)
+    def __init__(self, service: Service, peer: Peer, on_over: Callable[[SseSession], None]) -> None:
+        account = service.open_account(peer)
         check_room(account, SESSION_SIZE)
         account.draw(SESSION_SIZE)
-        super().__init__(make_session(service, account=account), incoming.peer.principal, account)
-        self.stream = SseStream(incoming, service.open_outbox(incoming.peer, STREAM_SIZE))
+        super().__init__(make_session(service, account=account), peer.principal, account)
+        self.stream = SseStream(service.open_outbox(peer, STREAM_SIZE), partial(on_over, self))
         self.session.attach(self.stream.outbox)
 
     def close_streams(self) -> None:
@@ -91,21 +113,21 @@ class SseEndpoint:
         self._message_path = message_path
         self._read_message = read_message
 
-    async def get(self, incoming: AuthorizedRequest) -> None:
-        """Open a session and carry its stream until either side ends it. A cancel ends the session."""
+    async def get(self, incoming: AuthorizedRequest) -> Response:
+        """Open a session, and return its stream, whose end is the end of the session."""
         check_stream(incoming.peer.headers)
         self.sessions.quota.admit(self._service.open_account(incoming.peer))
-        entry = self.sessions.add(SseSession(self._service, incoming))
-        entry.session.on_over = partial(self.sessions.end, entry, CancelReason.DISCONNECT)
-        with entry.stream.outbox:
-            try:
-                uri = f"{quote(root_of(incoming.scope))}{self._message_path}?session_id={entry.id}"
-                async with ended_when_expired(entry.stream, incoming.expiry):
-                    await entry.stream.listen(encode_event(uri.encode("ascii"), event=b"endpoint"))
-            finally:
-                self.sessions.end(entry, CancelReason.DISCONNECT)
+        entry = self.sessions.add(SseSession(self._service, incoming.peer, self._end))
+        entry.session.on_over = partial(self._end, entry)
+        uri = f"{quote(incoming.request.root)}{self._message_path}?session_id={entry.id}"
+        entry.stream.first = encode_event(uri.encode("ascii"), event=b"endpoint")
+        entry.stream.expiry = incoming.expiry
+        return entry.stream
 
-    async def post(self, incoming: AuthorizedRequest) -> None:
+    def _end(self, entry: SseSession) -> None:
+        self.sessions.end(entry, CancelReason.DISCONNECT)
+
+    async def post(self, incoming: AuthorizedRequest) -> Response:
         """Take one message. Its answer goes to the stream; only invalid messages are answered here."""
         check_content(incoming.peer.headers)
         entry = self._find_session(incoming)
@@ -113,21 +135,20 @@ class SseEndpoint:
             envelope = await self._read_message(incoming, account)
             message = envelope.message
             if isinstance(message, Malformed) and not isinstance(message, Batch):
-                await send_error(incoming.send, message.error)
-                return
+                return rejection_of(message.error)
             await self._wait_for_room(entry, message)
         # A call draws what it keeps of the message from a separate account.
         entry.stream.used = True
         taken = entry.session.receive(envelope, entry.stream.outbox)
         if isinstance(taken, OpenBatch):
             await taken.read_rest(self._service.turn)
-        await respond(incoming.send, 202)
+        return KnownResponse(202)
 
     # one step each
 
     def _find_session(self, incoming: AuthorizedRequest) -> SseSession:
         """Return the session that a message is posted to."""
-        session_id = session_id_in_query(incoming.scope.get("query_string", b""))
+        session_id = session_id_in_query(incoming.request.query)
         if session_id is None:
             raise HttpRejection(400, "The URI names no session: post to the one that the event `endpoint` gave.")
         return self.sessions.find(session_id, incoming.peer.principal)
@@ -154,10 +175,10 @@ def rejected(message: Received, rejection: HttpRejection) -> HttpRejection:
     return rejection
 
 
-def session_id_in_query(query: bytes) -> str | None:
+def session_id_in_query(query: str) -> str | None:
     """The id in a query; None when there is not exactly one."""
     try:
-        named: Mapping[str, list[str]] = parse_qs(query.decode("ascii"), max_num_fields=16)
+        named: Mapping[str, list[str]] = parse_qs(query.encode("latin-1").decode("ascii"), max_num_fields=16)
     # Other bytes than ASCII, or more than 16 fields.
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""The server's end of a WebSocket: the exchange that ASGI calls `websocket` as a channel, and all of them that are open.
+"""The server's end of a WebSocket as a channel, and all of them that are open.
 
 A WebSocket is one shared channel, as a pipe is: both eras are spoken on it message by message, cancelling is a message, and its
 end is the end of everything that runs for it (architecture.md 5). Reading never waits for a tool. It waits for a client that
@@ -7,8 +7,9 @@ does not read its own answers; what such a client sends meanwhile waits in the n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import trio
@@ -17,11 +18,12 @@ from trio_mcp.base.shared_limits import WEBSOCKETS
 from trio_mcp.http import HttpLimits
 from trio_mcp.protocol.jsonrpc import dump
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.session import Envelope, MessageChannel, Received, Service, received, serve_channel
+from trio_mcp.session import Envelope, MessageChannel, Peer, Received, Service, received, serve_channel
 from trio_mcp.session.envelope import sent_size
+from trio_mcp.session.sizes import SESSION_SIZE
 
-from ..asgi.authentication import Expiry
-from ..asgi.messages import WEBSOCKET_KEY, AuthorizedRequest, Binary, MessageSocket, Receive, Send
+from ..asgi.requests import AuthorizedRequest, Expiry, check_room
+from ..asgi.responses import Binary, MessageSocket, Upgrade
 from ..asgi.sessions import HttpQuota
 from ..background import open_background
 from .close_codes import CLOSE_BINARY, CLOSE_EXPIRED, CLOSE_GOING_AWAY, SUBPROTOCOL, Close
@@ -44,22 +46,31 @@ class WebSockets:
         self._service = service
         self._limits = JsonLimits(max_bytes=limits.body, max_values=limits.values)
         self.quota = HttpQuota(WEBSOCKETS, limits.websockets, limits.per_principal)
-        self._open: dict[AsgiWebSocket, None] = {}
+        self._open: dict[WebSocketChannel, None] = {}
         self._all_closed: trio.Event | None = None
 
-    async def serve(self, incoming: AuthorizedRequest) -> None:
-        """Accept what asked for an upgrade, and serve it to its end."""
-        channel = AsgiWebSocket(incoming, self._limits)
+    def upgrade(self, incoming: AuthorizedRequest) -> Upgrade:
+        """Return what serves a WebSocket, which counts from now on.
+
+        Raises:
+            HttpRejection: 503, there are too many, or the memory budget has no room.
+        """
+        account = self._service.open_account(incoming.peer)
+        self.quota.admit(account)
+        check_room(account, SESSION_SIZE)
         # Counted before the first await, or a burst of upgrades would all find room.
+        self.quota.add(account.caller)
+        lose = partial(self.quota.give_back, account.caller)
+        return Upgrade(SUBPROTOCOL, partial(self._serve, incoming.peer, incoming.expiry, account.caller), lose)
+
+    async def _serve(self, peer: Peer, expiry: Expiry | None, caller: Hashable | None, socket: MessageSocket) -> None:
+        """Serve a WebSocket that was accepted, to its end."""
+        channel = WebSocketChannel(socket, peer, self._limits)
         self._open[channel] = None
-        caller = self._service.open_account(incoming.peer).caller
-        self.quota.add(caller)
         try:
-            if not await channel.accept():
-                return
             async with open_background() as nursery:
-                if incoming.expiry is not None:
-                    nursery.start_soon(_close_when_expired, channel, incoming.expiry)
+                if expiry is not None:
+                    nursery.start_soon(_close_when_expired, channel, expiry)
                 await serve_channel(self._service, channel)
         finally:
             del self._open[channel]
@@ -91,35 +102,26 @@ def _dumped(values: Sequence[Envelope]) -> Iterator[bytes]:
         yield dump(values.pop().message)
 
 
-async def _close_when_expired(channel: AsgiWebSocket, expiry: Expiry) -> None:
+async def _close_when_expired(channel: WebSocketChannel, expiry: Expiry) -> None:
     await expiry()
     await channel.close(CLOSE_EXPIRED)
 
 
-class AsgiWebSocket(MessageChannel):
+class WebSocketChannel(MessageChannel):
     """One accepted WebSocket.
 
     Args:
-        incoming: the request for it, whose first event (`websocket.connect`) was not received yet.
+        peer: its client.
         limits: of one message.
     """
 
-    def __init__(self, incoming: AuthorizedRequest, limits: JsonLimits) -> None:
-        scope, self._receive, self._send, self.peer, _ = incoming
+    def __init__(self, socket: MessageSocket, peer: Peer, limits: JsonLimits) -> None:
+        self.peer = peer
         self._limits = limits
-        self._socket: MessageSocket = scope.get("state", {}).get(WEBSOCKET_KEY) or AsgiSocket(self._receive, self._send)
+        self._socket = socket
         self._ending: Close | None = None
         self._closed = False
-
-    async def accept(self) -> bool:
-        """Answer the upgrade; False when the client has gone meanwhile."""
-        if (await self._receive())["type"] != "websocket.connect":
-            return False
-        self._socket.open(self._limits.max_bytes, self._lose)
-        with suppress(OSError):
-            await self._send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL, "headers": []})
-            return True
-        return False
+        socket.open(limits.max_bytes, self._lose)
 
     async def receive(self) -> Envelope[Received]:
         """The next message; `Envelope(Malformed(...))` for text that is none. A cancel loses nothing.
@@ -204,38 +206,3 @@ class AsgiWebSocket(MessageChannel):
     def _stop_receiving(self) -> None:
         if self.stop_reading is not None:
             self.stop_reading()
-
-
-class AsgiSocket(MessageSocket):
-    """A WebSocket whose messages are ASGI messages: under another server, and behind a middleware."""
-
-    def __init__(self, receive: Receive, send: Send) -> None:
-        self._receive = receive
-        self._send = send
-        self._max_message = 0
-
-    def open(self, max_message: int, on_lost: Callable[[], None]) -> None:  # noqa: ARG002  `receive` says when it is over
-        self._max_message = max_message
-
-    async def receive_many(self) -> Iterable[bytes | Binary]:
-        event = await self._receive()
-        if event["type"] != "websocket.receive":
-            return ()
-        text = event.get("text")
-        if text is None:
-            return (Binary(event["bytes"]),)
-        message: bytes = text.encode()
-        if len(message) > self._max_message:
-            await self.close(1009, f"a message may have {self._max_message} bytes")
-            return ()
-        return (message,)
-
-    def send_nowait(self, message: bytes) -> bool:  # noqa: ARG002  it may always wait
-        return False
-
-    async def send_many(self, messages: Iterable[bytes]) -> None:
-        for message in messages:
-            await self._send({"type": "websocket.send", "text": message.decode()})
-
-    async def close(self, code: int, reason: str) -> None:
-        await self._send({"type": "websocket.close", "code": code, "reason": reason})

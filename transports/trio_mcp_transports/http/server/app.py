@@ -1,4 +1,4 @@
-"""The ASGI application: Streamable HTTP for both eras and WebSocket, on one path, and HTTP+SSE on two others if it is asked for.
+"""The application: Streamable HTTP for both eras and WebSocket, on one path, and HTTP+SSE on two others if it is asked for.
 
 Modern requests are stateless: each carries all its context, and the end of its connection cancels it
 (M-HTTP-10s). Legacy requests belong to a session that `initialize` opened; the end of a connection cancels nothing there for a
@@ -7,11 +7,11 @@ grace period (L-HTTP-9b). Which one a request is, it says itself: in `_meta`, or
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 import trio
 
@@ -20,37 +20,24 @@ from trio_mcp.errors import ProtocolError
 from trio_mcp.http import HttpLimits, HttpOptions, HttpRoute, open_access
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
-from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request
+from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request as RpcRequest
 from trio_mcp.protocol.revisions import REVISIONS, Era
 from trio_mcp.runtime import CancelReason
-from trio_mcp.session import Caller, Envelope, Peer, Received, ServerSession, Service, SharedServer, make_session
-from trio_mcp.session.sizes import SESSION_SIZE
+from trio_mcp.session import Caller, Peer, ServerSession, Service, SharedServer, make_session
 from trio_mcp.storage import EventStore
 
-from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_post, check_upgrade, read_headers
-from ...asgi.access_log import check_shown, record_of
+from ...asgi.access import Access, HttpRejection, PostChecks, check_access, check_upgrade
+from ...asgi.access_log import check_shown
+from ...asgi.adapter import Receive, Scope, Send, serve_request, serve_websocket
 from ...asgi.authentication import authenticated_peer, wait_until_expired
-from ...asgi.direct import DirectApp, DirectRequest
-from ...asgi.messages import (
-    AuthorizedRequest,
-    Receive,
-    Respond,
-    Scope,
-    Send,
-    check_room,
-    connection_of,
-    reject_upgrade,
-    root_of,
-    route_of,
-    routes_of,
-    send_error,
-)
 from ...asgi.modern import process_modern
+from ...asgi.requests import AuthorizedRequest, Request, Watch, unwatched
+from ...asgi.responses import HttpApp, KnownResponse, Response, rejection_of
 from ...hypercorn.worker import install
 from ...sse.endpoint import SseEndpoint
 from ...websocket.endpoint import DRAIN_SECONDS, WebSockets
 from ..sessions.endpoint import LegacyEndpoint, legacy_endpoint
-from .entrance import Entrance, MessageReader, reject_request
+from .entrance import Entrance, MessageReader
 from .lifespan import MountedApp, check_event_loop, check_request_loop, serve_lifespan_events
 from .routes import CustomRoutes, Paths, Probes, no_websocket, not_found_text
 
@@ -77,11 +64,11 @@ class AppState:
     sse: SseEndpoint
 
 
-Route: TypeAlias = Callable[[AppState, AuthorizedRequest], Awaitable[None]]
+Route: TypeAlias = Callable[[AppState, AuthorizedRequest], Awaitable[Response]]
 
 
-class McpApp(DirectApp):
-    """An ASGI 3 application; `asgi_app` returns one.
+class McpApp(HttpApp):
+    """An application for our own connection, and an ASGI 3 application for any other server; `asgi_app` returns one.
 
     Args:
         server: what is served.
@@ -94,10 +81,7 @@ class McpApp(DirectApp):
         raises_failure: who serves it raises `failure`, so that the log need not have it too.
         unknown: what commands start, of which it is not known whether it asks for authentication; empty until it serves, and
             with authentication.
-        is_trio_mcp: hypercorn's worker serves it by our own connection; see `hypercorn.worker`.
     """
-
-    is_trio_mcp: Final = True
 
     def __init__(self, server: SharedServer, options: HttpOptions, event_store: EventStore | None) -> None:
         if options.authenticate is None:
@@ -110,8 +94,6 @@ class McpApp(DirectApp):
         self._event_store = event_store
         self._authenticate = options.authenticate
         self._entrance = Entrance(options)
-        self._serve_http = self._entrance.before(self._http, reject_request)
-        self._serve_websocket = self._entrance.before(self._websocket, reject_upgrade)
         self._probes = Probes(options, self._readiness)
         self._records = RepeatedRecords(logger)
         self._reader = MessageReader(self.limits)
@@ -139,15 +121,12 @@ class McpApp(DirectApp):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
-                # Nearly every request is one for MCP.
-                if scope["path"] != self._paths.streamable and await self._probes.serve(scope, send):
-                    return
-                await self._serve_http(scope, receive, send)
+                await serve_request(self, scope, receive, send)
             case "lifespan":
                 name, logs_startup = self.server.identity.name, not self.raises_failure
                 await serve_lifespan_events(self.lifespan(), name, receive, send, logs_startup=logs_startup)
             case "websocket":
-                await self._serve_websocket(scope, receive, send)
+                await serve_websocket(self, scope, receive, send)
 
     async def drain(self, seconds: float, clean_up: float = 2.0) -> None:
         """Reject new calls, give running ones `seconds` to finish, then cancel them and send their callers an error.
@@ -181,10 +160,10 @@ class McpApp(DirectApp):
         """Return the caller that `authenticate` finds in these headers, with its scopes and claims; see `principal_of`."""
         return (await self._peer(headers, None)).caller
 
-    async def _peer(self, headers: Mapping[str, str], connection: Hashable) -> Peer:
+    async def _peer(self, headers: Mapping[str, str], connection: Hashable, watch: Watch = unwatched) -> Peer:
         if self._authenticate is None:
             return Peer(None, headers, connection)
-        return await authenticated_peer(self._authenticate, headers, connection, self._records)
+        return await authenticated_peer(self._authenticate, headers, connection, self._records, watch)
 
     @property
     def service(self) -> Service:
@@ -289,129 +268,114 @@ class McpApp(DirectApp):
 
     # requests
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            public = self._custom.public(scope) if self._custom.has_public else None
-            incoming = await self._authorized(scope, receive, send, is_public=public is not None)
-            serve = self._route(scope) if public is None else public
-            running = self._running or await self._ready()
-            if isinstance(serve, HttpRoute):
-                await self._custom.serve(serve, running.service, incoming)
-            else:
-                await serve(running, incoming)
-        except ProtocolError as error:
-            await send_error(send, error)
+    async def respond(self, request: Request) -> Response:
+        # Nearly every request is one for MCP.
+        if request.path != self._paths.streamable and request.websocket is None:
+            probe = self._probes.find(request)
+            if probe is not None:
+                return probe
+        return await self._entrance.respond(request, self._serve)
 
-    async def _authorized(
-        self, scope: Scope, receive: Receive, send: Send, *, is_public: bool = False
-    ) -> AuthorizedRequest:
+    async def _serve(self, request: Request) -> Response:
+        """Return the response to a request as its client sent it. Raises `ProtocolError` for a refusal."""
         if self._running is None:
             check_request_loop()
-        headers = read_headers(scope["headers"])
-        if is_public:
-            return AuthorizedRequest(scope, receive, send, Peer(None, headers, connection_of(scope)))
-        # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
-        check_access(headers, self.access)
-        peer = await self._peer(headers, connection_of(scope))
-        record = record_of(scope)
-        if record is not None:
-            record.name_principal(peer.principal)
-        expiry = None
-        if self._authenticate is not None:
-            expiry = partial(wait_until_expired, peer, self._peer, self.limits.recheck_seconds)
-        return AuthorizedRequest(scope, receive, send, peer, expiry)
-
-    def _route(self, scope: Scope) -> Route | HttpRoute:
-        verbs = self._routes.get(route_of(scope)) or self._routes.get(scope["path"])
-        if verbs is None:
-            custom = self._custom.find(scope)
-            if custom is None:
-                raise HttpRejection(404, not_found_text(self._paths, root_of(scope)))
-            return custom
-        serve = verbs.get(scope["method"])
+        if request.websocket is not None:
+            return await self._upgrade(request)
+        public = self._custom.public(request) if self._custom.has_public else None
+        if public is not None:
+            incoming = AuthorizedRequest(request, Peer(None, request.headers, request.connection))
+            running = self._running or await self._ready()
+            return await self._custom.serve(public, running.service, incoming)
+        if request.method == "OPTIONS" and request.header("access-control-request-method") is not None:
+            # The preflight of a browser, which sends no credentials (Fetch, 4.8).
+            check_access(request.headers, self.access)
+            return self._allowed(request)
+        incoming = await self._authorized(request)
+        serve = self._route(request)
         if serve is None:
-            allowed = ", ".join(verbs)
-            raise HttpRejection(405, f"This endpoint takes {allowed} only.", [(b"allow", allowed.encode())])
-        return serve
+            return self._allowed(request)
+        running = self._running or await self._ready()
+        if isinstance(serve, HttpRoute):
+            return await self._custom.serve(serve, running.service, incoming)
+        return await serve(running, incoming)
 
-    async def _post(self, running: AppState, incoming: AuthorizedRequest) -> None:
-        # Nothing of the message is kept while the call runs.
-        respond = await self._processed(running, incoming)
-        await respond()
+    async def _authorized(self, request: Request) -> AuthorizedRequest:
+        """Raise `HttpRejection` unless the sender of a request may call."""
+        headers = request.headers
+        # First of all: a foreign page must learn nothing, not even whether its credentials would do (S-50).
+        if not self._post_checks.have_passed(headers):
+            check_access(headers, self.access)
+        if self._authenticate is None:
+            return AuthorizedRequest(request, Peer(None, headers, request.connection))
+        peer = await self._peer(headers, request.connection, request.watch)
+        if request.record is not None:
+            request.record.name_principal(peer.principal)
+        return AuthorizedRequest(
+            request, peer, partial(wait_until_expired, peer, self._peer, self.limits.recheck_seconds)
+        )
 
-    @property
-    def takes_direct_requests(self) -> bool:
-        # A connection is not read while a request is processed, and `authenticate` may take its time.
-        return self._entrance.is_plain and self._paths.streamable is not None and self._authenticate is None
+    def _route(self, request: Request) -> Route | HttpRoute | None:
+        """Return what serves a request; None if it asks which methods its path has.
 
-    @property
-    def may_wait(self) -> bool:
-        return self._running is not None and self._running.service.turn.is_over
+        Raises:
+            HttpRejection: 404, there is nothing at its path; 405, it has other methods.
+        """
+        verbs = self._verbs(request)
+        serve = self._custom.find(request) if verbs is None else verbs.get(request.method)
+        if serve is not None or request.method == "OPTIONS":
+            return serve
+        allowed = ", ".join(self._methods(request))
+        what = "endpoint" if verbs is not None else "path"
+        raise HttpRejection(405, f"This {what} takes {allowed} only.", [(b"allow", allowed.encode())])
 
-    async def wait(self) -> None:
-        if self._running is not None:
-            await self._running.service.turn.pass_on()
+    def _verbs(self, request: Request) -> Mapping[str, Route] | None:
+        """Return what serves the methods of the endpoint of a request; None if its path is that of none."""
+        return self._routes.get(request.route) or self._routes.get(request.path)
 
-    def process_directly(self, request: DirectRequest) -> Respond | None:
-        running = self._running
-        if running is None or request.path != self._paths.streamable:
-            return None
-        peer = Peer(None, request.headers, request.connection)
-        incoming = AuthorizedRequest({}, request.receive, request.send, peer)
-        try:
-            if request.method == "GET":
-                check_access(request.headers, self.access)
-                return running.legacy.listen_nowait(incoming)
-            self._post_checks.check(request.headers)
-            envelope = self._reader.read_nowait(running.service, request.body, peer)
-        except ProtocolError:
-            return None
-        return self._process(running, envelope, incoming)
+    def _methods(self, request: Request) -> Sequence[str]:
+        """Return the methods of the path of a request. Raises `HttpRejection` (404) if there is nothing."""
+        verbs = self._verbs(request)
+        methods = self._custom.methods(request) if verbs is None else [*verbs]
+        if not methods:
+            raise HttpRejection(404, not_found_text(self._paths, request.root))
+        return methods
 
-    async def _processed(self, running: AppState, incoming: AuthorizedRequest) -> Respond:
-        """Read the message of a POST and process it; return what sends the response."""
-        check_post(incoming.peer.headers)
+    def _allowed(self, request: Request) -> KnownResponse:
+        """Return the response to a request that asks which methods its path has (RFC 9110, 9.3.7)."""
+        allowed = ", ".join(dict.fromkeys([*self._methods(request), "OPTIONS"]))
+        return KnownResponse(204, headers=[(b"allow", allowed.encode())])
+
+    async def _post(self, running: AppState, incoming: AuthorizedRequest) -> Response:
+        """Read the message of a POST, process it, and return the response."""
+        self._post_checks.check(incoming.peer.headers)
         with running.service.open_account(incoming.peer) as account:
             envelope = await self._reader.read(running.service, incoming, account)
-        record = record_of(incoming.scope)
+        record, message = incoming.request.record, envelope.message
         if record is not None:
-            record.rpc = getattr(envelope.message, "method", None)
+            record.rpc = getattr(message, "method", None)
         # A call draws what it keeps of the message from a separate account: counted in both, a message that was found to have
         # room would be refused after it was parsed.
-        return self._process(running, envelope, incoming)
-
-    def _process(self, running: AppState, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
-        """Process a message, and return what sends the response."""
-        headers, message = incoming.peer.headers, envelope.message
+        headers = envelope.peer.headers
         if isinstance(message, Malformed) and not (isinstance(message, Batch) and SESSION_HEADER in headers):
-            return partial(send_error, incoming.send, message.error)
-        # From here on what is refused is answered, since a part of it may have been processed.
+            return rejection_of(message.error)
+        # From here on what is refused is answered with its id, since a part of it may have been processed.
         try:
             inbound = classify(message)
             # The body decides; a message whose body names no version follows the version header.
             named = REVISIONS.get(headers.get(VERSION_HEADER, "")) if inbound.era is Era.LEGACY else None
             if inbound.era is Era.MODERN or (named is not None and named.era is Era.MODERN):
-                return process_modern(running.modern, inbound, envelope, incoming)
-            return running.legacy.process(envelope, incoming)
+                return process_modern(running.modern, inbound, envelope, incoming.expiry)
+            return await running.legacy.process(envelope)
         except ProtocolError as error:
-            error.request_id = message.id if isinstance(message, Request) else None
-            return partial(send_error, incoming.send, error.with_traceback(None))
+            error.request_id = message.id if isinstance(message, RpcRequest) else None
+            raise
 
-    # WebSocket
-
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handle an upgrade on the same path; a rejection is sent before the upgrade is accepted."""
-        try:
-            incoming = await self._authorized(scope, receive, send)
-            if self._paths.streamable not in routes_of(scope):
-                raise HttpRejection(404, no_websocket(self._paths, root_of(scope)))
-            check_upgrade(incoming.peer.headers, scope["subprotocols"])
-            running = self._running or await self._ready()
-            websockets = running.websockets
-            account = running.service.open_account(incoming.peer)
-            websockets.quota.admit(account)
-            check_room(account, SESSION_SIZE)
-        except HttpRejection as rejection:
-            await reject_upgrade(scope, receive, send, rejection)
-            return
-        await websockets.serve(incoming)
+    async def _upgrade(self, request: Request) -> Response:
+        """Return what serves a WebSocket on the same path."""
+        incoming = await self._authorized(request)
+        if self._paths.streamable not in request.routes:
+            raise HttpRejection(404, no_websocket(self._paths, request.root))
+        check_upgrade(incoming.peer.headers, request.websocket or ())
+        running = self._running or await self._ready()
+        return running.websockets.upgrade(incoming)

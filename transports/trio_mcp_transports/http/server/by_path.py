@@ -9,18 +9,18 @@ from typing import Final, TypedDict
 
 import trio
 
-from trio_mcp.errors import ProtocolError
 from trio_mcp.http import Authenticate, HttpLimits, HttpOptions, Tls
 from trio_mcp.http.routes import HEALTH_PATH, READY_PATH, check_path
 from trio_mcp.session import SharedServer
 from trio_mcp.storage import EventStore
 
-from ...asgi.access import HttpRejection, check_access, read_headers
+from ...asgi.access import HttpRejection, check_access
 from ...asgi.access_log import check_shown
-from ...asgi.direct import DirectApp, DirectRequest
-from ...asgi.messages import Receive, Respond, Scope, Send, reject_upgrade, root_of, route_of, send_error
+from ...asgi.adapter import Receive, Scope, Send, serve_request, serve_websocket
+from ...asgi.requests import Request
+from ...asgi.responses import HttpApp, Response
 from .app import McpApp
-from .entrance import Entrance, reject_request
+from .entrance import Entrance
 from .lifespan import MountedApp, check_event_loop, serve_lifespan_events
 from .routes import Probes, below, not_found_at
 
@@ -78,8 +78,8 @@ OF_PROCESS: Final = ("tls", "root_path", "trusted_proxies", "access_log")
 """The options that servers at one address share."""
 
 
-class McpApps(DirectApp):
-    """An ASGI 3 application of several servers; `asgi_app` returns one for a mapping.
+class McpApps(HttpApp):
+    """The application of several servers; `asgi_app` returns one for a mapping.
 
     Each server is served as it would be alone, with the `root_path` of its prefix: its endpoints, custom routes, authentication,
     hosts, limits and sessions are its own.
@@ -89,10 +89,8 @@ class McpApps(DirectApp):
         options: those of the process.
 
     Attributes:
-        failure, raises_failure, is_trio_mcp: see `McpApp`.
+        failure, raises_failure: see `McpApp`.
     """
-
-    is_trio_mcp: Final = True
 
     def __init__(self, apps: Mapping[str, McpApp], options: HttpOptions) -> None:
         self.apps = apps
@@ -103,16 +101,9 @@ class McpApps(DirectApp):
         self._running = False
         self._draining = False
         self._entrance = Entrance(options)
-        self._serve_http = self._entrance.before(self._http, reject_request)
-        self._serve_websocket = self._entrance.before(self._websocket, reject_upgrade)
         self._probes = Probes(options, self._readiness)
         # That of `/a/b` before that of `/a`.
         self._prefixes = sorted(apps, key=len, reverse=True)
-        self._direct = {
-            below(prefix, path): (app, path)
-            for prefix, app in apps.items()
-            if app.takes_direct_requests and (path := app.options.path) is not None
-        }
         self._mounted: MountedApp | None = MountedApp(self._serving, self._name)
         for app in apps.values():
             app.start_by(self._mounted)
@@ -120,13 +111,12 @@ class McpApps(DirectApp):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
             case "http":
-                if not await self._probes.serve(scope, send):
-                    await self._serve_http(scope, receive, send)
+                await serve_request(self, scope, receive, send)
             case "lifespan":
                 logs_startup = not self.raises_failure
                 await serve_lifespan_events(self.lifespan(), self._name, receive, send, logs_startup=logs_startup)
             case "websocket":
-                await self._serve_websocket(scope, receive, send)
+                await serve_websocket(self, scope, receive, send)
 
     def __repr__(self) -> str:
         return f"<McpApps {' '.join(endpoint for endpoint, _ in self.endpoints())}>"
@@ -197,76 +187,41 @@ class McpApps(DirectApp):
 
     # requests
 
-    async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            app, scope_of_app = self._find(scope)
-        except ProtocolError as error:
-            await send_error(send, error)
-        else:
-            await app(scope_of_app, receive, send)
+    async def respond(self, request: Request) -> Response:
+        probe = None if request.websocket is not None else self._probes.find(request)
+        return probe or await self._entrance.respond(request, self._serve)
 
-    async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            app, scope_of_app = self._find(scope)
-        except HttpRejection as rejection:
-            await reject_upgrade(scope, receive, send, rejection)
-        else:
-            await app(scope_of_app, receive, send)
-
-    def _find(self, scope: Scope) -> tuple[McpApp, Scope]:
-        """Return the application for a request, and the request as that is to see it.
+    async def _serve(self, request: Request) -> Response:
+        """Let the application of a request answer it, as that is to see it.
 
         Raises:
             HttpRejection: no server is at its path.
         """
-        path = route_of(scope)
+        path = request.route
         for prefix in self._prefixes:
             if path.startswith(prefix) and path[len(prefix) :][:1] in ("", "/"):
-                root = root_of(scope)
-                return self.apps[prefix], {**scope, "path": root + path, "root_path": root + prefix}
-        raise self._not_found(scope)
+                request.path, request.root_path = request.root + path, request.root + prefix
+                return await self.apps[prefix].respond(request)
+        raise self._not_found(request)
 
-    def _not_found(self, scope: Scope) -> HttpRejection:
+    def _not_found(self, request: Request) -> HttpRejection:
         """Return the rejection of a request at a path without a server.
 
         Raises:
             HttpRejection: it may reach none of the servers.
         """
-        headers = read_headers(scope["headers"])
         shown: list[str] = []
         refusal: HttpRejection | None = None
         for endpoint, app in self.endpoints():
             try:
                 # A foreign page must learn nothing (S-50).
-                check_access(headers, app.access)
+                check_access(request.headers, app.access)
                 shown.append(endpoint)
             except HttpRejection as rejection:
                 refusal = refusal or rejection
         if refusal is not None and not shown:
             raise refusal
-        return HttpRejection(404, not_found_at(shown, root_of(scope)))
-
-    # the direct way
-
-    @property
-    def takes_direct_requests(self) -> bool:
-        return bool(self._direct) and self._entrance.is_plain
-
-    @property
-    def may_wait(self) -> bool:
-        return any(app.may_wait for app, _ in self._direct.values())
-
-    async def wait(self) -> None:
-        for app, _ in self._direct.values():
-            if app.may_wait:
-                await app.wait()
-
-    def process_directly(self, request: DirectRequest) -> Respond | None:
-        found = self._direct.get(request.path)
-        if found is None:
-            return None
-        app, path = found
-        return app.process_directly(request._replace(path=path))
+        return HttpRejection(404, not_found_at(shown, request.root))
 
 
 def apps_by_path(servers: Mapping[str, SharedServer], keywords: HttpKeywords, tls: Tls | None = None) -> McpApps:

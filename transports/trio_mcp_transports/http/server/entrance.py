@@ -1,31 +1,32 @@
-"""A request as its client sent it to the proxies in front of the server, and its record in the access log."""
+"""What every request and every response of an application passes: the access log, the proxies in front, and added headers."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import TypeAlias
 
+from trio_mcp.base.log_setup import LOG_CONTEXT, LogContext
 from trio_mcp.errors import ProtocolError, RemoteProtocolError
 from trio_mcp.http import HttpLimits, HttpOptions
-from trio_mcp.protocol.json_limits import JsonLimits, Measure, measure
-from trio_mcp.protocol.jsonrpc import Request, parse, unreadable
+from trio_mcp.protocol.json_limits import JsonLimits, measure
+from trio_mcp.protocol.jsonrpc import Request as RpcRequest, parse, unreadable
 from trio_mcp.runtime import Account
 from trio_mcp.runtime.loop_turn import TURN
-from trio_mcp.session import Envelope, Peer, Received, Service
+from trio_mcp.session import Envelope, Received, Service
 from trio_mcp.session.channel import MESSAGE_COST
 
-from ...asgi.access import HttpRejection
-from ...asgi.access_log import App, record_of, serve_logged
+from ...asgi.access import Headers
+from ...asgi.access_log import ID_HEADER, AccessRecord
 from ...asgi.authentication import check_scopes
 from ...asgi.forwarded import TrustedProxies
-from ...asgi.messages import AuthorizedRequest, Receive, Scope, Send, check_room, read_body, send_error, too_large
+from ...asgi.requests import AuthorizedRequest, Request, check_room, read_body
+from ...asgi.responses import Response, rejection_of
 
-Reject: TypeAlias = Callable[[Scope, Receive, Send, HttpRejection], Awaitable[None]]
+Serve: TypeAlias = Callable[[Request], Awaitable[Response]]
 
 
 class Entrance:
-    """What requests pass before they are routed: the access log, and what proxies in front of the server say of them.
+    """What requests pass before they are routed, and their responses on the way back.
 
     Args:
         options: how the server is served.
@@ -39,54 +40,46 @@ class Entrance:
         self._root_path = options.root_path
         self._proxies = TrustedProxies(options.trusted_proxies) if options.trusted_proxies else None
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether requests may pass by: what trusted proxies say, and what is logged of a request, would be lost."""
-        return self._proxies is None and not self.logs
-
-    def before(self, serve: App, reject: Reject) -> App:
-        """Return what passes requests on to `serve` as their clients sent them; `serve` itself if that changes nothing.
-
-        Args:
-            reject: answers a request of which a trusted proxy says what cannot be read.
-        """
-        if self.is_plain and not self._root_path:
-            return serve
-        entered = partial(self._enter, serve, reject)
-        return partial(serve_logged, entered, proxies=self._proxies) if self.logs else entered
-
-    async def _enter(self, serve: App, reject: Reject, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            seen = as_client_sent(scope, self._proxies, self._root_path)
-        except HttpRejection as rejection:
-            await reject(scope, receive, send, rejection)
+    async def respond(self, request: Request, serve: Serve) -> Response:
+        """Return the response to a request; a refusal is one too. The only way to the application, and back from it."""
+        if self.logs:
+            is_passed_on = self._proxies is not None and self._proxies.trusts(request)
+            request.record = AccessRecord(request.header(ID_HEADER) if is_passed_on else None)
+            token = LOG_CONTEXT.set(LogContext(request.record.id))
+            try:
+                response = await self._respond(request, serve)
+            finally:
+                LOG_CONTEXT.reset(token)
         else:
-            await serve(seen, receive, send)
+            response = await self._respond(request, serve)
+        response.add_headers(self._headers(request))
+        return response
 
+    def _headers(self, request: Request) -> Headers:
+        """Return the headers that are added to every response, streams and refusals included."""
+        return request.record.headers if self.logs and request.record is not None else ()
 
-def as_client_sent(scope: Scope, proxies: TrustedProxies | None, root_path: str) -> Scope:
-    """Return the scope of a request as its client sent it; the access log has it so too.
+    async def _respond(self, request: Request, serve: Serve) -> Response:
+        try:
+            try:
+                self._restore(request)
+            finally:
+                if self.logs and request.record is not None:
+                    request.describe(request.record)
+            return await serve(request)
+        except ProtocolError as error:
+            return rejection_of(error)
 
-    Args:
-        proxies: those that are believed.
-        root_path: the prefix of the server, if neither a proxy nor the ASGI server names one.
+    def _restore(self, request: Request) -> None:
+        """Make a request what its client sent.
 
-    Raises:
-        HttpRejection: 400, what a trusted proxy says of it cannot be read.
-    """
-    if proxies is not None:
-        scope = proxies.seen_by_client(scope)
-    if root_path and not scope.get("root_path"):
-        scope = {**scope, "root_path": root_path}
-    record = record_of(scope)
-    if record is not None:
-        record.scope = scope
-    return scope
-
-
-async def reject_request(_scope: Scope, _receive: Receive, send: Send, rejection: ProtocolError) -> None:
-    """Answer a request with its rejection."""
-    await send_error(send, rejection)
+        Raises:
+            HttpRejection: 400, what a trusted proxy says of it cannot be read.
+        """
+        if self._proxies is not None:
+            self._proxies.restore(request)
+        if self._root_path and not request.root_path:
+            request.root_path = self._root_path
 
 
 # Reading the message of a request: its body, measured before it is parsed, in the turns of the event loop that it has.
@@ -100,15 +93,13 @@ class MessageReader:
         self._json_limits = JsonLimits(max_bytes=limits.body, max_values=limits.values)
 
     async def read(self, service: Service, incoming: AuthorizedRequest, account: Account) -> Envelope[Received]:
-        """Read the message of a request; what it takes is drawn from `account`.
+        """Read the message of a request; what it takes is drawn from `account` while it is waited for.
 
         Raises:
             HttpRejection: 503, the memory budget has no room for it; 403, its sender lacks a scope; and what `read_body` raises.
         """
-        limits, peer = self._limits, incoming.peer
-        announced = peer.headers.get("content-length")
-        body = await read_body(incoming.receive, limits.body, limits.body_seconds, announced, account)
-        turn = service.turn
+        limits, peer, turn = self._limits, incoming.peer, service.turn
+        body = await read_body(incoming.request, limits.body, limits.body_seconds, account)
         # Before it is parsed: under a flood of messages that have no room, parsing them would be most of the work.
         try:
             measured = measure(body, self._json_limits)
@@ -124,28 +115,11 @@ class MessageReader:
         if turn.is_over:
             await turn.pass_on()
         turn.spent += MESSAGE_COST + len(body)
-        message = self._parsed(service, body, measured, peer)
+        message = parse(body, self._json_limits, measured)
+        if isinstance(message, RpcRequest):
+            check_scopes(service, message, peer)
         # To read a large message and to validate it takes tens of milliseconds each: others have a turn in between.
         if len(body) > TURN:
             await turn.pass_on()
             turn.spent += len(body)
         return Envelope(message, peer=peer, size=size)
-
-    def read_nowait(self, service: Service, body: bytes, peer: Peer) -> Envelope[Received]:
-        """Read a message of at most `TURN` bytes that has come whole, in this turn of the event loop. Raises as `read` does."""
-        if len(body) > self._limits.body:
-            raise too_large(self._limits.body)
-        try:
-            measured = measure(body, self._json_limits)
-        except RemoteProtocolError as error:
-            service.turn.spent += MESSAGE_COST + len(body)
-            return Envelope(unreadable(error, body), peer=peer)
-        check_room(service.open_account(peer), measured.size, measured.peak)
-        service.turn.spent += MESSAGE_COST + len(body)
-        return Envelope(self._parsed(service, body, measured, peer), None, peer, measured.size)
-
-    def _parsed(self, service: Service, body: bytes, measured: Measure, peer: Peer) -> Received:
-        message = parse(body, self._json_limits, measured)
-        if isinstance(message, Request):
-            check_scopes(service, message, peer)
-        return message

@@ -17,8 +17,8 @@ from trio_mcp.errors import ConfigurationError
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY
 
 from ...asgi.access import HttpRejection
+from ...asgi.adapter import Receive, Send
 from ...asgi.authentication import log_failures
-from ...asgi.messages import Receive, Send
 
 logger = peer_logger("trio_mcp.http")
 

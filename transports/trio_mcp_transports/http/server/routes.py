@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from http import HTTPStatus
 from types import MappingProxyType
 from typing import Final, NamedTuple, Never, TypeAlias, cast
 
@@ -14,9 +13,10 @@ from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
 from trio_mcp.session import Service
 from trio_mcp.session.calls.services import CallOffers
 
-from ...asgi.access import HttpRejection
+from ...asgi.access import Headers, HttpRejection
 from ...asgi.authentication import log_failures
-from ...asgi.messages import AuthorizedRequest, Headers, Scope, Send, read_body, root_of, route_of, routes_of
+from ...asgi.requests import AuthorizedRequest, Request, read_body
+from ...asgi.responses import KnownResponse
 from .lifespan import WrongEventLoop, check_event_loop
 
 logger = peer_logger("trio_mcp.http")
@@ -41,44 +41,36 @@ class CustomRoutes:
         self._body_seconds = body_seconds
         self._records = records
 
-    def public(self, scope: Scope) -> HttpRoute | None:
+    def public(self, request: Request) -> HttpRoute | None:
         """Return the route for a request, if it is one that anybody may call."""
-        return next((route for route in self._at(scope) if route.public and scope["method"] in route.methods), None)
+        return next((route for route in self._at(request) if route.public and request.method in route.methods), None)
 
-    def find(self, scope: Scope) -> HttpRoute | None:
-        """Return the route for a request; None if there is none at its path.
+    def find(self, request: Request) -> HttpRoute | None:
+        """Return the route for a request; None if there is none at its path, or for other methods only."""
+        return next((route for route in self._at(request) if request.method in route.methods), None)
 
-        Raises:
-            HttpRejection: 405, there is one, for other methods.
-        """
-        routes = self._at(scope)
-        for route in routes:
-            if scope["method"] in route.methods:
-                return route
-        if not routes:
-            return None
-        allowed = ", ".join(sorted(frozenset[str]().union(*(route.methods for route in routes))))
-        raise HttpRejection(405, f"This path takes {allowed} only.", [(b"allow", allowed.encode())])
+    def methods(self, request: Request) -> Sequence[str]:
+        """Return the methods for which there are routes at the path of a request."""
+        return sorted(frozenset[str]().union(*(route.methods for route in self._at(request))))
 
-    def _at(self, scope: Scope) -> Sequence[HttpRoute]:
+    def _at(self, request: Request) -> Sequence[HttpRoute]:
         if not self._routes:
             return ()
-        return next((self._routes[path] for path in routes_of(scope) if path in self._routes), ())
+        return next((self._routes[path] for path in request.routes if path in self._routes), ())
 
-    async def serve(self, route: HttpRoute, service: Service, incoming: AuthorizedRequest) -> None:
-        """Read a request, run the function of its route and send the response. A cancel ends the function.
+    async def serve(self, route: HttpRoute, service: Service, incoming: AuthorizedRequest) -> KnownResponse:
+        """Read a request, run the function of its route and return the response. A cancel ends the function.
 
         Raises:
             HttpRejection: 413, 408, 400 or 503, its body is refused; 500 or 503, the function failed or took too long.
         """
         with service.open_account(incoming.peer) as account:
-            announced = incoming.peer.headers.get("content-length")
-            body = await read_body(incoming.receive, route.max_body, self._body_seconds, announced, account)
+            body = await read_body(incoming.request, route.max_body, self._body_seconds, account)
             # Counted while the function runs, also a body that came in one piece.
             account.draw(max(len(body) - account.drawn, 0))
             with service.use_state():
                 response = await self._run(route, request_of(incoming, body, state_of(service, route), route.prefix))
-        await send_response(incoming, response)
+        return KnownResponse(response.status, response.content, response.lines, content_type=None)
 
     async def _run(self, route: HttpRoute, request: HttpRequest) -> HttpResponse:
         response: object = None
@@ -112,31 +104,20 @@ def request_of(incoming: AuthorizedRequest, body: bytes, state: object, prefix: 
     Args:
         prefix: where the server of the route is mounted.
     """
-    scope, peer = incoming.scope, incoming.peer
-    client = scope.get("client")
+    request, peer = incoming.request, incoming.peer
     return HttpRequest(
-        method=scope["method"],
-        path=route_of(scope).removeprefix(prefix),
-        query=scope.get("query_string", b"").decode("latin-1"),
+        method=request.method,
+        path=request.route.removeprefix(prefix),
+        query=request.query,
         headers=MappingProxyType(dict(peer.headers)),
         body=body,
         caller=peer.caller,
-        client=None if client is None else client[0],
-        scheme=scope.get("scheme", "http"),
+        client=None if request.client is None else request.client[0],
+        scheme=request.scheme,
         host=peer.headers.get("host", ""),
-        root_path=root_of(scope) + prefix,
+        root_path=request.root + prefix,
         state=state,
     )
-
-
-async def send_response(incoming: AuthorizedRequest, response: HttpResponse) -> None:
-    """Send the response of a route."""
-    content = response.content
-    is_empty = response.status in (HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED)
-    headers = response.lines if is_empty else [(b"content-length", b"%d" % len(content)), *response.lines]
-    await incoming.send({"type": "http.response.start", "status": response.status, "headers": headers})
-    body = b"" if is_empty or incoming.scope["method"] == "HEAD" else content
-    await incoming.send({"type": "http.response.body", "body": body})
 
 
 # Where the HTTP application is reached.
@@ -211,18 +192,15 @@ class Probes:
         root = options.root_path.rstrip("/")
         self._probes |= {root + path: probe for path, probe in self._probes.items()}
 
-    async def serve(self, scope: Scope, send: Send) -> bool:
-        """Answer a request if it is a probe's; return whether it is."""
-        probe = next((self._probes[path] for path in routes_of(scope) if path in self._probes), None)
+    def find(self, request: Request) -> KnownResponse | None:
+        """Return the response to a request, if it is a probe's."""
+        probe = next((self._probes[path] for path in request.routes if path in self._probes), None)
         if probe is None:
-            return False
+            return None
+        if request.method not in ("GET", "HEAD"):
+            return KnownResponse(405, b"GET", [*HEADERS, (b"allow", b"GET, HEAD")], content_type=None)
         try:
-            status, word = probe() if scope["method"] in ("GET", "HEAD") else (405, b"GET")
+            status, word = probe()
         except WrongEventLoop as error:
             status, word = 503, str(error).encode()
-        headers = [*HEADERS, (b"content-length", b"%d" % len(word))]
-        if status == 405:
-            headers.append((b"allow", b"GET, HEAD"))
-        await send({"type": "http.response.start", "status": status, "headers": headers})
-        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else word})
-        return True
+        return KnownResponse(status, word, HEADERS, content_type=None)

@@ -28,17 +28,17 @@ from trio_mcp.stores import MemoryEventStore
 from trio_mcp.stores.adapters import StoredEvents
 
 from ...asgi.access import ALLOW, HttpRejection, check_stream
-from ...asgi.direct import KnownResponse, OpenResponse
-from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, ended_when_expired
-from ...asgi.messages import AuthorizedRequest, Respond, check_room, respond
+from ...asgi.exchange import BATCH_STATUS, LEGACY_STATUS, Exchange, rejected
+from ...asgi.requests import AuthorizedRequest, check_room
+from ...asgi.responses import KnownResponse, OpenResponse, Response
 from ...asgi.sessions import ID_LENGTH
 from .breaker import Breaker
 from .claims import Claims
 from .event_log import NOT_KEPT, read_event_id
-from .readers import PostedStream, Readers, StandaloneStream
+from .readers import OpenedStream, PostedStream, Readers, ResumedStream
 from .sessions import LegacySession, LegacySessions
 from .stored import SessionHome
-from .streams import SessionStream, StreamReader
+from .streams import SessionStream
 
 NOT_RECORDED: Final = "The store of this server fails now, and has not recorded this answer. Send it again in a moment."
 
@@ -67,65 +67,56 @@ class LegacyEndpoint:
         self._readers = Readers(limits.disconnect_grace, nursery)
         self._claims = None if home is None else Claims(home, self._new_session, self._new_stream, self._readers.leave)
 
-    def process(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
-        """Process one message of a client, or several, and return what sends the response."""
-        message, headers = envelope.message, incoming.peer.headers
+    async def process(self, envelope: Envelope[Received]) -> Response:
+        """Process one message of a client, or several, and return the response.
+
+        Raises:
+            HttpRejection: 400, 404 or 503, the message is rejected, or belongs to no session.
+        """
+        message, headers = envelope.message, envelope.peer.headers
         check_version(headers)
         # With a session header it is a second handshake in that session, which knows whether it is the same as the first.
         is_handshake = isinstance(message, Request) and message.method == "initialize"
         if is_handshake and SESSION_HEADER not in headers:
-            return self._open_session(envelope, incoming)
+            return await self._open_session(envelope)
         if self._may_be_elsewhere(headers):
-            return partial(self._process_claimed, envelope, incoming)
-        return self._process(envelope, incoming)
-
-    async def _process_claimed(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> None:
-        """Process a message for a session that an earlier process may have had."""
-        with self._service.open_account(envelope.peer) as account:
-            account.draw(envelope.size)
-            await self._claim(incoming.peer)
-        respond = self._process(envelope, incoming)
-        # Not kept while a call runs.
-        del envelope
-        await respond()
-
-    def _process(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
-        message = envelope.message
-        is_handshake = isinstance(message, Request) and message.method == "initialize"
-        entry = self._find_session(incoming.peer)
-        stream = self._new_stream(entry, incoming.peer)
-        reader = PostedStream(self._readers, entry, incoming, stream)
+            with self._service.open_account(envelope.peer) as account:
+                account.draw(envelope.size)
+                await self._claim(envelope.peer)
+        entry = self._find_session(envelope.peer)
+        stream = self._new_stream(entry, envelope.peer)
         listener = entry.session.receive(envelope, stream.outbox, owns_outbox=True)
         if isinstance(listener, OpenBatch) and listener.read_more is not None:
-            return partial(self._process_rest, entry, listener, reader, envelope, incoming)
+            listener = await self._read_rest(entry, listener, stream, envelope)
+        response = self._response(entry, listener, stream, message)
         if is_handshake and isinstance(listener, ReplyTarget):
-            reader.add_header(SESSION_HEADER.encode(), entry.id.encode())
-        return self._stored_first(entry, self._response(listener, reader, message, incoming))
-
-    def _stored_first(self, entry: LegacySession, send_response: Respond) -> Respond:
-        """Return what sends a response when what the message has changed is stored."""
+            response.add_headers([(SESSION_HEADER.encode(), entry.id.encode())])
         session, place = entry.session, entry.place
-        if place is None or not (session.has_answers or session.changes != place.saved):
-            return send_response
-        return partial(self._store_and_respond, entry, send_response)
+        if place is not None and (session.has_answers or session.changes != place.saved):
+            await self._store_first(entry, response)
+        return response
 
-    async def _store_and_respond(self, entry: LegacySession, send_response: Respond) -> None:
-        if entry.session.has_answers and not await entry.session.commit_answers():
-            # A client does not resend an acknowledged answer; the next process would wait for it.
-            raise HttpRejection(503, NOT_RECORDED, code=SERVER_BUSY)
-        if entry.place is not None and entry.session.changes != entry.place.saved:
-            await self.sessions.save(entry)
-        await send_response()
+    async def _store_first(self, entry: LegacySession, response: Response) -> None:
+        """Store what a message has changed, before it is answered.
 
-    async def _process_rest(
-        self,
-        entry: LegacySession,
-        batch: OpenBatch,
-        reader: PostedStream,
-        envelope: Envelope[Received],
-        incoming: AuthorizedRequest,
-    ) -> None:
-        """Process what was left of a batch for other turns of the event loop, then send the response.
+        Raises:
+            HttpRejection: 503, it could not be stored.
+        """
+        try:
+            if entry.session.has_answers and not await entry.session.commit_answers():
+                # A client does not resend an acknowledged answer; the next process would wait for it.
+                raise HttpRejection(503, NOT_RECORDED, code=SERVER_BUSY)
+            if entry.place is not None and entry.session.changes != entry.place.saved:
+                await self.sessions.save(entry)
+        except BaseException:
+            if isinstance(response, OpenResponse):
+                response.lose()
+            raise
+
+    async def _read_rest(
+        self, entry: LegacySession, batch: OpenBatch, stream: SessionStream, envelope: Envelope[Received]
+    ) -> OpenBatch | None:
+        """Process what was left of a batch for other turns of the event loop; return it if it expects a reply.
 
         Raises:
             HttpRejection: 404, the session has ended meanwhile.
@@ -137,32 +128,30 @@ class LegacyEndpoint:
             if entry.ended:
                 raise self.sessions.session_over()
         except BaseException:
-            reader.stream.retire()
+            stream.retire()
             raise
-        listener = batch if batch.expects_reply else None
-        await self._stored_first(entry, self._response(listener, reader, envelope.message, incoming))()
+        return batch if batch.expects_reply else None
 
     def _response(
         self,
+        entry: LegacySession,
         listener: ReplyTarget | OpenBatch | Rejected | None,
-        reader: PostedStream,
+        stream: SessionStream,
         message: Received,
-        incoming: AuthorizedRequest,
-    ) -> Respond:
-        """Return what sends the response to a message that was processed."""
-        stream = reader.stream
+    ) -> Response:
+        """Return the response to a message that was processed."""
         if isinstance(listener, ReplyTarget) or (isinstance(listener, OpenBatch) and listener.reply_targets):
             stream.serve_request(listener, may_pause=self._readers.grace > 0)
-            return reader
+            return PostedStream(self._readers, entry, stream)
         if isinstance(message, Request):
-            return partial(self._reject, reader, LEGACY_STATUS)
+            return rejected(stream.outbox, LEGACY_STATUS)
         if isinstance(message, Batch) and listener is not None:
-            return partial(self._reject, reader, BATCH_STATUS)
+            return rejected(stream.outbox, BATCH_STATUS)
         stream.retire()
-        return KnownResponse(incoming.send, 202)
+        return KnownResponse(202)
 
-    async def get(self, incoming: AuthorizedRequest) -> None:
-        """Send the stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
+    async def get(self, incoming: AuthorizedRequest) -> Response:
+        """Return the stream for what belongs to no request (L-HTTP-10c), or the rest of any stream (L-HTTP-14c)."""
         headers = incoming.peer.headers
         check_version(headers)
         check_stream(headers)
@@ -171,12 +160,12 @@ class LegacyEndpoint:
         entry = await self._found_session(incoming.peer)
         # A stream that is opened during a drain would hold up the end of it. A 503 tells the client to come back.
         self.sessions.quota.check_not_draining()
-        if last := headers.get("last-event-id"):
-            await self._resume(entry, last, incoming)
-        else:
-            await self._listen(entry, incoming)
+        last = headers.get("last-event-id")
+        response = await (self._resume(entry, last, incoming.peer) if last else self._listen(entry, incoming.peer))
+        response.expiry = incoming.expiry
+        return response
 
-    async def delete(self, incoming: AuthorizedRequest) -> None:
+    async def delete(self, incoming: AuthorizedRequest) -> Response:
         """End a session, and everything that runs in it (L-HTTP-19c)."""
         peer = incoming.peer
         check_version(peer.headers)
@@ -188,33 +177,36 @@ class LegacyEndpoint:
         if place is not None and self._home is not None:
             # Before its client is told that it is gone.
             await self._home.remove(place)
-        await respond(incoming.send, 204)
+        return KnownResponse(204)
 
     # sessions
 
-    def _open_session(self, envelope: Envelope[Received], incoming: AuthorizedRequest) -> Respond:
+    async def _open_session(self, envelope: Envelope[Received]) -> Response:
         account = self._service.open_account(envelope.peer)
         self.sessions.make_room(account)
         session = make_session(self._service, shared_channel=False, account=account)
-        exchange = Exchange(incoming, LEGACY_STATUS, self._service.open_outbox(incoming.peer))
-        target = session.receive(envelope, exchange.outbox, owns_outbox=True)
+        outbox = self._service.open_outbox(envelope.peer)
+        target = session.receive(envelope, outbox, owns_outbox=True)
         # A handshake that was rejected leaves nothing behind: no id, no entry in the table.
-        if session.initialized:
-            account.draw(SESSION_SIZE)
-            entry = self.sessions.add(self._new_session(session, envelope.peer.principal, account))
-            session.on_over = partial(self.sessions.end, entry, CancelReason.DISCONNECT)
-            exchange.add_header(SESSION_HEADER.encode(), entry.id.encode())
-            if self._home is not None:
-                entry.store_in(self._home, self._home.new_place(entry.id, entry.principal))
-                return partial(self._open_stored, self._home, entry, exchange)
-            # A proxy has the answer only when its server has answered.
-            if isinstance(target, ReplyTarget) and not target.finished:
-                return partial(self._open_later, entry, target, exchange)
-        exchange.outbox.close()
-        return partial(run_to_end, exchange)
+        if not session.initialized:
+            return rejected(outbox, LEGACY_STATUS)
+        account.draw(SESSION_SIZE)
+        entry = self.sessions.add(self._new_session(session, envelope.peer.principal, account))
+        session.on_over = partial(self.sessions.end, entry, CancelReason.DISCONNECT)
+        # A proxy has the answer only when its server has answered.
+        response = Exchange(LEGACY_STATUS, outbox)
+        if isinstance(target, ReplyTarget) and not target.finished:
+            response = HandshakeResponse(self, entry, target, outbox)
+        else:
+            outbox.close()
+        response.add_headers([(SESSION_HEADER.encode(), entry.id.encode())])
+        if self._home is not None:
+            entry.store_in(self._home, self._home.new_place(entry.id, entry.principal))
+            await self._store_session(self._home, entry, response)
+        return response
 
-    async def _open_stored(self, home: SessionHome, entry: LegacySession, exchange: Exchange) -> None:
-        """Send the answer to a handshake when the session is stored; end it if it cannot be.
+    async def _store_session(self, home: SessionHome, entry: LegacySession, response: OpenResponse) -> None:
+        """Store a session before its client learns its id; end it if it cannot be.
 
         Raises:
             HttpRejection: 503, it cannot.
@@ -224,17 +216,8 @@ class LegacyEndpoint:
             await home.open(entry.place, entry.session)
         except BaseException:
             self.sessions.end(entry, CancelReason.DISCONNECT)
-            exchange.outbox.close()
+            response.finish()
             raise
-        await run_to_end(exchange)
-
-    async def _open_later(self, entry: LegacySession, target: ReplyTarget, exchange: Exchange) -> None:
-        """Send the answer to a handshake when there is one; end the session if there is none, or it is an error."""
-        try:
-            await run_to_end(exchange)
-        finally:
-            if not target.finished or not entry.session.initialized:
-                self.sessions.end(entry, CancelReason.DISCONNECT)
 
     def _find_session(self, peer: Peer) -> LegacySession:
         """Return the session that a request names (L-HTTP-18s)."""
@@ -271,64 +254,37 @@ class LegacyEndpoint:
 
     # streams
 
-    async def _reject(self, reader: PostedStream, statuses: Mapping[int, int]) -> None:
-        with reader.outbox:
-            await reader.reject(statuses)
-
-    def _standalone(self, entry: LegacySession, incoming: AuthorizedRequest) -> StandaloneStream:
+    async def _listen(self, entry: LegacySession, peer: Peer) -> OpenResponse:
         """Return a new standalone stream. What the one before had not sent yet moves over."""
         streams = entry.streams
         if not streams.idle:
             raise HttpRejection(
                 409, "This session has an open stream already: resume that one with the Last-Event-ID header."
             )
-        stream = self._new_stream(entry, incoming.peer, STREAM_SIZE)
+        stream = self._new_stream(entry, peer, STREAM_SIZE)
         # Messages that were posted while no stream was open wait in the old one. They were never logged, so they have
         # no event id.
         for envelope in streams.standalone.retire() if streams.standalone is not None else ():
             stream.outbox.post(envelope)
         streams.standalone = stream
-        return StandaloneStream(self._readers, entry, incoming, stream)
-
-    async def _listen(self, entry: LegacySession, incoming: AuthorizedRequest) -> None:
-        """Open a new standalone stream, and send it."""
-        reader = self._standalone(entry, incoming)
         if entry.place is not None:
             # Before its client learns the id of an event on it.
-            reader.stream.assign_number()
-            entry.place.standalone = reader.stream.number
+            stream.assign_number()
+            entry.place.standalone = stream.number
             await self.sessions.save(entry)
-        async with ended_when_expired(reader, incoming.expiry):
-            await reader()
+        return OpenedStream(self._readers, entry, stream)
 
-    def listen_nowait(self, incoming: AuthorizedRequest) -> OpenResponse | None:
-        """Open a new standalone stream as `get` does; None if anything has to be waited for, or is resumed.
-
-        Raises:
-            HttpRejection: as `get` does.
-        """
-        headers = incoming.peer.headers
-        if SESSION_HEADER not in headers or "last-event-id" in headers or self._home is not None:
-            return None
-        check_version(headers)
-        check_stream(headers)
-        entry = self._find_session(incoming.peer)
-        self.sessions.quota.check_not_draining()
-        return self._standalone(entry, incoming)
-
-    async def _resume(self, entry: LegacySession, last: str, incoming: AuthorizedRequest) -> None:
-        """Send what a client missed of a stream, and carry the stream on if it has not ended."""
+    async def _resume(self, entry: LegacySession, last: str, peer: Peer) -> OpenResponse:
+        """Return what a client missed of a stream, and what follows if it has not ended."""
         event = read_event_id(last)
         number, after = event.stream, entry.streams.known(event)
         # Read first: an id that cannot be resumed takes nothing from a reader.
         events = await self._missed_events(entry, number, after)
         stream = entry.streams.active.get(number) or entry.streams.ended(number, Outbox(1))
-        reader = StreamReader(incoming, stream)
-        with self._service.open_account(incoming.peer) as account:
-            check_room(account, STREAM_SIZE)
-            account.draw(STREAM_SIZE)
-            async with ended_when_expired(reader, incoming.expiry):
-                await self._readers.serve(entry, reader, partial(reader.resume, after, events, account))
+        account = self._service.open_account(peer)
+        check_room(account, STREAM_SIZE)
+        account.draw(STREAM_SIZE)
+        return ResumedStream(self._readers, entry, stream, after, events, account)
 
     async def _missed_events(self, entry: LegacySession, number: int, after: int) -> Sequence[bytes]:
         """The first part of what came after an event, or why there is none; the session may end meanwhile."""
@@ -359,10 +315,23 @@ class LegacyEndpoint:
         )
 
 
-async def run_to_end(exchange: Exchange) -> None:
-    """Send what an exchange says, and close its outbox."""
-    with exchange.outbox:
-        await exchange.run()
+class HandshakeResponse(Exchange):
+    """The answer to a handshake that is still to come; the session ends if there is none, or it is an error."""
+
+    __slots__ = ("_endpoint", "_entry", "_target")
+
+    def __init__(
+        self, endpoint: LegacyEndpoint, entry: LegacySession, target: ReplyTarget, outbox: Outbox[Envelope]
+    ) -> None:
+        super().__init__(LEGACY_STATUS, outbox)
+        self._endpoint = endpoint
+        self._entry = entry
+        self._target = target
+
+    def finish(self) -> None:
+        super().finish()
+        if not self._target.finished or not self._entry.session.initialized:
+            self._endpoint.sessions.end(self._entry, CancelReason.DISCONNECT)
 
 
 def check_version(headers: Mapping[str, str]) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
 
 import trio
 
-from ...asgi.messages import AuthorizedRequest
+from trio_mcp.runtime import Account
+
+from ...asgi.access import HttpRejection
+from ...asgi.responses import KnownResponse, StreamPart
+from .event_log import first_of
 from .sessions import LegacySession
 from .streams import BackgroundLogger, SessionStream, StreamReader
 
@@ -22,14 +26,6 @@ class Readers:
     def __init__(self, grace: float, nursery: trio.Nursery) -> None:
         self.grace = grace
         self._nursery = nursery
-
-    async def serve(self, entry: LegacySession, reader: StreamReader, run: Callable[[], Awaitable[bool]]) -> None:
-        """Carry a stream until it ends, its reader goes, or another one comes; then see to what is left of it."""
-        self.begin(entry, reader)
-        try:
-            await run()
-        finally:
-            self.end(entry, reader)
 
     def begin(self, entry: LegacySession, reader: StreamReader) -> None:
         """Make this the reader of its stream, in the place of the one before."""
@@ -87,10 +83,8 @@ class PostedStream(StreamReader):
 
     __slots__ = ("_began", "_entry", "_readers")
 
-    def __init__(
-        self, readers: Readers, entry: LegacySession, incoming: AuthorizedRequest, stream: SessionStream
-    ) -> None:
-        super().__init__(incoming, stream)
+    def __init__(self, readers: Readers, entry: LegacySession, stream: SessionStream) -> None:
+        super().__init__(stream)
         self._readers = readers
         self._entry = entry
         self._began = False
@@ -102,9 +96,10 @@ class PostedStream(StreamReader):
     def finish(self) -> None:
         self._readers.end(self._entry, self)
 
-    async def __call__(self) -> None:
+    def lose(self) -> None:
+        # Also if it was never watched: what is left of the stream has to be seen to.
         self._begin()
-        await super().__call__()
+        super().lose()
 
     def _begin(self) -> None:
         # Once: it would replace the reader that has replaced it.
@@ -113,16 +108,97 @@ class PostedStream(StreamReader):
             self._readers.begin(self._entry, self)
 
 
-class StandaloneStream(PostedStream):
-    """The stream for what belongs to no request, which a GET opens at once: its client waits for the head of the response."""
+class OpenedStream(PostedStream):
+    """A stream that a GET opens at once: its client waits for the head of the response."""
 
     __slots__ = ()
 
-    def watch(self, on_ready: Callable[[], None]) -> bool:
-        if not self._opened:
-            self._begin()
-            return False
-        return super().watch(on_ready)
+    @property
+    def is_ready(self) -> bool:
+        return not self._opened or super().is_ready
 
-    async def run(self) -> bool:
-        return await super().run() if self._opened else await self.listen()
+    def take_known(self) -> KnownResponse | None:
+        return None
+
+
+class ResumedStream(OpenedStream):
+    """The rest of a stream: what its client has missed, from the log, and what follows.
+
+    Args:
+        after: the number of the event after which it begins.
+        missed: the first part of what the log has after it.
+        account: counts what is sent of the log; it is closed at the end.
+    """
+
+    __slots__ = ("_account", "_after", "_held", "_is_catching_up", "_missed")
+
+    def __init__(
+        self,
+        readers: Readers,
+        entry: LegacySession,
+        stream: SessionStream,
+        after: int,
+        missed: Sequence[bytes],
+        account: Account,
+    ) -> None:
+        super().__init__(readers, entry, stream)
+        self._after = after
+        self._missed = missed
+        self._account = account
+        self._held = 0
+        self._is_catching_up = True
+
+    @property
+    def is_ready(self) -> bool:
+        return self._is_catching_up or super().is_ready
+
+    def take_part(self) -> StreamPart | None:
+        if not self._opened:
+            return self._part(b"")
+        return None if self._is_catching_up else super().take_part()
+
+    async def wait_part(self) -> StreamPart:
+        if not self._is_catching_up:
+            return await super().wait_part()
+        # The append that the reader before began must be in the log first, or its events would be missing between
+        # the log and the outbox.
+        await self.stream.wait_logged()
+        missed = await self._next_missed()
+        if missed is None:
+            self.is_ending, self._is_catching_up = True, False
+            return self._part(b"", is_last=True)
+        if missed:
+            return self._part(missed)
+        self._is_catching_up = False
+        return await super().wait_part()
+
+    async def _next_missed(self) -> bytes | None:
+        """Return the next part of the log, nothing at its end, or None if an event was lost or the budget has no room.
+
+        The client will ask for a lost event, and get an error.
+        """
+        stream = self.stream
+        # The part before has been written. It was a copy.
+        self._account.give_back(self._held)
+        self._held = 0
+        if stream.consumer is not self or self._after >= stream.last:
+            return b""
+        try:
+            events = self._missed or await stream.streams.read(stream.number, self._after)
+        except HttpRejection:
+            return None
+        # Only a stream that has ended has no more events than its log. The store may hold more than was counted: what a write
+        # that was cut short will write again.
+        first = first_of(events[: stream.last - self._after])
+        body = stream.framed(self._after + 1, first)
+        if not self._account.has_room(len(body)):
+            return None
+        self._held = len(body)
+        self._account.draw(self._held)
+        self._after += len(first)
+        self._missed = events[len(first) :]
+        return body
+
+    def finish(self) -> None:
+        self._account.close()
+        super().finish()

@@ -18,7 +18,7 @@ from trio_mcp.session.sizes import SESSION_SIZE
 from trio_mcp.storage import EventStore
 
 from ...asgi.access import HttpRejection
-from ...asgi.messages import check_room
+from ...asgi.requests import check_room
 from ...asgi.sessions import HttpQuota, OpenSession, SessionTable
 from .breaker import Breaker
 from .event_log import EventLog

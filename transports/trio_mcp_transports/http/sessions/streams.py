@@ -39,16 +39,15 @@ import trio
 from trio_mcp.errors import without_traceback
 from trio_mcp.protocol.http.sse import encode_event, encode_priming_event, encode_retry
 from trio_mcp.protocol.jsonrpc import dump
-from trio_mcp.runtime import Account, Outbox
+from trio_mcp.runtime import Outbox
 from trio_mcp.session import Envelope, OpenBatch, ReplyTarget
 from trio_mcp.session.kept_requests import KeptRequest
 from trio_mcp.session.recovery.snapshot import ContinuedStream
 
 from ...asgi.access import HttpRejection
-from ...asgi.direct import StreamPart
 from ...asgi.exchange import KEEP_ALIVE_SECONDS, LEGACY_STATUS, Exchange
-from ...asgi.messages import AuthorizedRequest
-from .event_log import EventId, EventLog, first_of, never_sent
+from ...asgi.responses import StreamPart
+from .event_log import EventId, EventLog, never_sent
 from .stream_keeper import StreamKeeper
 
 PRIMING_SECONDS: Final = 0.5
@@ -307,64 +306,14 @@ class SessionStream:
 
 
 class StreamReader(Exchange):
-    """An exchange that sends a stream of a session, or the rest of one."""
+    """An exchange that sends a stream of a session."""
 
     __slots__ = ("_response_ended", "stream")
 
-    def __init__(self, incoming: AuthorizedRequest, stream: SessionStream) -> None:
-        super().__init__(incoming, LEGACY_STATUS, stream.outbox)
+    def __init__(self, stream: SessionStream) -> None:
+        super().__init__(LEGACY_STATUS, stream.outbox)
         self.stream = stream
         self._response_ended: trio.Event | None = None
-
-    async def resume(self, after: int, events: Sequence[bytes], account: Account) -> bool:
-        """Send what the log has after that event, of which `events` is the first part, and go on as `run` does.
-
-        Args:
-            account: counts what is sent of the log.
-        """
-        try:
-            await self._open()
-            await self._send_part(b"")
-            # The append that the reader before began must be in the log first, or its events would be missing between
-            # the log and the outbox.
-            await self.stream.wait_logged()
-            if not await self._catch_up(after, events, account):
-                await self._send_part(self.closing_bytes, more=False)
-                return False
-            await self._send_events()
-        except OSError:
-            return False
-        return await self.run()
-
-    async def _catch_up(self, after: int, events: Sequence[bytes], account: Account) -> bool:
-        """Send what is in the log. False if an event has just been lost: the client will ask for it and get an error."""
-        stream = self.stream
-        while stream.consumer is self and after < stream.last:
-            try:
-                events = events or await stream.streams.read(stream.number, after)
-            except HttpRejection:
-                return False
-            # Only a stream that has ended has no more events than its log.
-            if not events:
-                break
-            # The store may hold more than was counted: what a write that was cut short will write again.
-            sent = first_of(events[: stream.last - after])
-            if not await self._send_counted(stream.framed(after + 1, sent), account):
-                return False
-            after += len(sent)
-            events = events[len(sent) :]
-        return True
-
-    async def _send_counted(self, body: bytes, account: Account) -> bool:
-        """Send a part of the log, which is a copy; False if the memory budget has no room for it."""
-        if not account.has_room(len(body)):
-            return False
-        account.draw(len(body))
-        try:
-            await self._send_part(body)
-        finally:
-            account.give_back(len(body))
-        return True
 
     async def end_early(self, retry: float | None) -> None:
         """End the response, with advice when to resume the stream, and return when it has ended."""
@@ -394,12 +343,6 @@ class StreamReader(Exchange):
     @property
     def max_silence(self) -> float:
         return PRIMING_SECONDS if self._has_no_id else KEEP_ALIVE_SECONDS
-
-    async def _keep_alive(self) -> None:
-        if self._has_no_id:
-            await self._send_events()
-        else:
-            await super()._keep_alive()
 
     def take_filler(self) -> StreamPart | None:
         return self.take_part() if self._has_no_id else super().take_filler()
