@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol, TypeVar, Unpack
 
@@ -41,11 +41,12 @@ class ServerFacts:
     info: Implementation | None
     instructions: str | None
 
-    @property
-    def instance(self) -> str | None:
-        """The process that knows idempotency keys; None if the server knows none."""
+    instance: str | None = field(init=False)
+    """The process that knows idempotency keys; None if the server knows none."""
+
+    def __post_init__(self) -> None:
         known = (self.capabilities.experimental or {}).get(IDEMPOTENCY, {}).get("instance")
-        return known if isinstance(known, str) else None
+        object.__setattr__(self, "instance", known if isinstance(known, str) else None)
 
 
 class SendRequest(Protocol):

@@ -237,8 +237,7 @@ class Actor:
             LimitExceeded: the budget has no room for them.
         """
         if self.account is not None:
-            self.account.check(size)
-            self.account.draw(size)
+            self.account.take(size)
 
     @property
     def reason(self) -> CancelReason | None:

@@ -268,9 +268,20 @@ class Account:
     drawn: int = 0
     closed: bool = False
 
-    def open(self) -> Account:
-        """Open another account for the same connection and principal."""
-        return Account(self.budget, self.connection, self.principal, self.caller)
+    def open(self, size: int = 0) -> Account:
+        """Open another account for the same connection and principal, and draw these bytes.
+
+        Raises:
+            LimitExceeded: there is no room for them; nothing was drawn.
+        """
+        budget = self.budget
+        # As `check` and `draw` do: every call comes here.
+        if budget.drawn + size > budget.half:
+            budget.check(size, self)
+        account = Account(budget, self.connection, self.principal, self.caller, size)
+        if size:
+            budget.add(size, account)
+        return account
 
     def has_room(self, size: int) -> bool:
         """Return whether these bytes may be drawn."""
@@ -282,6 +293,11 @@ class Account:
         # Nearly always there is room for every caller, and every call asks several times.
         if self.budget.drawn + size > self.budget.half:
             self.budget.check(size, self)
+
+    def take(self, size: int) -> None:
+        """Count bytes as held. Raises as `check` does; then nothing is counted."""
+        self.check(size)
+        self.draw(size)
 
     def check_step(self, size: int) -> None:
         """Raise `LimitExceeded` unless there is room for these bytes within one step, in which nothing else is done.
@@ -338,6 +354,10 @@ class TableAccount:
         """Return whether these bytes may be drawn for a caller."""
         budget = self._budget
         return budget.drawn + size <= budget.half or budget.caller_refusal(size, caller) is None
+
+    def is_over_half(self, size: int) -> bool:
+        """Return whether more than half of the budget would be drawn with these bytes, so that shares count."""
+        return self._budget.is_over_half(size)
 
     def is_over_share(self, size: int, caller: Hashable | None) -> bool:
         """Return whether a caller would hold more than its share with these bytes."""

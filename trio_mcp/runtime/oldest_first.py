@@ -54,6 +54,9 @@ class OldestFirst(Generic[K, V]):
         self._make_room(caller)
 
     def _make_room(self, caller: Hashable | None) -> None:
+        # Nearly always there is room for every caller.
+        if all(limit.in_use <= limit.half for limit in self._limits):
+            return
         own = self._by_caller[caller]
         while own and any(limit.is_over_share(caller) for limit in self._limits):
             self._evict(next(iter(own)))
@@ -66,6 +69,8 @@ class OldestFirst(Generic[K, V]):
 
         A caller over its share of the budget loses its own. Where it is used up, the caller that has most here loses most.
         """
+        if not account.is_over_half(size):
+            return
         own = self._by_caller.get(caller)
         while own and account.is_over_share(size, caller):
             self._evict(next(iter(own)))

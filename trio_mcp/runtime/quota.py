@@ -38,15 +38,16 @@ class Quota:
 
     Attributes:
         in_use: how much all callers hold.
+        half: how much of it anyone may have.
     """
 
-    __slots__ = ("_cap", "_half", "_held", "_quarter", "_what", "in_use", "limit")
+    __slots__ = ("_cap", "_held", "_quarter", "_what", "half", "in_use", "limit")
 
     def __init__(self, what: SharedLimit, limit: int | None = None, per_caller: int | None = None) -> None:
         self.limit = what.limit if limit is None else limit
         cap = what.per_caller if per_caller is None else per_caller
         self._cap = self.limit if cap is None else cap
-        self._half, self._quarter = half_of(self.limit), quarter_of(self.limit)
+        self.half, self._quarter = half_of(self.limit), quarter_of(self.limit)
         self._what = what
         self.in_use = 0
         self._held: dict[Hashable | None, int] = {}
@@ -55,7 +56,7 @@ class Quota:
         """Count `size` more for a caller. Raises as `check` does; then nothing is counted."""
         held, in_use = self._held.get(caller, 0) + size, self.in_use + size
         # Nearly always there is room for every caller, and every call comes here.
-        if in_use > self._half or held > self._cap:
+        if in_use > self.half or held > self._cap:
             self.check(caller, size)
         self._held[caller] = held
         self.in_use = in_use
@@ -93,12 +94,12 @@ class Quota:
     @property
     def is_over_half(self) -> bool:
         """Whether more than half of the limit is in use, so that shares count."""
-        return self.in_use > self._half
+        return self.in_use > self.half
 
     def is_over_share(self, caller: Hashable | None, size: int = 0) -> bool:
         """Return whether a caller would hold more than its share with so much more, while over half of the limit is in use."""
         in_use, held = self.in_use + size, self._held.get(caller, 0) + size
-        return in_use > self._half and held > self._quarter and caller is not None
+        return in_use > self.half and held > self._quarter and caller is not None
 
     def held(self, caller: Hashable | None) -> int:
         """Return how much a caller holds."""

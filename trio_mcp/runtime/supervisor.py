@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Hashable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -24,6 +24,7 @@ from .actor import DONE, RUNNING, Actor, ActorState, Cancelled, CancelReason, Ou
 from .cleanup_deadlines import CleanupDeadlines, stacks
 from .journal import Journal
 from .limits import Limits, SupervisorStatistics
+from .memory_budget import Account
 from .quota import Quota
 from .watchdog import Watchdog
 
@@ -123,7 +124,7 @@ class Supervisor:
         on_done: OnDone,
         *,
         principal: str | None = None,
-        caller: Hashable | None = None,
+        account: Account | None = None,
         deadline: float = math.inf,
         label: str = "actor",
         journal: Journal | None = None,
@@ -134,7 +135,8 @@ class Supervisor:
 
         Args:
             principal: the owner of the actor.
-            caller: what it counts for, see `Quota`; by default its principal.
+            account: what is held for it; it is closed at its end, also if it is refused. Its caller, by default the principal, is
+                what the actor counts for, see `Quota`.
             deadline: on Trio's clock, seconds.
             label: the first part of its name.
             journal: what an earlier run of the same call recorded.
@@ -142,18 +144,20 @@ class Supervisor:
         Raises:
             LimitExceeded: a limit is reached, or the supervisor is draining. Nothing was started.
         """
-        if caller is None:
-            caller = principal
+        caller = (account and account.caller) or principal
         try:
             if self._draining:
                 raise LimitExceeded("this server is shutting down")
             self._started.take(caller)
         except LimitExceeded:
             self._counts.refused += 1
+            if account is not None:
+                account.close()
             raise
         name = f"{label}-{next(self._serial)}"
         actor = Actor(name, principal, deadline, journal)
         actor.caller = caller
+        actor.account = account
         actor.started_at = self._now()
         actor.on_done = on_done
         actor.on_cancel = self._on_cancel

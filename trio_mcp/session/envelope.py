@@ -236,11 +236,6 @@ def received(data: bytes, limits: JsonLimits, peer: Peer = ANONYMOUS) -> Envelop
     return make_tuple(_RECEIVED, (message, None, peer, size, False, None))
 
 
-def answer_envelope(answer: Response | ErrorResponse, request_id: RequestId) -> Envelope[Sent]:
-    """Return the envelope in which a request is answered."""
-    return make_tuple(Envelope, (answer, request_id, ANONYMOUS, 0, False, None))
-
-
 def sent_size(envelope: Envelope) -> int:
     """Return the bytes of memory that a message takes until it has been sent."""
     message = envelope.message

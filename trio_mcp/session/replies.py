@@ -10,11 +10,20 @@ import trio
 
 from ..base.values import make_tuple
 from ..errors import LimitExceeded
-from ..protocol.jsonrpc import SERVER_BUSY, Encoded, ErrorDetail, ErrorResponse, RequestId, Response
+from ..protocol.jsonrpc import (
+    SERVER_BUSY,
+    Encoded,
+    ErrorDetail,
+    ErrorResponse,
+    Notification,
+    Request,
+    RequestId,
+    Response,
+)
 from ..runtime import CancelReason, Outbox
 from ..storage import Change
 from ..types import JsonObject, Model
-from .envelope import Envelope, answer_envelope
+from .envelope import ANONYMOUS, Envelope, content_size
 
 LegOutcome: TypeAlias = Encoded | ErrorDetail | None
 """How a leg of a call ended: a result, an error, or nothing because its client cancelled it."""
@@ -109,6 +118,19 @@ class ReplyTarget:
         if account is not None:
             account.check(size)
 
+    async def send(self, message: Notification | Request) -> None:
+        """Send a message about the request; waits while its reader is slow. A cancel while waiting leaves it unsent.
+
+        Raises:
+            LimitExceeded: the memory budget has no room for it.
+        """
+        self.check_room(content_size(message))
+        await self.outbox.send(Envelope(message, about=self.about))
+
+    def post(self, message: Notification | Request) -> None:
+        """Queue such a message without waiting, whether or not there is room."""
+        self.outbox.post(Envelope(message, about=self.about))
+
     def finish(self, outcome: LegOutcome, more: JsonObject | None = None) -> None:
         """Send the outcome, or an error that names the memory budget if that has no room for it.
 
@@ -121,7 +143,8 @@ class ReplyTarget:
         request_id = self.request_id
         reply = reply_of(request_id, outcome, more)
         if reply is not None:
-            self.outbox.post(answer_envelope(reply, request_id), last=self.owns_outbox)
+            envelope = make_tuple(Envelope, (reply, request_id, ANONYMOUS, 0, False, None))
+            self.outbox.post(envelope, last=self.owns_outbox)
         elif self.owns_outbox:
             self.outbox.close()
 

@@ -91,6 +91,7 @@ class Service:
     Attributes:
         offers: what the server offers now.
         routes: serve the requests, by method; with those of tasks.
+        missing_scopes: see `Offers`.
         capabilities: those that the server offers now; changed by `declare`.
         store: keeps what may have to outlive the process.
         calls: the services that every call uses.
@@ -144,14 +145,11 @@ class Service:
         finds them as before. A call that begins now, also as a task, uses the new ones.
         """
         self.offers = offers
+        # Again, because a transport asks for it before each request.
+        self.missing_scopes = offers.missing_scopes
         self.routes: Mapping[str, Route] = {**offers.routes, **dict.fromkeys(TASK_METHODS, self._serve_task_request)}
         self.subscriptions.follow_with(offers.followers)
         self.declare(offers.capabilities)
-
-    @property
-    def missing_scopes(self) -> MissingScopes:
-        """Returns the scopes that the caller of a request lacks; see `Offers`."""
-        return self.offers.missing_scopes
 
     @contextmanager
     def use_state(self) -> Generator[object]:

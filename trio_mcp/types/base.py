@@ -89,12 +89,6 @@ else:
 JsonObject: TypeAlias = dict[str, JsonValue]
 
 
-def may_hold_nan(raw: bytes) -> bool:
-    """Whether encoded JSON has one of the words NaN and Infinity, which may also stand in a string."""
-    # The search for one byte is fifty times faster than one for a word, and mostly enough.
-    return (_CAPITAL_N in raw and b"NaN" in raw) or (_CAPITAL_I in raw and b"Infinity" in raw)
-
-
 # As numbers, because to look for a byte as a text of length one takes ten times as long in a short text.
 _CAPITAL_N: Final = ord("N")
 _CAPITAL_I: Final = ord("I")
@@ -126,6 +120,8 @@ class Model(BaseModel):
         # The default writes null for NaN; so `encode` could not notice it.
         ser_json_inf_nan="constants",
     )
+    sent_if_set: ClassVar[set[str] | None] = None
+    """Fields with a default other than None that are sent only if they were set; None if there are none."""
     # This is how pydantic documents the type of unknown members; its own annotation is wider.
     __pydantic_extra__: dict[str, JsonValue] = Field(init=False)  # pyright: ignore[reportIncompatibleVariableOverride]
 
@@ -152,13 +148,17 @@ class Model(BaseModel):
         Nulls inside free-form JSON (`arguments`, `structuredContent`, `_meta`, ...) are kept.
         """
         wire = self.__pydantic_serializer__.to_python(
-            self, mode="json", by_alias=True, exclude_none=True, exclude=self.left_out()
+            self,
+            mode="json",
+            by_alias=True,
+            exclude_none=True,
+            exclude=self.left_out(),
         )
         return cast("JsonObject", wire)
 
     def left_out(self) -> set[str] | None:
-        """Return the fields that are not sent although they have a value: a default other than None that was not set."""
-        return None
+        """Return the fields of `sent_if_set` that were not set."""
+        return self.sent_if_set and self.sent_if_set - self.model_fields_set
 
     def encode(self) -> bytes:
         """Return the same object as compact JSON in UTF-8.
@@ -166,10 +166,15 @@ class Model(BaseModel):
         Raises:
             ValueError: it holds NaN, an infinite number or a lone surrogate. `strict_json.dumps(self.wire())` says where.
         """
-        raw = self.__pydantic_serializer__.to_json(self, by_alias=True, exclude_none=True, exclude=self.left_out())
-        # RFC 8259 section 6 has no such numbers. The search is cheap, but the words may also stand in a string: only then is the
-        # value encoded once more, by an encoder that raises for the numbers alone.
-        if may_hold_nan(raw):
+        raw = self.__pydantic_serializer__.to_json(
+            self,
+            by_alias=True,
+            exclude_none=True,
+            exclude=self.left_out(),
+        )
+        # RFC 8259 section 6 has no such numbers. The search, for one byte first, is cheap, but the words may stand in a string:
+        # only then is the value encoded once more, by an encoder that raises for the numbers alone.
+        if (_CAPITAL_N in raw and b"NaN" in raw) or (_CAPITAL_I in raw and b"Infinity" in raw):
             json.dumps(self.wire(), allow_nan=False)
         return raw
 

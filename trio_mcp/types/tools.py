@@ -1,6 +1,6 @@
 """Tools: listing and calling them."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator
 from pydantic_core import from_json
@@ -60,6 +60,7 @@ def _false_for_null(value: object) -> object:
 class CallToolResult(Result):
     """The result of a tool. `structured_content=None` is sent as null; if it is not set, the member is left out."""
 
+    sent_if_set: ClassVar[set[str] | None] = {"is_error"}
     content: list[ContentBlock]
     structured_content: JsonValue = None
     # Some servers send null.
@@ -103,9 +104,6 @@ class CallToolResult(Result):
         if self.is_error:
             raise ToolFailed(self.text or "the tool failed, and its result has no text", self.structured_content)
         return self
-
-    def left_out(self) -> set[str] | None:
-        return None if "is_error" in self.model_fields_set else {"is_error"}
 
     # Not a `NullableModel`: its serializer in Python would cost every result of every tool, for a null that few of them have.
     def wire(self) -> JsonObject:

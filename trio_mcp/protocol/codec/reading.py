@@ -63,7 +63,7 @@ from ..revisions import (
 from ..strict_json import dumps
 from .downlevel import LATE_MEMBERS
 from .models import Dropped, validated
-from .tasks import TASK, TaskWriter, read_created_task, read_members, says_task, without, without_tasks
+from .tasks import TASK, TASK_READERS, TaskWriter, read_created_task, read_members, says_task, without, without_tasks
 from .writing import ASKS_NOTHING
 
 _ROUNDS: Final = frozenset({"inputResponses", "requestState"})
@@ -103,7 +103,7 @@ class Codec(TaskWriter):
         known = self.revision.notifications.get(method)
         if known is None or sender not in known.senders:
             return None
-        return read_members(self.revision.tasks, known.params, params, "params")
+        return self._read(known.params, params, "params")
 
     def decode_result(
         self, method: str, result: JsonObject, *, may_be_task: bool = True, dropped: list[Dropped] | None = None
@@ -159,8 +159,12 @@ class Codec(TaskWriter):
             raise RemoteProtocolError(f"result.resultType: {result.result_type} is no result of a task")
         return result
 
-    def _read(self, kind: type[Model], result: JsonObject, *, dropped: list[Dropped] | None) -> Model:
-        return read_members(self.revision.tasks, kind, result, "result", dropped)
+    def _read(
+        self, kind: type[Model], members: JsonObject, path: str = "result", *, dropped: list[Dropped] | None = None
+    ) -> Model:
+        if kind.__name__ in TASK_READERS:
+            return read_members(self.revision.tasks, kind, members, path)
+        return validated(kind, members, path, dropped=dropped)
 
     def decode_input_response(self, method: str, value: JsonValue, *, path: str = "params.inputResponses") -> Model:
         """The answer to a question of ours; `path` names it in the error: -32602 if it is malformed (M-MRTR-7s)."""

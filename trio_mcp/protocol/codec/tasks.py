@@ -29,7 +29,7 @@ from ...types.capabilities import lacks
 from ..jsonrpc import Encoded, ErrorDetail, dump_error
 from ..revisions import CLIENT_CAPABILITIES, RELATED_TASK, TASKS_EXTENSION, TASKS_GATE, TaskStyle
 from ..strict_json import dumps
-from .models import Dropped, validated
+from .models import validated
 from .rewrites import OLD_TASK_NAMES
 from .writing import Writer
 
@@ -287,15 +287,10 @@ def read_created_task(result: JsonObject) -> types.CreateTaskResult:
     return types.CreateTaskResult.model_validate({**dict(task), "meta": _meta(result)})
 
 
-def read_members(
-    style: TaskStyle, kind: type[Model], members: JsonObject, path: str, dropped: list[Dropped] | None = None
-) -> Model:
-    """Return a result, or the params of a notification, as a `kind`. Arguments and exceptions are those of `validated`."""
-    reader = _READERS.get(kind.__name__)
-    if reader is None:
-        return validated(kind, members, path, dropped=dropped)
+def read_members(style: TaskStyle, kind: type[Model], members: JsonObject, path: str) -> Model:
+    """Return a result, or the params of a notification, as a `kind` of `TASK_READERS`. Raises what `validated` raises."""
     if style is TaskStyle.REQUESTED:
-        return reader(members, path)
+        return TASK_READERS[kind.__name__](members, path)
     return validated(kind, without_tasks(members), path)
 
 
@@ -318,13 +313,13 @@ def _read_list(members: JsonObject, path: str) -> Model:
     return validated(types.ListTasksResult, {**members, "tasks": renamed}, path, OLD_TASK_NAMES)
 
 
-_READERS: Final[Mapping[str, Callable[[JsonObject, str], Model]]] = {
+TASK_READERS: Final[Mapping[str, Callable[[JsonObject, str], Model]]] = {
     "GetTaskResult": _read_task,
     "TaskStatusNotificationParams": _read_news,
     "CancelTaskResult": _read_cancelled,
     "ListTasksResult": _read_list,
 }
-"""By the names of the types, which are not loaded for it."""
+"""Read what older revisions write otherwise, by the names of the types, which are not loaded for it."""
 
 
 def _renamed(task: JsonValue) -> JsonValue:

@@ -21,10 +21,10 @@ from ...types import (
     Result,
     TextContent,
 )
-from ...types.base import MetaModel, may_hold_nan
+from ...types.base import MetaModel
 from ..jsonrpc import METHOD_NOT_FOUND, Encoded, decoded
 from ..revisions import RESERVED, SERVER_INFO, Era, Method, Revision
-from ..strict_json import dumps, has_long_number
+from ..strict_json import dumps, is_sendable
 from .downlevel import LATE_MEMBERS, Shape, narrowed, shape
 
 LATE_FIELDS: Final = frozenset(map(to_snake, LATE_MEMBERS))
@@ -150,12 +150,13 @@ class Writer:
         """
         form = shape(self.revision.name, kind.__name__)
         if _is_plain(model, form) and (self._modern or not _has_late_members(model)):
+            unset = model.sent_if_set and model.left_out()
             try:
-                raw = to_json(model, by_alias=True, exclude_none=True, exclude=model.left_out())
+                raw = to_json(model, by_alias=True, exclude_none=True, exclude=unset)
             except ValueError:  # raised again below, with the member at fault
                 raw = b"NaN"
             # JSON has no such numbers (RFC 8259, 6); `dumps` tells whether the words stand in strings only.
-            if not may_hold_nan(raw) and not has_long_number(raw):
+            if is_sendable(raw):
                 return Encoded(raw)
         try:
             return Encoded(dumps(narrowed(self.revision.name, model, kind), root))

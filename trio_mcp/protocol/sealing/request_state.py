@@ -293,12 +293,18 @@ class Sealer:
         return f"<Sealer: audience={self._audience!r}, {len(self._keys)} keys, ttl={self._ttl} s>"
 
     def seal(
-        self, principal: str | None, method: str, digest: str, call_id: str, leg: int, journal: JsonValue = None
+        self,
+        principal: str | None,
+        method: str,
+        request: RequestDigest | str,
+        call_id: str,
+        leg: int,
+        journal: JsonValue = None,
     ) -> str:
         """Return the state to send: good for `ttl` seconds, for this principal, method and request, at this audience.
 
         Args:
-            digest: of the request, see `request_digest`.
+            request: its digest, see `request_digest`.
 
         Raises:
             LimitExceeded: it would be longer than `max_state`; keep the journal elsewhere and seal a reference.
@@ -310,7 +316,7 @@ class Sealer:
                 {
                     "principal": principal,
                     "method": method,
-                    "digest": digest,
+                    "digest": str(request),
                     "audience": self._audience,
                     "call_id": call_id,
                     "leg": leg,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine
-from typing import Final, Literal, Never, TypeAlias, cast, overload
+from hashlib import sha256
+from typing import Final, Literal, NamedTuple, Never, TypeAlias, cast, overload
 
 from typing_extensions import TypeVar
 
@@ -12,15 +13,14 @@ from ... import server
 from ...base.checks import check_choice, check_int, check_str, keyword_options
 from ...errors import BranchElicitNotAllowed, ElicitationCancelled, ElicitationDeclined, ElicitationInvalid
 from ...runtime import Lane
-from ...session import Call
-from ...session.calls.elicit_ids import elicit_id, next_elicit_number
-from ...types import JsonObject, JsonValue
+from ...session import Call, Question
+from ...types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue
 from ..branching import BranchTerms
 from ..options import AskTimeout
 from ..unawaited import UnawaitedAnswer
-from .elicits import Asked, Elicit, asked_form, form_question
+from .elicits import Elicit, question_meta
 from .exchanges import UNNAMED, Accepted, Declined, Dismissed, Elicited, ElicitExchange, KeyedElicited
-from .forms import Titled
+from .forms import Form, Titled, form_of
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -249,7 +249,31 @@ class Elicitation:
         if not self._terms.allow_elicit:
             raise BranchElicitNotAllowed("this branch may not ask the user: it was started with allow_elicit=False")
         check_str("message", message)
-        return asked_form(schema, self._terms.keys, self._call.target_name, context)
+        if isinstance(schema, Elicit):
+            meta = question_meta(schema, self._terms.keys, self._call.target_name, context)
+            return Asked(form_of(schema.schema), schema.key, meta)
+        if context is not None:
+            raise TypeError("a context goes with a declared question: Elicit('pick', Move, context=Board)")
+        return Asked(form_of(schema), None, None)
+
+
+class Asked(NamedTuple):
+    """A form to show.
+
+    Attributes:
+        key: the key of a declared question, or None.
+        meta: the `_meta` of the question, or None.
+    """
+
+    form: Form[object]
+    key: str | None
+    meta: JsonObject | None
+
+
+def form_question(message: str, form: Form[object], key: str | None, meta: JsonObject | None) -> Question[ElicitResult]:
+    """Return the question that shows a form with this text."""
+    params = ElicitRequestFormParams(mode="form", message=message, requested_schema=form.requested_schema, meta=meta)
+    return Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), key)
 
 
 async def _ask(
@@ -323,3 +347,43 @@ def declined(message: str) -> ElicitationDeclined:
 
 def _limit(timeout: float) -> AskTimeout | None:
     return None if timeout == math.inf else AskTimeout(timeout)
+
+
+# The numbers and the ids of the elicitations of a call: `elicit_{call}_{number}`, shared by all branches, the same in a replay.
+
+_DIGITS: Final = 16
+"""Hexadecimal digits for the call. An id is shorter than the forty characters that OpenAI allows for the id of a tool call."""
+
+_CALL_NAME: Final = "call name"
+"""What the name is recorded under; no step of an author has such a name: theirs have a colon."""
+
+
+def next_elicit_number(call: Call, lane: Lane) -> int:
+    """Return the number of the elicitation that a lane is about to ask: 1, 2, ... in its call."""
+    if call.memory is not None:
+        # Recorded, because sibling branches run in any order: in a replay another one may ask first.
+        return call.memory.question_number(lane.coming_key)
+    mailbox = call.actor.mailbox
+    mailbox.numbered += 1
+    return mailbox.numbered
+
+
+def elicit_id(call: Call, number: int) -> str:
+    """Return the id of an elicitation that was answered."""
+    # The name of a call in rounds, which it has by the time of an answer, leads to it in the directory and stays secret. For
+    # other calls the process that started them is named, and its actor.
+    name = None if call.legs is None else call.legs.call_id
+    if name is None:
+        name = _recorded_name(call, f"{call.services.node}/{call.actor.name}")
+    return f"elicit_{sha256(name.encode()).hexdigest()[:_DIGITS]}_{number}"
+
+
+def _recorded_name(call: Call, name: str) -> str:
+    """Return the name of a call in the process that started it: this one, unless the call was replayed."""
+    if call.memory is None:
+        return name
+    known = call.memory.find_step(_CALL_NAME)
+    if known is not None:
+        return str(known.value)
+    call.memory.record_step(_CALL_NAME, name)
+    return name

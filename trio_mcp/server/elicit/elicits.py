@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence, Set as AbstractSet
 from functools import lru_cache
-from typing import Generic, NamedTuple, Never, TypeAlias, cast, overload
+from typing import Generic, Never, TypeAlias, cast, overload
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
 from typing_extensions import TypeVar
 
 from ...protocol.revisions import ELICIT, ELICITS
-from ...session import Question
-from ...types import ElicitRequestFormParams, ElicitResult, JsonObject, JsonValue, RequestedSchema
-from .forms import Form, FormError, Titled, form_of, type_name
+from ...types import JsonObject, JsonValue, RequestedSchema
+from .forms import FormError, Titled, form_of, type_name
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -115,27 +114,8 @@ def add_questions_to_meta(meta: JsonObject, elicits: Sequence[AnyElicit]) -> Jso
     return meta or None
 
 
-class Asked(NamedTuple):
-    """A form to show.
-
-    Attributes:
-        key: the key of a declared question, or None.
-        meta: the `_meta` of the question, or None.
-    """
-
-    form: Form[object]
-    key: str | None
-    meta: JsonObject | None
-
-
-def form_question(message: str, form: Form[object], key: str | None, meta: JsonObject | None) -> Question[ElicitResult]:
-    """Return the question that shows a form with this text."""
-    params = ElicitRequestFormParams(mode="form", message=message, requested_schema=form.requested_schema, meta=meta)
-    return Question("elicit", "elicitation/create", params, ElicitResult, ("elicitation.form",), key)
-
-
-def asked_form(schema: object, declared: AbstractSet[str], target: str, context: object) -> Asked:
-    """Return the form of a type or of a declared question.
+def question_meta(schema: AnyElicit, declared: AbstractSet[str], target: str, context: object) -> JsonObject:
+    """Return the `_meta` of a declared question.
 
     Args:
         declared: the keys that the tool, prompt or resource has published.
@@ -143,14 +123,9 @@ def asked_form(schema: object, declared: AbstractSet[str], target: str, context:
         context: the context of a declared question that has one; else None.
 
     Raises:
-        FormError: the schema is not a type.
         LookupError: the question was not declared.
         TypeError: the context is missing, or of another type, or the question has none.
     """
-    if not isinstance(schema, Elicit):
-        if context is not None:
-            raise TypeError("a context goes with a declared question: Elicit('pick', Move, context=Board)")
-        return Asked(form_of(schema), None, None)
     # Not sent undeclared: a client may have read in the listing what it will be asked, and prepared its answers by key.
     if schema.key not in declared:
         raise LookupError(f"the question {schema.key!r} was not declared: add it to the `elicits` of what asks")
@@ -159,7 +134,7 @@ def asked_form(schema: object, declared: AbstractSet[str], target: str, context:
         named["context"] = context_json(schema.key, schema.context, context)
     elif context is not None:
         raise TypeError(f"the question {schema.key!r} has no context: declare it with Elicit(..., context=Board)")
-    return Asked(form_of(schema.schema), schema.key, {ELICIT: named})
+    return {ELICIT: named}
 
 
 @lru_cache(maxsize=1024)

@@ -38,7 +38,8 @@ class Sampler(Reporter):
     __slots__ = ("_lane", "_messages", "_terms")
 
     def __init__(self, call: Call, lane: Lane, terms: BranchTerms = BODY, messages: Messages = ()) -> None:
-        super().__init__(call)
+        # As the base does: every call comes through here.
+        self._call = call
         self._lane = lane
         self._terms = terms
         self._messages = messages

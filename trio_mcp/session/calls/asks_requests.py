@@ -24,7 +24,6 @@ from ...runtime import CALL_OVER_MESSAGE, Actor, CancelReason, Journal, Lane, Ou
 from ...types import ClientCapabilities, Model
 from ...types.capabilities import lacks
 from .. import calls
-from ..envelope import Envelope, content_size
 from ..replies import LegOutcome, ReplyTarget
 from .call import Call, Plan
 from .facts import Question, RequestFacts
@@ -111,8 +110,7 @@ class CallByRequests(Call[PendingAsks]):
             target = self.target
             if target is None:
                 raise Disconnected(CALL_OVER_MESSAGE)
-            target.check_room(content_size(request))
-            await target.outbox.send(Envelope(request, about=target.about))
+            await target.send(request)
         except BaseException:
             # Not sent: `Outbox.send` queues nothing when it is cancelled, so the client must not be told to forget it.
             self._origin.settle_unsent(request.id)

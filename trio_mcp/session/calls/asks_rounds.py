@@ -18,7 +18,7 @@ from ...protocol.codec import Codec
 from ...protocol.connection import StrayKind
 from ...protocol.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS, SERVER_BUSY, Encoded, ErrorDetail
 from ...protocol.sealing.request_state import Claims, RequestDigest
-from ...runtime import ActorState, CancelReason, Journal, Lane
+from ...runtime import ActorState, CancelReason, Lane
 from ...types import JsonObject, JsonValue, Model
 from ..recovery.claims import CallClaim
 from ..recovery.log import CallLog
@@ -42,10 +42,6 @@ class CallInRounds(Call[RequestDigest]):
     """A call that asks in rounds. Its origin is the digest of its request, for which its states are sealed."""
 
     __slots__ = ()
-
-    def __post_init__(self, journal: Journal | None) -> None:
-        super().__post_init__(journal)
-        self.actor.on_quiescent = self.on_quiescent
 
     async def ask(self, lane: Lane, question: Question[T]) -> T:
         await trio.lowlevel.checkpoint_if_cancelled()
@@ -281,8 +277,7 @@ class CallInRounds(Call[RequestDigest]):
         if legs.call_id is None:
             legs.call_id = services.directory.add(self)
         payload = with_timeout(payload, legs.questions.values())
-        digest = str(self._origin)
-        state = services.sealer.seal(facts.principal, facts.method, digest, legs.call_id, legs.number, payload)
+        state = services.sealer.seal(facts.principal, facts.method, self._origin, legs.call_id, legs.number, payload)
         return facts.terms.codec.encode_round(facts.method, legs.in_order(), state, services.server_info_json)
 
     def keep_outcomes(self, legs: LegBook, final: LegOutcome) -> None:

@@ -28,15 +28,17 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Generic, NamedTuple, TypeAlias
 
 import trio
 from typing_extensions import TypeVar
 
+from ... import types
 from ...base.logs import peer_logger
-from ...errors import Disconnected, LocalProtocolError, UrlElicitationRequired
+from ...errors import Disconnected, LimitExceeded, LocalProtocolError, UrlElicitationRequired
 from ...protocol.jsonrpc import Encoded, ErrorDetail, Notification, Request
 from ...runtime import (
     CALL_OVER_MESSAGE,
@@ -52,9 +54,9 @@ from ...runtime import (
     Returned,
 )
 from ...storage import StoreError
-from ...types import JsonValue, LoggingLevel, Model
+from ...types import JsonValue, LoggingLevel, Model, ProgressNotificationParams
+from ...types.notifications import HEARTBEAT
 from .. import calls
-from ..envelope import Envelope, content_size
 from ..replies import LegOutcome, OutcomeKeeper, ReplyTarget
 from ..sizes import CALL_SIZE, HEADER_SIZE
 from .facts import IS_REPLAYED, ErrorResult, Question, RequestFacts, ResumeMode, TaskSupport
@@ -67,7 +69,7 @@ from .failures import (
     timeout_error,
     told_error,
 )
-from .reports import ProgressReports, report_log, report_progress, send_heartbeats
+from .reports import ProgressReports
 from .services import CallOffers, CallServices, Usage
 
 if TYPE_CHECKING:
@@ -76,6 +78,8 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Model)
 OriginT_co = TypeVar("OriginT_co", default=object, covariant=True)
 logger = peer_logger("trio_mcp.call")
+
+PROGRESS: Final = "notifications/progress"
 
 HAS_RUN: Final = "The call has ended, and what it did before stays done. Start it again if that is safe."
 """For the caller of a call that the store has failed in the middle."""
@@ -136,7 +140,7 @@ class Call(ABC, Generic[OriginT_co]):
             body if usage is None else partial(run_counted, usage, body),
             self._on_actor_done,
             principal=facts.principal,
-            caller=None if account is None else account.caller,
+            account=account,
             deadline=math.inf if seconds == math.inf else trio.current_time() + seconds,
             label=plan.target,
             journal=journal,
@@ -144,9 +148,7 @@ class Call(ABC, Generic[OriginT_co]):
         if usage is not None:
             # Now, because a call that was refused never runs.
             usage.count += 1
-        if account is not None:
-            actor.account = account
-            account.draw(size)
+        actor.on_quiescent = self.on_quiescent
         if plan.resume is IS_REPLAYED or options.always_replay:
             self.memory = calls.memory.CallMemory(
                 actor.journal, plan.target, services.note_divergence, services.is_durable
@@ -157,12 +159,11 @@ class Call(ABC, Generic[OriginT_co]):
                 self._start_heartbeat(plan.heartbeat)
 
     def _open_account(self, size: int) -> Account | None:
-        """Return an account for what the call keeps; None counts nothing. Raises `LimitExceeded` if it has no room for `size`."""
+        """Return an account that has drawn these bytes for the call; None counts nothing. Raises `LimitExceeded` without room."""
         account = None if self.target is None else self.target.outbox.account
         if account is None:
             return None
-        account.check(size)
-        return account.open()
+        return account.open(size)
 
     @abstractmethod
     def ask(self, lane: Lane, question: Question[T]) -> Awaitable[T]:
@@ -191,6 +192,9 @@ class Call(ABC, Generic[OriginT_co]):
         """The name of the tool, prompt or resource that it calls."""
         return self._plan.target
 
+    on_quiescent: ClassVar[Callable[..., None] | None] = None
+    """Called when the last lane begins to wait for an answer; None for calls that do nothing then."""
+
     @abstractmethod
     def question_method(self, key: str) -> str | None:
         """Return the method of the question whose answer is awaited under this key; None if it is no question to the client."""
@@ -202,13 +206,27 @@ class Call(ABC, Generic[OriginT_co]):
 
     # messages about the request
 
-    def progress(self, progress: float, total: float | None, message: str | None) -> Awaitable[None]:
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Report progress, if the request asked for it. A value that is not finite or does not rise is dropped (L-PRG-1b)."""
-        return report_progress(self, self._opened_reports(), progress, total, message)
+        reports, token = self._opened_reports(), self.facts.terms.progress_token
+        accepted = reports.accept(self._plan.target, progress)
+        if accepted and token is not None and self.is_answering and not self.is_replaying:
+            reports.total, reports.message = total, message
+            value = reports.value_to_send(progress)
+            if value is not None:
+                params = ProgressNotificationParams(progress_token=token, progress=value, total=total, message=message)
+                await self.notify(PROGRESS, params)
+                return
+        # A checkpoint also when nothing is sent: it may be the only one that a tool has.
+        await trio.lowlevel.checkpoint()
 
-    def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> Awaitable[None]:
+    async def log(self, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
         """Send a log message, unless its level is below the threshold of the request."""
-        return report_log(self, level, data, logger_name)
+        if not self.is_answering or not self.facts.terms.log_threshold.passes(level) or self.is_replaying:
+            await trio.lowlevel.checkpoint()
+            return
+        values = {"level": level, "data": data, "logger": logger_name}
+        await self.notify("notifications/message", types.LoggingMessageNotificationParams.model_validate(values))
 
     def _opened_reports(self) -> ProgressReports:
         if self._reports is None:
@@ -219,7 +237,40 @@ class Call(ABC, Generic[OriginT_co]):
         """Report progress whenever the body has not for this long, if the request of the open leg asked for progress."""
         if self.facts.terms.progress_token is not None:
             reports = self._opened_reports()
-            self.services.supervisor.spawn(send_heartbeats, self, reports, seconds, reports.begin_heartbeat())
+            self.services.supervisor.spawn(self._send_heartbeats, reports, seconds, reports.begin_heartbeat())
+
+    async def _send_heartbeats(self, reports: ProgressReports, seconds: float, leg: trio.CancelScope) -> None:
+        """Report progress whenever the call has reported none for this long, until its leg is cancelled."""
+        with leg:
+            while True:
+                due = reports.sent_at + seconds
+                await trio.sleep_until(due)
+                # The body may have reported meanwhile, which puts the heartbeat off.
+                if reports.sent_at + seconds <= due:
+                    reports.sent_at = trio.current_time()
+                    self._send_heartbeat(reports)
+
+    def _send_heartbeat(self, reports: ProgressReports) -> None:
+        """Send one heartbeat, unless its reader is slow or the memory budget has no room for it."""
+        target, terms = self.target, self.facts.terms
+        # Without waiting: a heartbeat that waited for room in the outbox could be sent after the reply. A slow reader has enough
+        # to read.
+        if terms.progress_token is None or target is None or self.cancelled_by_client or target.outbox.is_full:
+            return
+        value = reports.heartbeat_value()
+        if value is None:
+            return
+        params = ProgressNotificationParams(
+            progress_token=terms.progress_token,
+            progress=value,
+            total=reports.total,
+            message=reports.message,
+            meta={HEARTBEAT: True},
+        )
+        encoded = terms.codec.encode_notification(PROGRESS, params)
+        with suppress(LimitExceeded):
+            target.check_room(len(encoded.raw))
+            self.post(Notification(PROGRESS, encoded))
 
     async def notify(self, method: str, params: Model) -> None:
         """Send a notification about the request; waits while its reader is slow. Sends nothing once the request is over.
@@ -240,13 +291,12 @@ class Call(ABC, Generic[OriginT_co]):
         if target is None or self.cancelled_by_client:
             await trio.lowlevel.checkpoint()
             return
-        target.check_room(content_size(message))
-        await target.outbox.send(Envelope(message, about=target.about))
+        await target.send(message)
 
     def post(self, message: Notification | Request) -> None:
         """Queue a notification, or a request that nobody waits for, without waiting; also during a clean-up."""
         if self.target is not None:
-            self.target.outbox.post(Envelope(message, about=self.target.about))
+            self.target.post(message)
 
     def notify_completed(self, elicitation_id: str) -> None:
         """Tell the client that its user has finished at a page, if its revision has that message and the call is open."""

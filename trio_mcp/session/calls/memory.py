@@ -19,7 +19,7 @@ from typing import TypeVar, cast
 
 from ...base.logs import RepeatedRecords
 from ...errors import InvalidRequestState, PeerError, RemoteProtocolError, RequestTimeout
-from ...protocol.sealing.request_state import Claims, digest
+from ...protocol.sealing.request_state import digest
 from ...protocol.strict_json import dumps
 from ...runtime import Divergence, EntryKind, Journal, JournalEntry
 from ...storage import JournalStore
@@ -331,12 +331,6 @@ class StatePayload:
         if self.dropped_bytes:
             return f"This call was lost while it waited for an answer, and what it had learned is not to be had. {START_AGAIN}"
         return None
-
-
-def sealing_node(claims: Claims) -> str | None:
-    """Return the process that sealed a state; None if another version of this server did."""
-    node = claims.journal.get("node") if isinstance(claims.journal, dict) else None
-    return node if isinstance(node, str) else None
 
 
 START_AGAIN = "Nothing more of it was run; what it did before it asked stays done. Start it again if that is safe."

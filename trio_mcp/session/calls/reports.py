@@ -16,19 +16,10 @@ An author's value that a heartbeat has reached or passed is sent as the next flo
 from __future__ import annotations
 
 import math
-from contextlib import suppress
-from typing import Protocol
 
 import trio
 
-from ... import types
 from ...base.logs import RepeatedRecords, peer_logger
-from ...errors import LimitExceeded
-from ...protocol.jsonrpc import Notification
-from ...types import JsonValue, LoggingLevel, Model, ProgressNotificationParams
-from ...types.notifications import HEARTBEAT
-from ..replies import ReplyTarget
-from .facts import RequestFacts
 
 logger = peer_logger("trio_mcp.call")
 
@@ -114,81 +105,3 @@ def next_float(value: float) -> float:
         return math.nextafter(value, math.inf)
     except OverflowError:
         return math.inf
-
-
-class ReportingCall(Protocol):
-    """The members of a call that reports need."""
-
-    facts: RequestFacts
-    target: ReplyTarget | None
-    is_answering: bool
-    cancelled_by_client: bool
-
-    @property
-    def target_name(self) -> str: ...
-    @property
-    def is_replaying(self) -> bool: ...
-    async def notify(self, method: str, params: Model) -> None: ...
-    def post(self, message: Notification) -> None: ...
-
-
-async def report_progress(
-    call: ReportingCall, reports: ProgressReports, progress: float, total: float | None, message: str | None
-) -> None:
-    """Report progress, if the request asked for it; drop a value that is not finite or does not rise."""
-    accepted, token = reports.accept(call.target_name, progress), call.facts.terms.progress_token
-    if accepted and token is not None and call.is_answering and not call.is_replaying:
-        reports.total, reports.message = total, message
-        value = reports.value_to_send(progress)
-        if value is not None:
-            params = ProgressNotificationParams(progress_token=token, progress=value, total=total, message=message)
-            await call.notify("notifications/progress", params)
-            return
-    # A checkpoint also when nothing is sent: it may be the only one that a tool has.
-    await trio.lowlevel.checkpoint()
-
-
-async def report_log(call: ReportingCall, level: LoggingLevel, data: JsonValue, logger_name: str | None) -> None:
-    """Send a log message, unless its level is below the threshold of the request."""
-    if not call.is_answering or not call.facts.terms.log_threshold.passes(level) or call.is_replaying:
-        await trio.lowlevel.checkpoint()
-        return
-    params = types.LoggingMessageNotificationParams.model_validate(
-        {"level": level, "data": data, "logger": logger_name}
-    )
-    await call.notify("notifications/message", params)
-
-
-async def send_heartbeats(call: ReportingCall, reports: ProgressReports, seconds: float, leg: trio.CancelScope) -> None:
-    """Report progress whenever the call has reported none for this long, until its leg is cancelled."""
-    with leg:
-        while True:
-            due = reports.sent_at + seconds
-            await trio.sleep_until(due)
-            # The body may have reported meanwhile, which puts the heartbeat off.
-            if reports.sent_at + seconds <= due:
-                reports.sent_at = trio.current_time()
-                send_heartbeat(call, reports)
-
-
-def send_heartbeat(call: ReportingCall, reports: ProgressReports) -> None:
-    """Send one heartbeat, unless its reader is slow or the memory budget has no room for it."""
-    target, terms = call.target, call.facts.terms
-    # Without waiting: a heartbeat that waited for room in the outbox could be sent after the reply. A slow reader has enough to
-    # read.
-    if terms.progress_token is None or target is None or call.cancelled_by_client or target.outbox.is_full:
-        return
-    value = reports.heartbeat_value()
-    if value is None:
-        return
-    params = ProgressNotificationParams(
-        progress_token=terms.progress_token,
-        progress=value,
-        total=reports.total,
-        message=reports.message,
-        meta={HEARTBEAT: True},
-    )
-    encoded = terms.codec.encode_notification("notifications/progress", params)
-    with suppress(LimitExceeded):
-        target.check_room(len(encoded.raw))
-        call.post(Notification("notifications/progress", encoded))

@@ -11,7 +11,7 @@ import trio
 from ...errors import LimitExceeded, LocalProtocolError
 from ...protocol.jsonrpc import ErrorDetail
 from ...protocol.strict_json import dumps
-from ...runtime import Account, Actor, ActorState, Journal, Lane, Outcome
+from ...runtime import Account, Actor, ActorState, Lane, Outcome
 from ...types import CallToolResult, Model
 from ..calls.call import Call
 from ..calls.facts import Question
@@ -34,16 +34,11 @@ class CallAsTask(Call[OpenTask]):
 
     __slots__ = ()
 
-    def __post_init__(self, journal: Journal | None) -> None:
-        super().__post_init__(journal)
-        self.actor.on_quiescent = self.on_quiescent
-
     def _open_account(self, size: int) -> Account:
         # Not that of the connection: the task outlives it.
         account = self.services.options.memory.open(None, self.facts.principal)
         account.caller = self._origin.caller
-        account.check(size)
-        return account
+        return account.open(size)
 
     # questions
 
