@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 
 import pytest
 import trio
 
-from trio_mcp.runtime.loop_turn import MANY_PIECES, MEAN_PIECE, PIECES_IN_TURN, PiecesInTurns
+from trio_mcp.runtime.loop_turn import (
+    MANY_PIECES,
+    MEAN_PIECE,
+    PIECES_IN_TURN,
+    BodyTooLarge,
+    PiecesInTurns,
+    PiecesTooSmall,
+)
 
 
-async def pieces(count: int, size: int) -> AsyncIterator[bytes]:
+async def pieces(count: int, size: int) -> AsyncGenerator[bytes]:
     for _ in range(count):
         yield b"x" * size
 
@@ -47,7 +55,17 @@ async def test_a_cancel_loses_no_piece() -> None:
     [(MANY_PIECES, 1, False), (MANY_PIECES + 1, MEAN_PIECE - 1, True), (MANY_PIECES + 1, MEAN_PIECE, False)],
 )
 async def test_many_pieces_of_a_few_bytes_are_too_small(count: int, size: int, small: bool) -> None:
-    body = PiecesInTurns(pieces(count, size))
-    async for _ in body:
-        pass
-    assert body.are_too_small is small
+    async with aclosing(pieces(count, size)) as left:
+        if small:
+            with pytest.raises(PiecesTooSmall):
+                await PiecesInTurns(left).read()
+        else:
+            assert len(await PiecesInTurns(left).read()) == count * size
+
+
+async def test_a_body_over_its_limit_is_not_read_to_its_end() -> None:
+    assert len(await PiecesInTurns(pieces(2, 5)).read(10)) == 10
+    async with aclosing(pieces(4, 5)) as left:
+        with pytest.raises(BodyTooLarge):
+            await PiecesInTurns(left).read(10)
+        assert len([piece async for piece in left]) == 1

@@ -31,7 +31,7 @@ from trio_mcp.protocol.jsonrpc import (
     parse,
 )
 from trio_mcp.protocol.strict_json import JsonLimits
-from trio_mcp.runtime.loop_turn import MANY_PIECES, PiecesInTurns
+from trio_mcp.runtime.loop_turn import MANY_PIECES, BodyTooLarge, PiecesInTurns, PiecesTooSmall
 from trio_mcp.session import Envelope, Received, Sent
 from trio_mcp.session.transport import HeaderSource
 
@@ -221,17 +221,14 @@ async def read_body(response: httpx2.Response, limit: int) -> bytes:
     Raises:
         httpx2.RequestError: it broke off, has more than `limit` bytes, or many pieces of a few bytes.
     """
-    chunks: list[bytes] = []
-    size = 0
     async with open_body(response) as pieces:
-        async for piece in pieces:
-            size += len(piece)
-            if size > limit:
-                raise httpx2.ReadError(f"the answer has more than {limit} bytes, which is the limit")
-            if pieces.are_too_small:
-                raise httpx2.ReadError(f"the answer comes in more than {MANY_PIECES} pieces of a few bytes")
-            chunks.append(piece)
-    return b"".join(chunks)
+        try:
+            return await pieces.read(limit)
+        except BodyTooLarge:
+            why = f"the answer has more than {limit} bytes, which is the limit"
+        except PiecesTooSmall:
+            why = f"the answer comes in more than {MANY_PIECES} pieces of a few bytes"
+        raise httpx2.ReadError(why)
 
 
 @asynccontextmanager

@@ -18,7 +18,7 @@ import trio
 from ..base.checks import header_fault
 from ..base.logs import RepeatedRecords, peer_logger
 from ..errors import LimitExceeded, ToolError
-from ..runtime.loop_turn import MANY_PIECES, PiecesInTurns
+from ..runtime.loop_turn import MANY_PIECES, BodyTooLarge, PiecesInTurns, PiecesTooSmall
 from .bodies import FormFile
 
 logger = peer_logger("trio_mcp.openapi")
@@ -270,21 +270,17 @@ async def read_limited(pieces: AsyncIterator[bytes], limit: int, keep: Keep) -> 
         ToolError: it has more bytes than the limit, or many pieces of a few bytes.
         LimitExceeded: `keep` has no room for it.
     """
-    read = bytearray()
-    in_turns = PiecesInTurns(pieces)
     try:
-        async for piece in in_turns:
-            if len(read) + len(piece) > limit:
-                raise too_large(limit)
-            if in_turns.are_too_small:
-                raise ToolError(f"The API sends its response in more than {MANY_PIECES} pieces of a few bytes.")
-            keep(len(piece))
-            read += piece
+        return await PiecesInTurns(pieces).read(limit, keep)
+    except BodyTooLarge:
+        refused = too_large(limit)
+    except PiecesTooSmall:
+        refused = ToolError(f"The API sends its response in more than {MANY_PIECES} pieces of a few bytes.")
     finally:
         # A generator that is left in the middle is closed in its own task, and not by the garbage collector.
         if isinstance(pieces, AsyncGenerator):
             await pieces.aclose()
-    return bytes(read)
+    raise refused
 
 
 def decompressed(data: bytes, encoding: str, limit: int) -> bytes:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 import trio
@@ -88,6 +89,14 @@ MEAN_PIECE: Final = 16
 """Bytes that the pieces of a body have in the mean, if they are more."""
 
 
+class BodyTooLarge(Exception):
+    """A body has more bytes than its limit."""
+
+
+class PiecesTooSmall(Exception):
+    """A body comes in over `MANY_PIECES` pieces of under `MEAN_PIECE` bytes on average: too many to read all of it."""
+
+
 class PiecesInTurns:
     """Yields pieces as they come, and lets other tasks run after every hundred: those that have come already are read at once.
 
@@ -101,10 +110,26 @@ class PiecesInTurns:
         self._count = 0
         self._size = 0
 
-    @property
-    def are_too_small(self) -> bool:
-        """Whether there are over `MANY_PIECES` pieces of under `MEAN_PIECE` bytes on average: too many to read a whole body."""
-        return self._count > MANY_PIECES and self._size < MEAN_PIECE * self._count
+    async def read(self, limit: float = math.inf, keep: Callable[[int], None] = lambda _size: None) -> bytes:
+        """Return all that is left, joined.
+
+        Args:
+            limit: in bytes.
+            keep: called with the size of each piece before it is kept; what it raises ends the read.
+
+        Raises:
+            BodyTooLarge, PiecesTooSmall: the rest was not read.
+        """
+        read, size = list[bytes](), 0
+        async for piece in self:
+            size += len(piece)
+            if size > limit:
+                raise BodyTooLarge
+            if self._count > MANY_PIECES and self._size < MEAN_PIECE * self._count:
+                raise PiecesTooSmall
+            keep(len(piece))
+            read.append(piece)
+        return b"".join(read)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
