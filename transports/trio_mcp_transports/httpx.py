@@ -157,6 +157,12 @@ NOT_SENT: Final = (httpx2.ConnectError, httpx2.ConnectTimeout)
 """Errors after which the server knows nothing of the request."""
 
 
+def is_event_stream(response: httpx2.Response) -> bool:
+    """Return whether a response is a stream of events; media types have no case (RFC 9110, 8.3.1)."""
+    kind: str = response.headers.get("content-type", "")
+    return kind.partition(";")[0].strip().lower() == EVENT_STREAM
+
+
 def open_http(limits: ClientLimits, headers: HeaderSource | None) -> httpx2.AsyncClient:
     """What makes the requests: as many connections as it takes, since a stream holds one for as long as it lasts."""
     # No limit for reads: a stream is silent for as long as nothing happens. Those who wait for an answer have limits of

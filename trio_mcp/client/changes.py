@@ -14,7 +14,7 @@ import trio
 
 from ..base.checks import check_sequence
 from ..errors import CapabilityError, Disconnected, without_traceback
-from ..protocol.uri.uris import is_part_of
+from ..protocol.uri.uris import is_part_of, normal_uri
 from ..session import ClientSession
 from ..session.subscriptions import LISTS, Change, changes_matching, filter_of, lists_in
 from ..types import SubscriptionFilter
@@ -30,9 +30,9 @@ OnChange: TypeAlias = Callable[[Change], None]
 
 def intersection(wanted: SubscriptionFilter, honoured: SubscriptionFilter) -> SubscriptionFilter:
     """Return the part of `wanted` that the server honours; anything else that it names is ignored (M-SUB-2s)."""
-    requested, lists = set(wanted.resource_subscriptions or ()), lists_in(honoured)
+    requested, lists = {normal_uri(uri) for uri in wanted.resource_subscriptions or ()}, lists_in(honoured)
     # A server may repeat a URI; a subscriber that sees it twice would release it twice.
-    uris = [uri for uri in dict.fromkeys(honoured.resource_subscriptions or ()) if uri in requested]
+    uris = [uri for uri in dict.fromkeys(honoured.resource_subscriptions or ()) if normal_uri(uri) in requested]
     return filter_of([kind for kind in lists_in(wanted) if kind in lists], uris)
 
 

@@ -51,6 +51,11 @@ def check_path(path: str) -> str:
     return path
 
 
+def other_spelling(path: str) -> str:
+    """Return a path with the slash at its end that it lacks, or without the one that it has: clients write URLs both ways."""
+    return path if path == "/" else path[:-1] if path.endswith("/") else f"{path}/"
+
+
 def check_endpoints(path: str | None, sse_path: str | None, message_path: str) -> None:
     """Raise `ValueError` unless MCP is served, and its paths differ."""
     served = [each for each in (path, sse_path) if each is not None]

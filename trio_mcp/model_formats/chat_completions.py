@@ -138,7 +138,7 @@ def _resource_part(block: EmbeddedResource, place: str) -> JsonObject:
     resource = block.resource
     if isinstance(resource, TextResourceContents):
         return _text_part(resource.text)
-    mime_type = resource.mime_type or ""
+    mime_type = (resource.mime_type or "").lower()
     if mime_type.startswith("image/"):
         return _image_part(resource.blob, mime_type)
     if mime_type.startswith("audio/"):

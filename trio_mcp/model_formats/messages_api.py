@@ -103,6 +103,7 @@ def _write_content(block: ContentBlock, place: str) -> JsonObject:
 
 
 def _write_image(data: str, mime_type: str, place: str) -> JsonObject:
+    mime_type = mime_type.lower()
     if mime_type not in IMAGE_TYPES:
         raise cannot(place, f"Anthropic's messages API has no images of the type {mime_type!r}")
     return {"type": "image", "source": {"type": "base64", "media_type": mime_type, "data": data}}
@@ -111,7 +112,7 @@ def _write_image(data: str, mime_type: str, place: str) -> JsonObject:
 def _write_resource(resource: TextResourceContents | BlobResourceContents, place: str) -> JsonObject:
     if isinstance(resource, TextResourceContents):
         return _document({"type": "text", "media_type": "text/plain", "data": resource.text}, resource.uri)
-    if resource.mime_type == PDF:
+    if (resource.mime_type or "").lower() == PDF:
         return _document({"type": "base64", "media_type": PDF, "data": resource.blob}, resource.uri)
     if resource.mime_type in IMAGE_TYPES:
         return _write_image(resource.blob, resource.mime_type, place)
@@ -124,7 +125,7 @@ def _document(source: JsonObject, uri: str) -> JsonObject:
 
 
 def _write_link(link: ResourceLink) -> JsonObject:
-    if link.mime_type == PDF and link.uri.startswith(("https://", "http://")):
+    if (link.mime_type or "").lower() == PDF and link.uri.startswith(("https://", "http://")):
         return {"type": "document", "source": {"type": "url", "url": link.uri}, "title": link.name}
     return {"type": "text", "text": json_text(link.wire())}
 

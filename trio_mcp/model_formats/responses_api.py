@@ -143,7 +143,7 @@ def _part(block: ContentBlock, place: str) -> JsonObject:
         case ResourceLink() | UnknownContent():
             return _text_part(json_text(block.wire()))
         case EmbeddedResource(resource=BlobResourceContents() as resource):
-            mime_type = resource.mime_type or "application/octet-stream"
+            mime_type = (resource.mime_type or "application/octet-stream").lower()
             if mime_type.startswith("image/"):
                 return _image_part(resource.blob, mime_type)
             return {"type": "input_file", "filename": resource.uri, "file_data": data_url(mime_type, resource.blob)}

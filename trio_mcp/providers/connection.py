@@ -106,7 +106,7 @@ async def limit_body(response: httpx2.Response) -> None:
     """Replace the body of a response by one with a limit, which is UTF-8 whatever its type says."""
     if response.headers.get("content-encoding", "identity") != "identity":
         raise TooLarge("it is compressed, although the request asked for plain text")
-    is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    is_stream = response.headers.get("content-type", "").lower().startswith("text/event-stream")
     limit = MAX_ERROR_BODY if not response.is_success else MAX_STREAM if is_stream else MAX_BODY
     # The official clients read errors as text. The API would choose a decoder that takes quadratic time, or raises.
     response.encoding = "utf-8"

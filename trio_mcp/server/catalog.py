@@ -81,6 +81,7 @@ class Catalog(Generic[T]):
         source_of: returns the owner of an item that comes from another catalog, for errors; None for one of the owner itself.
         on_add: called with each item that is added, before `on_change`.
         refusal: returns why an item of a peer cannot have a key, though it is free; None if it can.
+        normal: returns one spelling for all that a key may have; None if a key has one.
 
     Attributes:
         by_key: the items, for look-ups. Only this class changes it.
@@ -93,6 +94,7 @@ class Catalog(Generic[T]):
         "_kind",
         "_leaders",
         "_next",
+        "_normal",
         "_numbers",
         "_on_add",
         "_on_change",
@@ -100,6 +102,7 @@ class Catalog(Generic[T]):
         "_refusal",
         "_snapshot",
         "_source_of",
+        "_spellings",
         "by_key",
         "peer_list",
         "was_ever_filled",
@@ -113,7 +116,11 @@ class Catalog(Generic[T]):
         source_of: Callable[[T], str | None] = lambda _item: None,
         on_add: Callable[[T], None] = lambda _item: None,
         refusal: Callable[[str, T], str | None] = lambda _key, _item: None,
+        normal: Callable[[str], str] | None = None,
     ) -> None:
+        self._normal = normal
+        self._spellings: dict[str, str] = {}
+        """The keys by their normal spelling."""
         self._kind = kind
         self._on_change = on_change
         self._owner = owner
@@ -129,6 +136,14 @@ class Catalog(Generic[T]):
         self._snapshot: tuple[NumberedItem[T], ...] | None = ()
         self._next = 1
         self.was_ever_filled = False
+
+    def key_of(self, key: str) -> str | None:
+        """Return a key as the item has it, or None if no item has it in any spelling."""
+        return key if key in self.by_key else self._spellings.get(self._normal(key)) if self._normal else None
+
+    def find(self, key: str) -> T | None:
+        """Return the item of a key, in any spelling."""
+        return None if (found := self.key_of(key)) is None else self.by_key[found]
 
     def add(self, key: str, item: T) -> None:
         """Add an item at the end.
@@ -153,9 +168,9 @@ class Catalog(Generic[T]):
             LookupError: there is no item of that key.
         """
         with CHANGING:
-            if key not in self.by_key:
+            if (found := self.key_of(key)) is None:
                 raise LookupError(f"there is no {self._kind} named {key!r}")
-            self._delete(key)
+            self._delete(found)
             waiting = {} if self.peer_list is not None else dict.fromkeys(self._waiting())
         self.announce()
         for each in waiting:
@@ -214,8 +229,8 @@ class Catalog(Generic[T]):
         # First, so that the reason does not depend on which of two servers has listed its items before the other.
         if of_peer and (why := self._refusal(key, item)) is not None:
             raise ValueError(why)
-        if key in self.by_key and (of_peer or self._origin(key) is None):
-            raise ValueError(self._taken(key, self.by_key[key], item))
+        if (taken := self.key_of(key)) is not None and (of_peer or self._origin(taken) is None):
+            raise ValueError(self._taken(taken, self.by_key[taken], item))
         self._check_followers(key, item, of_peer=of_peer)
 
     def remember_filled(self, earlier: Catalog[T]) -> None:
@@ -308,11 +323,15 @@ class Catalog(Generic[T]):
 
     def _put_here(self, key: str, item: T) -> None:
         self.by_key[key] = item
+        if self._normal is not None:
+            self._spellings[self._normal(key)] = key
         self._snapshot = None
         self._on_add(item)
 
     def _delete(self, key: str) -> None:
         del self.by_key[key], self._numbers[key]
+        if self._normal is not None:
+            self._spellings.pop(self._normal(key), None)
         self._snapshot = None
         for follower, renaming in self._followers:
             follower._delete(renaming.key(key))  # noqa: SLF001

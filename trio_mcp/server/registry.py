@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, Self, TypeVar
 
 from .. import server, types
 from ..protocol.revisions import TASKS_EXTENSION
-from ..protocol.uri.uris import ascii_uri, is_kept_here
+from ..protocol.uri.uris import ascii_uri, is_kept_here, normal_uri
 from ..session import RequestCheck, Route
 from ..session.calls.facts import TaskSupport
 from ..session.subscriptions import PROMPTS, RESOURCES, TOOLS, Change
@@ -91,8 +91,12 @@ class Registry:
         self.prompts: Catalog[Prompt] = Catalog(
             "prompt", lambda: on_change(PROMPTS), owner, source, refusal=self._is_of_other_prefix
         )
-        self.resources: Catalog[Resource] = Catalog("resource", lambda: on_change(RESOURCES), owner, source)
-        self.templates: Catalog[Template] = Catalog("resource template", lambda: on_change(RESOURCES), owner, source)
+        self.resources: Catalog[Resource] = Catalog(
+            "resource", lambda: on_change(RESOURCES), owner, source, normal=normal_uri
+        )
+        self.templates: Catalog[Template] = Catalog(
+            "resource template", lambda: on_change(RESOURCES), owner, source, normal=normal_uri
+        )
         self.runs_tasks = False
         """Whether a tool was ever offered whose calls run as tasks."""
         self.keeps_results = False
@@ -145,10 +149,10 @@ class Registry:
 
     def offers(self, uri: str) -> bool:
         """Return whether there is a resource of this URI, or a template that it fits."""
-        if uri in self.resources.by_key:
+        if self.resources.key_of(uri) is not None:
             return True
-        encoded = ascii_uri(uri)
-        return encoded is not None and any(template.pattern.match(encoded) is not None for template in self.templates)
+        spellings = [each for each in (ascii_uri(uri), normal_uri(uri)) if each is not None]
+        return any(template.pattern.match(each) is not None for template in self.templates for each in spellings)
 
     def reader_of_kept(self, uri: str) -> ResourceReader | None:
         """Return what reads a result that is kept behind a mounted proxy; None if it may be kept by the server itself."""

@@ -21,7 +21,7 @@ from .. import types
 from ..base.shared_limits import SUBSCRIBED_CHARACTERS, SUBSCRIPTIONS
 from ..errors import LimitExceeded, RemoteProtocolError
 from ..protocol.jsonrpc import INVALID_PARAMS
-from ..protocol.uri.uris import ancestor_uris, check_uri
+from ..protocol.uri.uris import ancestor_uris, check_uri, normal_uri
 from ..runtime.quota import Quota
 from ..types import JsonObject, Model, NotificationParams, ServerCapabilities, declares
 
@@ -217,6 +217,8 @@ class Subscriptions:
         self._announced: deque[Change] = deque()
         self._subscribers: dict[Subscriber, None] = {}
         self._by_uri: dict[str, dict[Subscriber, None]] = {}
+        self._spellings: dict[str, dict[str, None]] = {}
+        """The URIs that are not in their normal form, by it."""
         """The subscribers of each URI, so that an update costs nothing for all others."""
         self._by_task: dict[str, dict[Subscriber, None]] = {}
         self._uris = Quota(SUBSCRIPTIONS)
@@ -340,6 +342,8 @@ class Subscriptions:
 
     def _index(self, subscriber: Subscriber, uri: str) -> None:
         self._follow(uri, subscriber.caller)
+        if (normal := normal_uri(uri)) != uri:
+            self._spellings.setdefault(normal, {})[uri] = None
         self._by_uri.setdefault(uri, {})[subscriber] = None
         self._uris.add(subscriber.caller)
         self._characters.add(subscriber.caller, len(uri))
@@ -355,19 +359,30 @@ class Subscriptions:
         self._characters.give_back(subscriber.caller, len(uri))
         if not subscribers:
             del self._by_uri[uri]
+            if (spelled := self._spellings.get(normal_uri(uri))) is not None:
+                spelled.pop(uri, None)
+                if not spelled:
+                    del self._spellings[normal_uri(uri)]
 
     def _deliver(self) -> None:
         changes: dict[Change, None] = {}
         while self._announced:
             changes[self._announced.popleft()] = None
         for change in changes:
-            for subscriber in self._subscribers_of(change):
-                subscriber.enqueue(change)
+            for subscriber, wanted in self._subscribers_of(change):
+                subscriber.enqueue(wanted)
 
-    def _subscribers_of(self, change: Change) -> list[Subscriber]:
+    def _subscribers_of(self, change: Change) -> list[tuple[Subscriber, Change]]:
+        """Return the subscribers of a change, each with the change as it subscribed to it."""
         if change.uri is None:
-            return [subscriber for subscriber in self._subscribers if change in subscriber.lists]
-        found: dict[Subscriber, None] = {}
+            return [(subscriber, change) for subscriber in self._subscribers if change in subscriber.lists]
+        found: dict[Subscriber, Change] = {}
+        # Who has subscribed to another spelling gets that one, since a client may compare the two.
+        for uri in ancestor_uris(normal := normal_uri(change.uri)):
+            for spelled in (
+                (uri, *self._spellings.get(uri, ())) if normal != change.uri else self._spellings.get(uri, ())
+            ):
+                found |= dict.fromkeys(self._by_uri.get(spelled, ()), Change("updated", spelled))
         for uri in ancestor_uris(change.uri):
-            found |= self._by_uri.get(uri, {})
-        return list(found)
+            found |= dict.fromkeys(self._by_uri.get(uri, ()), change)
+        return list(found.items())

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from trio_mcp.errors import ProtocolError
 from trio_mcp.http.hosts import LOOPBACK, check_hosts, check_origins, host_name
 from trio_mcp.protocol.jsonrpc import INVALID_REQUEST
+from trio_mcp.protocol.uri.uris import normal_uri
 
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
@@ -74,11 +75,11 @@ class Access:
         check_hosts(hosts)
         check_origins(origins)
         self.allowed = frozenset(name.lower().rstrip(".") for name in hosts or LOOPBACK)
-        self._origins = frozenset(origins)
+        self._origins = frozenset(map(normal_uri, origins))
         self._is_local = not hosts
 
     def allows_origin(self, origin: str) -> bool:
-        if origin in self._origins:
+        if self._origins and normal_uri(origin) in self._origins:
             return True
         scheme, separator, authority = origin.partition("://")
         # A public server has named its pages. Without names it is a local one, for which pages of the same machine are

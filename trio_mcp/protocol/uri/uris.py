@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urljoin
 
 from ...errors import RemoteProtocolError
 from ...types import JsonObject, JsonValue
@@ -56,6 +56,41 @@ def ascii_uri(uri: str) -> str | None:
     return re.sub(r"[^\x00-\x7f]+", lambda found: quote(found[0]), uri)
 
 
+# The normal form of a URI (RFC 3986, 6.2.2 and 6.2.3): two that are equal in it name the same resource. Many clients send it in
+# place of what a server listed: their URL type writes hosts in lower case, and a slash behind a bare host.
+
+_ESCAPE: Final = re.compile(r"%[0-9A-Fa-f]{2}")
+_AUTHORITY: Final = re.compile(r"//[^/?#]*")
+_LITERAL: Final = re.compile(r"\{[^}]*\}|[^{]+")
+_UNRESERVED: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_DEFAULT_PORTS: Final = {"http": ":80", "https": ":443", "ws": ":80", "wss": ":443"}
+
+
+def normal_uri(uri: str) -> str:
+    """Return the normal form of a URI, or of an RFC 6570 template."""
+    scheme, colon, rest = uri.partition(":")
+    scheme, rest = scheme.lower(), _ESCAPE.sub(_normal_escape, ascii_uri(rest) or rest)
+    if (found := _AUTHORITY.match(rest)) is None:
+        return f"{scheme}{colon}{rest}"
+    user, at, host = found[0].rpartition("@")
+    # The names of variables keep their case.
+    host = _LITERAL.sub(lambda part: part[0] if part[0][0] == "{" else part[0].lower(), host)
+    host = host.removesuffix(_DEFAULT_PORTS.get(scheme, ":")).removesuffix(":")
+    if (scheme, host) == ("file", "//localhost"):
+        host = "//"
+    path = rest[found.end() :]
+    if scheme in _DEFAULT_PORTS and path[:1] != "/":
+        path = f"/{path}"
+    if "/." in path:
+        path = urljoin("http://host", path).removeprefix("http://host")
+    return f"{scheme}:{user}{at}{host}{path}"
+
+
+def _normal_escape(found: re.Match[str]) -> str:
+    character = chr(int(found[0][1:], 16))
+    return character if character in _UNRESERVED else found[0].upper()
+
+
 def is_kept(uri: object) -> bool:
     """Return whether something is the URI of a result that was kept, by whichever server."""
     return isinstance(uri, str) and uri.startswith(KEPT)
@@ -92,9 +127,11 @@ def ancestor_uris(uri: str) -> Iterator[str]:
 
 
 def is_part_of(uri: str, whole: str) -> bool:
-    """Return whether `whole` is one of `ancestor_uris(uri)`, without listing them."""
+    """Return whether `whole` is one of `ancestor_uris(uri)`, without listing them; both in their normal form, if need be."""
     if not uri.startswith(whole):
-        return False
+        uri, whole = normal_uri(uri), normal_uri(whole)
+        if not uri.startswith(whole):
+            return False
     return len(uri) == len(whole) or whole.endswith("/") or uri[len(whole)] in "/?#"
 
 

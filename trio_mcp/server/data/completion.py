@@ -143,13 +143,13 @@ class Completions:
         """Return whether an existing prompt or template is of this server itself."""
         if prompt is not None and (found := self._prompts.by_key.get(prompt)) is not None:
             return not found.mounts
-        return resource is None or not self._templates.by_key[resource].mounts
+        return resource is None or (template := self._templates.find(resource)) is None or not template.mounts
 
     def _named(self, prompt: str | None, resource: str | None) -> tuple[str, frozenset[str]]:
         """Return the prompt or template that an author names, and its arguments."""
         if prompt is not None and (found := self._prompts.by_key.get(prompt)) is not None:
             return prompt, found.argument_names
-        if resource is not None and (template := self._templates.by_key.get(resource)) is not None:
+        if resource is not None and (template := self._templates.find(resource)) is not None:
             return resource, frozenset(template.pattern.variables)
         what = f"resource template {resource!r}" if prompt is None else f"prompt {prompt!r}"
         raise LookupError(f"there is no {what}: register it before its completions")
@@ -164,7 +164,7 @@ class Completions:
             prompt = server.data.prompts.find_prompt(self._prompts, reference.name)
             return Target(prompt.name, prompt.argument_names, prompt.mounts)
         # Some clients send the template, others a URI that is expanded so far.
-        template = self._templates.by_key.get(reference.uri)
+        template = self._templates.find(reference.uri)
         if (
             template is None
             and (found := server.data.resources.matching_template(self._templates, reference.uri, turn)) is not None
@@ -172,7 +172,7 @@ class Completions:
             template, _ = found
         if template is not None:
             return Target(template.model.uri_template, frozenset(template.pattern.variables), template.mounts)
-        if reference.uri in self._resources.by_key:
+        if self._resources.key_of(reference.uri) is not None:
             return Target(reference.uri, frozenset(), ())
         raise RemoteProtocolError(f"Unknown resource template: {reference.uri[:128]}", code=INVALID_PARAMS)
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, cast
 from ...errors import RemoteProtocolError, ResourceNotFound
 from ...protocol.jsonrpc import INVALID_PARAMS
 from ...protocol.uri.matching import UriTemplate
-from ...protocol.uri.uris import MAX_URI, ascii_uri, check_uri, is_kept, is_kept_here, is_uri
+from ...protocol.uri.uris import MAX_URI, ascii_uri, check_uri, is_kept, is_kept_here, is_uri, normal_uri
 from ...runtime import ThreadLimiter
 from ...runtime.loop_turn import LoopTurn
 from ...session import Plan, RequestFacts, ResumeMode
@@ -146,7 +146,7 @@ class Template:
         """Return the template as the outer server of a mount has it. Raises `ValueError` if it can have no URI there."""
         text = mount.outer_uri(self.model.uri_template)
         model = self.model.model_copy(update={"uri_template": text})
-        return replace(self, model=model, pattern=UriTemplate(text), _reader=self._reader.mounted(mount))
+        return replace(self, model=model, pattern=UriTemplate(normal_uri(text)), _reader=self._reader.mounted(mount))
 
     def plan(self, uri: str, found: Mapping[str, str]) -> Plan:
         """Return how to read the resource of that URI, of which these values were found.
@@ -185,12 +185,14 @@ def read_resource(
     check_uri(params.uri)
     if is_kept_here(params.uri):
         return read_result(params.uri)
-    resource = resources.by_key.get(params.uri)
+    resource = resources.find(params.uri)
     if resource is not None:
-        return resource.reader.plan(params.uri, {})
+        return resource.reader.plan(resource.model.uri, {})
     if is_kept(params.uri) and (reader := reader_of_kept(params.uri)) is not None:
         return reader.plan(params.uri, {})
     found = matching_template(templates, params.uri, facts.turn)
+    if found is None and (normal := normal_uri(params.uri)) != params.uri:
+        found = matching_template(templates, normal, facts.turn)
     if found is None:
         raise ResourceNotFound(params.uri)
     template, values = found
@@ -259,7 +261,7 @@ def make_template(text: str, function: Function, options: ResourceKeywords, thre
         TypeError: the parameters of the function are not the variables of the template.
         ValueError: that is not an RFC 6570 template.
     """
-    pattern = UriTemplate(text)
+    pattern = UriTemplate(normal_uri(text))
     reader = make_reader(function, options, threads)
     names, variables = reader.arguments.names, set(pattern.variables)
     if names != variables:

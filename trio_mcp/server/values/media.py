@@ -246,4 +246,5 @@ def type_of(path: str | None, data: bytes | None) -> str | None:
 
 def is_text(mime_type: str) -> bool:
     """Return whether contents of this type are text."""
+    mime_type = mime_type.lower()
     return mime_type.startswith("text/") or mime_type.endswith(("/json", "+json", "/xml", "+xml"))

@@ -16,7 +16,16 @@ from trio_mcp.base.backoff import STABLE_AFTER, Backoff
 from trio_mcp.base.logs import peer_logger
 from trio_mcp.protocol.http.sse import SseDecoder, SseEvent
 
-from ...httpx import EVENT_STREAM, LARGE_PIECE, ServerConnection, error_text, open_body, read_body, says_session_lost
+from ...httpx import (
+    EVENT_STREAM,
+    LARGE_PIECE,
+    ServerConnection,
+    error_text,
+    is_event_stream,
+    open_body,
+    read_body,
+    says_session_lost,
+)
 
 logger = peer_logger("trio_mcp.http")
 
@@ -182,6 +191,6 @@ def transient_failure(response: httpx2.Response) -> str | None:
         return f"the server answered HTTP {status}"
     if status != 200:
         raise NotResumable(f"the server answered HTTP {status} to a GET", status)
-    if not response.headers.get("content-type", "").startswith(EVENT_STREAM):
+    if not is_event_stream(response):
         raise NotResumable("the server answered a GET with something else than a stream of events", status)
     return None

@@ -18,6 +18,7 @@ import trio
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.errors import ProtocolError
 from trio_mcp.http import HttpLimits, HttpOptions, HttpRoute, open_access
+from trio_mcp.http.routes import other_spelling
 from trio_mcp.protocol.codec.reading import classify
 from trio_mcp.protocol.http.headers import SESSION_HEADER, VERSION_HEADER
 from trio_mcp.protocol.jsonrpc import SERVER_BUSY, Batch, Malformed, Request as RpcRequest
@@ -117,6 +118,10 @@ class McpApp(HttpApp):
         if paths.sse is not None:
             self._routes[paths.sse] = {"GET": lambda running, incoming: running.sse.get(incoming)}
             self._routes[paths.messages] = {"POST": lambda running, incoming: running.sse.post(incoming)}
+        # Answered and not redirected: clients follow no redirect with a body. A custom route at that path stays.
+        taken = self._routes.keys() | {route.whole_path for route in options.routes}
+        twins = {other_spelling(path): verbs for path, verbs in self._routes.items()}
+        self._routes |= {path: verbs for path, verbs in twins.items() if path not in taken}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         match scope["type"]:
@@ -374,7 +379,8 @@ class McpApp(HttpApp):
     async def _upgrade(self, request: Request) -> Response:
         """Return what serves a WebSocket on the same path."""
         incoming = await self._authorized(request)
-        if self._paths.streamable not in request.routes:
+        streamable = self._paths.streamable
+        if streamable is None or {streamable, other_spelling(streamable)}.isdisjoint(request.routes):
             raise HttpRejection(404, no_websocket(self._paths, request.root))
         check_upgrade(incoming.peer.headers, request.websocket or ())
         running = self._running or await self._ready()

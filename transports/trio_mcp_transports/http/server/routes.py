@@ -10,6 +10,7 @@ import trio
 
 from trio_mcp.base.logs import RepeatedRecords, peer_logger
 from trio_mcp.http import HttpOptions, HttpRequest, HttpResponse, HttpRoute
+from trio_mcp.http.routes import other_spelling
 from trio_mcp.session import Service
 from trio_mcp.session.calls.services import CallOffers
 
@@ -188,6 +189,9 @@ class Probes:
             self._probes[options.health_path] = serving
         if options.ready_path is not None:
             self._probes[options.ready_path] = ready
+        taken = {options.path, options.sse_path, *(route.whole_path for route in options.routes)}
+        twins = {other_spelling(path): probe for path, probe in self._probes.items()}
+        self._probes |= {path: probe for path, probe in twins.items() if path not in taken}
         # A probe may come through the proxy or past it.
         root = options.root_path.rstrip("/")
         self._probes |= {root + path: probe for path, probe in self._probes.items()}
