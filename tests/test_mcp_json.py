@@ -340,3 +340,19 @@ def test_a_large_file_takes_linear_time() -> None:
     parsed('{"mcpServers": {"a": {"command": "' + '\\"' * 500_000 + '"}}}')
     with pytest.raises(ConfigurationError):
         parsed("/*" * 500_000)
+
+
+def test_the_servers_of_all_lists_of_a_file_are_read_and_the_first_of_a_name_counts(tmp_path: Path) -> None:
+    one, two = {"command": "one"}, {"type": "http", "url": "https://two.example/mcp"}
+    path = tmp_path / "mcp.json"
+    lists = {
+        "servers": {"two": two, "both": two},
+        "mcpServers": {"one": one, "both": one},
+        "mcp": {"servers": {"three": one}},
+    }
+    path.write_text(json.dumps({**lists, "context_servers": ["no servers"]}))
+    found = read_mcp_json(path)
+    assert found.servers.keys() == {"one", "two", "three", "both"}
+    assert isinstance(found.servers["both"], CommandServer)
+    assert any("'both'" in text for text in found.warnings)
+    assert any("context_servers" in text for text in found.warnings)

@@ -135,7 +135,6 @@ def holding(**members: Any) -> type[BaseModel]:
         (holding(what=Any), "Trip.what"),
         (holding(table=dict[str, int]), "Trip.table"),
         (holding(stars=Stars), "Trip.stars"),
-        (holding(), "Trip"),
         (list[int], "value"),
         (dict[str, int], "value"),
         (Literal[1, 2], "value"),

@@ -168,7 +168,7 @@ def parse_mcp_json(
     servers: dict[str, HostServer] = {}
     disabled: set[str] = set()
     errors: dict[str, ConfigurationError] = {}
-    for found in read_servers(_find_entries(parse_jsonc(text, source), source), source, known, warnings):
+    for found in read_servers(_find_entries(parse_jsonc(text, source), source, warnings), source, known, warnings):
         # What is wrong with a server that is turned off does not matter.
         if not found.enabled:
             disabled.add(found.name)
@@ -179,16 +179,33 @@ def parse_mcp_json(
     return McpJson(source, servers, frozenset(disabled), errors, tuple(warnings))
 
 
-def _find_entries(value: JsonValue, source: str) -> dict[str, JsonValue]:
+def _entries_of(value: JsonValue, member: str, source: str) -> dict[str, JsonValue]:
+    entries = as_entries(value, f"{source}: {member}")
+    # The settings of VS Code have what its `mcp.json` has, one level deeper.
+    if member == "mcp" and "servers" in entries:
+        return as_entries(entries["servers"], f"{source}: mcp.servers")
+    return entries
+
+
+def _find_entries(value: JsonValue, source: str, warnings: list[str]) -> dict[str, JsonValue]:
+    """Return the servers of all lists in a file, which several hosts may share; what is left out is in `warnings`."""
     if not isinstance(value, dict):
         raise ConfigurationError(f"{source} must be an object with the member 'mcpServers'")
-    for member in MEMBERS:
-        if member not in value:
+    lists = [member for member in MEMBERS if member in value]
+    entries: dict[str, JsonValue] = {}
+    for member in lists:
+        try:
+            listed = _entries_of(value[member], member, source)
+        except ConfigurationError as error:
+            # It may be something else, beside the list of another host.
+            if len(lists) == 1:
+                raise
+            warnings.append(f"{error}; it was ignored")
             continue
-        entries = as_entries(value[member], f"{source}: {member}")
-        # The settings of VS Code have what its `mcp.json` has, one level deeper.
-        if member == "mcp" and "servers" in entries:
-            return as_entries(entries["servers"], f"{source}: mcp.servers")
+        for name in listed.keys() & entries.keys():
+            warnings.append(f"{source}: the server {name!r} of {member} was ignored: another list has one of that name")
+        entries = {**listed, **entries}
+    if lists:
         return entries
     found = ", ".join(f"{name!r}" for name in list(value)[:5]) or "nothing"
     advice = next((advice for name in value if (advice := nearest(name, MEMBERS))), "")

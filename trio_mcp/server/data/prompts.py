@@ -32,7 +32,7 @@ from ..handler import Function, Handler, make_handler
 from ..mounts import MountPoint, Mounts, mounted_body
 from ..options import OfferKeywords, check_listable, check_offer, listed_members, name_for, question_keys, resume_mode
 from ..values.callables import callable_name
-from ..values.content import Block, ReturnError, convert_or_read, to_json_text, value_label
+from ..values.content import Block, ReturnError, convert_or_read, sound_block, to_json_text, value_label
 from ..values.media import Media, media_block
 from ..values.signature import Arguments, parameters_of, signature_arguments
 
@@ -173,7 +173,7 @@ def to_messages(value: object) -> list[PromptMessage]:
     if isinstance(value, dict) and {"role", "content"} <= value.keys():
         return [read_message(value)]
     if isinstance(value, Block):
-        return [PromptMessage(role="user", content=value)]
+        return [PromptMessage(role="user", content=sound_block(value))]
     if isinstance(value, Media):
         return [PromptMessage(role="user", content=media_block(value))]
     # All of these are JSON, or nearly, but no author wants a model to read "null" or "3.0": it is a forgotten `return`.

@@ -42,7 +42,7 @@ from ..options import (
     question_keys,
     resume_mode,
 )
-from ..values.content import to_json_text
+from ..values.content import check_base64, to_json_text
 from ..values.signature import Arguments, signature_arguments
 
 MAX_MATCH_STEPS: Final = 50_000
@@ -261,6 +261,11 @@ def make_template(text: str, function: Function, options: ResourceKeywords, thre
         TypeError: the parameters of the function are not the variables of the template.
         ValueError: that is not an RFC 6570 template.
     """
+    if not is_uri(text):
+        raise ValueError(
+            f"{text[:128]!r} is no template of URIs: it needs a scheme that is written out, such as notes://, and {MAX_URI} "
+            "characters at most"
+        )
     pattern = UriTemplate(normal_uri(text))
     reader = make_reader(function, options, threads)
     names, variables = reader.arguments.names, set(pattern.variables)
@@ -299,10 +304,13 @@ def make_reader(function: Function, options: ResourceKeywords, threads: ThreadLi
 def to_contents(uri: str, value: object, mime_type: str | None) -> list[Contents]:
     """Return the value of a resource function as contents: text, bytes (sent as base64), contents, or JSON of anything else."""
     match value:
-        case TextResourceContents() | BlobResourceContents():
+        case TextResourceContents():
+            return [value]
+        case BlobResourceContents():
+            check_base64(value.blob, f"the contents of {value.uri!r:.128}")
             return [value]
         case list() | tuple() if value and all(isinstance(item, Contents) for item in value):
-            return list(value)
+            return [part for item in value for part in to_contents(uri, item, mime_type)]
         case str():
             return [TextResourceContents(uri=uri, mime_type=mime_type or "text/plain", text=value)]
         case bytes() | bytearray() | memoryview():

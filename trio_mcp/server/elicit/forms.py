@@ -21,7 +21,7 @@ from typing import Generic, TypeVar, cast, overload
 
 from pydantic import BaseModel, GetJsonSchemaHandler, PydanticUserError, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, to_json
+from pydantic_core import CoreSchema, SchemaError, to_json
 from typing_extensions import is_typeddict
 
 from ...protocol.schema.references import dereference
@@ -30,7 +30,7 @@ from ...types.base import fail_fast_validator
 from ..values.meant_arguments import meant_arguments
 from ..values.schema_checks import MAX_PROBLEMS, error_summary
 from ..values.schemas import ReferenceSafeSchema
-from ..values.signature import described
+from ..values.signature import described, unknown_pattern
 
 # The JSON Schemas that a form may have: flat objects, reduced to the keywords that the specification allows (L-ELI-3s).
 
@@ -52,8 +52,9 @@ class FormError(TypeError):
 def flatten_schema(schema: JsonObject, name: str) -> JsonObject:
     """Return the schema that pydantic generates for a model, reduced to the keywords of a form."""
     properties = schema.get("properties")
-    if not isinstance(properties, dict) or not properties:
-        raise FormError(f"{name}: a form needs at least one field")
+    if not isinstance(properties, dict):
+        # A type without fields asks for a confirmation, as None does.
+        properties = {}
     fields = {member: form_field(f"{name}.{member}", value, schema) for member, value in properties.items()}
     required = schema.get("required")
     return {"type": "object", "properties": cast("JsonValue", fields), **({"required": required} if required else {})}
@@ -277,6 +278,8 @@ def form_of_type(schema: Hashable) -> Form[object]:
     except PydanticUserError as error:
         # Only the first line: the others are pydantic's advice about its own configuration.
         raise FormError(f"a form cannot ask for {schema!r}: {error.message.partition(chr(10))[0]}") from None
+    except SchemaError as error:
+        raise FormError(f"a form cannot ask for {schema!r}: it has {unknown_pattern(error)}") from None
 
 
 def unknown_fields(content: JsonObject, schema: RequestedSchema) -> str:

@@ -9,6 +9,7 @@ Blocks stay blocks, wherever they are: in a list beside text and data, or as mem
 
 from __future__ import annotations
 
+from binascii import a2b_base64
 from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -20,7 +21,16 @@ from pydantic_core import to_jsonable_python
 from ...errors import LocalProtocolError
 from ...protocol.strict_json import dumps
 from ...runtime import ThreadLimiter
-from ...types import AudioContent, ContentBlock, EmbeddedResource, ImageContent, JsonValue, ResourceLink, TextContent
+from ...types import (
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    JsonValue,
+    ResourceLink,
+    TextContent,
+)
 from .media import FileToRead, Media, may_read, media_block
 from .schema_checks import DearCheck
 
@@ -87,6 +97,33 @@ def take_apart(value: object, encode: Callable[[object], JsonValue]) -> Apart:
     return Apart(rest, json_text(rest), blocks)
 
 
+def sound_block(block: ContentBlock) -> ContentBlock:
+    """Return a block that a function made; its data may be a `data:` URL, of which the type and the base64 are taken.
+
+    Raises:
+        ReturnError: its data is not base64.
+    """
+    match block:
+        case ImageContent() | AudioContent():
+            head, comma, data = block.data.partition(",")
+            is_url = comma and head.lower().startswith("data:") and head.lower().endswith(";base64")
+            if is_url:
+                kind = head[len("data:") : -len(";base64")]
+                block = block.model_copy(update={"data": data, "mime_type": kind or block.mime_type})
+            check_base64(block.data, f"the {block.type} of type {block.mime_type!r:.64}")
+        case EmbeddedResource(resource=BlobResourceContents(uri=uri, blob=blob)):
+            check_base64(blob, f"the contents of {uri!r:.128}")
+    return block
+
+
+def check_base64(data: str, what: str) -> None:
+    """Raise `ReturnError` unless `data` is base64 (RFC 4648, 4)."""
+    try:
+        a2b_base64(data, strict_mode=True)
+    except ValueError as error:
+        raise ReturnError(f"{what} is not base64 ({error}): return Image, Audio or File with the bytes") from None
+
+
 def content_of(value: object) -> list[ContentBlock]:
     """Return the content for a value of which no structure is declared. Raises as `take_apart` does."""
     match value:
@@ -97,7 +134,7 @@ def content_of(value: object) -> list[ContentBlock]:
         case bytes() | bytearray() | memoryview():
             raise ReturnError(f"{NOT_JSON}: it is {type(value).__name__}; {USE_MEDIA}")
         case _ if isinstance(value, Block):
-            return [value]
+            return [sound_block(value)]
         case Media():
             return [media_block(value)]
         case list() | tuple() if value and isinstance(value[0], LEADING) and is_content(value):
@@ -127,7 +164,7 @@ def without_blocks(value: object, blocks: list[ContentBlock], depth: int = 0) ->
         raise ReturnError(f"{NOT_JSON}: it is nested deeper than {MAX_DEPTH}")
     match value:
         case _ if isinstance(value, Block):
-            blocks.append(value)
+            blocks.append(sound_block(value))
         case Media():
             blocks.append(media_block(value))
         case dict():

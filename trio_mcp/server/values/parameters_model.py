@@ -8,7 +8,7 @@ from dataclasses import dataclass, is_dataclass
 from typing import cast, get_type_hints
 
 from pydantic import BaseModel, PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import SchemaValidator
+from pydantic_core import SchemaError, SchemaValidator
 from typing_extensions import is_typeddict
 
 from ... import server
@@ -18,7 +18,7 @@ from ...types.base import fail_fast_validator
 from .meant_arguments import meant_arguments
 from .schema_checks import MAX_PROBLEMS, error_path, error_summary
 from .schemas import PlainSchema, UnknownReference, inlined
-from .signature import Arguments
+from .signature import Arguments, unknown_pattern
 from .step_results import return_hint
 
 
@@ -87,6 +87,8 @@ def parameters_model(model: object) -> ParametersModel:
     except PydanticUserError as error:
         problem = error.message.partition("\n")[0]
         raise TypeError(f"parameters({name}): {problem}; JSON Schema has to describe every member") from error
+    except SchemaError as error:
+        raise TypeError(f"parameters({name}): it has {unknown_pattern(error)}") from error
     schema, kept = inlined(generated)
     if schema.get("type") != "object":
         raise TypeError(

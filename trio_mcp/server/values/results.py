@@ -22,7 +22,7 @@ from typing import Annotated, NamedTuple, TypeAlias, TypeVar, Union, cast, get_a
 
 from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, RootModel, TypeAdapter, ValidationError
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import PydanticSerializationError, core_schema
+from pydantic_core import PydanticSerializationError, SchemaError, core_schema
 from typing_extensions import TypeAliasType
 
 from ... import types as mcp_types
@@ -38,13 +38,14 @@ from .content import (
     content_of,
     json_text,
     reading_files,
+    sound_block,
     take_apart,
     value_label,
 )
 from .media import Media
 from .schema_checks import checked, error_summary
 from .schemas import PlainSchema, UnknownReference, inlined, is_open
-from .signature import unsupported_type
+from .signature import unknown_pattern, unsupported_type
 
 T = TypeVar("T")
 
@@ -133,6 +134,10 @@ def structured_spec(annotation: object) -> ReturnSpec:
         raise TypeError(f"it returns {inspect.formatannotation(annotation)}, and {error.message}") from error
     except PydanticUserError as error:
         raise TypeError(f"it returns {unsupported_type(annotation, error)}") from error
+    except SchemaError as error:
+        raise TypeError(
+            f"it returns {inspect.formatannotation(annotation)}, which has {unknown_pattern(error)}"
+        ) from error
     declared = ReturnModel[annotation]  # type: ignore[valid-type]
     if not is_open(schema):
         # Most tools: nothing in their values can be a block, so that nothing is looked for.
@@ -313,7 +318,8 @@ def json_result(content: JsonValue, wrapped: bool) -> CallToolResult:
 def with_text(result: CallToolResult, wrapped: bool = False) -> CallToolResult:
     """Return a result that a tool built; if it left out the content, with its structured content as text."""
     if "content" in result.model_fields_set or "structured_content" not in result.model_fields_set:
-        return result
+        sound = [sound_block(block) for block in result.content]
+        return result if sound == result.content else result.model_copy(update={"content": sound})
     content = result.structured_content
     shown = content["result"] if wrapped and isinstance(content, dict) and "result" in content else content
     return result.model_copy(update={"content": [TextContent(text=plain_text(shown))]})

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import CoreSchema, PydanticUndefined, SchemaValidator, core_schema
+from pydantic_core import CoreSchema, PydanticUndefined, SchemaError, SchemaValidator, core_schema
 from pydantic_core.core_schema import DefinitionsSchema, ModelFieldsSchema, ModelSchema
 
 from ...base.checks import signature_of
@@ -143,7 +143,7 @@ def signature_arguments(function: Callable[..., object]) -> Arguments:
         model: type[ArgumentsModel] = create_model("Arguments", __base__=ArgumentsModel, **fields)  # type: ignore[call-overload]
         generated: JsonObject = model.model_json_schema(by_alias=True, schema_generator=PlainSchema)
         schema = fail_fast_schema(model)
-    except PydanticUserError as error:
+    except (PydanticUserError, SchemaError) as error:
         raise TypeError(f"{where}: {unsupported_parameters(parameters)}") from error
     check_defaults(where, model, schema, dict(zip(fields, parameters, strict=True)))
     validator = validator_of(keywords_schema(schema, names))
@@ -283,7 +283,18 @@ def unsupported_parameters(parameters: Sequence[inspect.Parameter]) -> str:
             return f"the parameter {parameter.name!r}: {error.message}"
         except PydanticUserError as error:
             return f"the parameter {parameter.name!r} has the type {unsupported_type(parameter.annotation, error)}"
+        except SchemaError as error:
+            return f"the parameter {parameter.name!r} has {unknown_pattern(error)}"
     return "the parameters cannot be described by a JSON Schema"
+
+
+def unknown_pattern(error: SchemaError) -> str:
+    """Return what is wrong with a pattern that the engine of pydantic does not know, and what to write."""
+    text = str(error)
+    reason = text.splitlines()[-1].strip().removeprefix("error: ")
+    if "regex" not in text:
+        return f"a type that pydantic cannot use: {reason[:200]}"
+    return f"a pattern that needs backtracking ({reason[:160]}): write one without, or check the value in the function"
 
 
 def unsupported_type(annotation: object, error: PydanticUserError) -> str:
@@ -308,7 +319,7 @@ def schema_arguments(function: Callable[..., object], schema: JsonObject) -> Arg
     if schema.get("type") != "object":
         found = f"not {schema['type']!r}" if "type" in schema else "and it is missing"
         raise ValueError(f'input_schema: its "type" has to be "object", since arguments are one, {found}')
-    compiled, name = Schema.compile(schema, "input_schema"), parameters[0].name
+    compiled, name = Schema.compile(schema, f"{callable_name(function)}: input_schema"), parameters[0].name
 
     def bind(arguments: JsonObject) -> dict[str, object]:
         # Before the check, which may be made in a thread: no argument that is changed would be valid.
